@@ -5,15 +5,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
+from typing import Any
 
-from helix_desktop.engine.changes.lines import Same, matches
+from helix_desktop.engine.changes.lines import EXACT, Same, matches
 from helix_desktop.errors import Refused
 from helix_desktop.values import dataclass
 
 CONTEXT = 3
 LOOKED_AT = 8_000  # bytes in which a zero byte makes a file binary, as git has it
 LONGEST_LINE = 2_000  # characters of a line in which changed words are looked for
+WORDS = 40  # that are compared exactly: a line of many equal ones took minutes
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 
@@ -68,10 +69,10 @@ def lines_of(content: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def blocks(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Block]:
+def blocks(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[Block]:
     """What differs, in order."""
     a = b = 0
-    for same in _runs(old, new):
+    for same in _runs(old, new, exact):
         if same.left > a or same.right > b:
             yield Block(a, same.left, b, same.right)
         a, b = same.left + same.count, same.right + same.count
@@ -79,10 +80,10 @@ def blocks(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Block]:
         yield Block(a, len(old), b, len(new))
 
 
-def _runs(old: Sequence[bytes], new: Sequence[bytes]) -> Iterator[Same]:
+def _runs(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[Same]:
     """The matches, with those that touch as one."""
     held: Same | None = None
-    for same in matches(old, new):
+    for same in matches(old, new, exact):
         if held is not None and (held.left + held.count, held.right + held.count) == (same.left, same.right):
             held = Same(held.left, held.right, held.count + same.count)
             continue
@@ -172,16 +173,15 @@ def within(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, i
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []
     left, right = _WORD.findall(old), _WORD.findall(new)
-    matcher = SequenceMatcher(None, left, right, autojunk=False)
-    common = sum(len(word) for match in matcher.get_matching_blocks() for word in left[match.a : match.a + match.size])
+    found = list(blocks(left, right, WORDS))
+    common = len(old) - sum(len(word) for block in found for word in left[block.old : block.old_end])
     if common * 3 < max(len(old.strip()), len(new.strip())):
         return [], []
     gone: list[tuple[int, int]] = []
     come: list[tuple[int, int]] = []
-    for tag, a, b, c, d in matcher.get_opcodes():
-        if tag != "equal":
-            _mark(gone, left, a, b)
-            _mark(come, right, c, d)
+    for block in found:
+        _mark(gone, left, block.old, block.old_end)
+        _mark(come, right, block.new, block.new_end)
     return gone, come
 
 

@@ -18,6 +18,8 @@ from helix_desktop.values import dataclass
 EXACT = 120
 DEEPEST = 40
 
+Span = tuple[int, int, int, int]  # from, to in the first; from, to in the second
+
 
 @dataclass(frozen=True, slots=True)
 class Same:
@@ -38,9 +40,9 @@ class Row:
     right: int = -1
 
 
-def matches(left: Sequence[Any], right: Sequence[Any]) -> Iterator[Same]:
-    """What two lists of lines have in common, in order. Lines may be text or bytes."""
-    return _same(left, right, 0, len(left), 0, len(right))
+def matches(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[Same]:
+    """What two lists of lines have in common, in order. Lines may be text or bytes. `exact`: how many are compared exactly."""
+    return _same(left, right, (0, len(left), 0, len(right)), exact)
 
 
 def difference(left: Sequence[str], right: Sequence[str]) -> Iterator[Row]:
@@ -78,10 +80,9 @@ def side_by_side(rows: Sequence[Row]) -> list[tuple[Row | None, Row | None]]:
     return pairs
 
 
-def _same(
-    left: Sequence[Any], right: Sequence[Any], a: int, b: int, c: int, d: int, *, deep: int = 0
-) -> Iterator[Same]:
+def _same(left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, *, deep: int = 0) -> Iterator[Same]:
     """What lines a to b of one and c to d of the other have in common, in order."""
+    a, b, c, d = span
     start = a
     while start < b and start - a + c < d and left[start] == right[start - a + c]:
         start += 1
@@ -92,28 +93,30 @@ def _same(
     while end > a and end - b + d > c and left[end - 1] == right[end - b + d - 1]:
         end -= 1
     if a < end and c < end - b + d:
-        yield from _between(left, right, a, end, c, end - b + d, deep)
+        yield from _between(left, right, (a, end, c, end - b + d), exact, deep)
     if end < b:
         yield Same(end, end - b + d, b - end)
 
 
-def _between(left: Sequence[Any], right: Sequence[Any], a: int, b: int, c: int, d: int, deep: int) -> Iterator[Same]:
+def _between(left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, deep: int) -> Iterator[Same]:
     """The same where neither the first lines nor the last ones are equal."""
-    anchors = _anchors(left, right, a, b, c, d) if deep < DEEPEST else []
+    a, b, c, d = span
+    anchors = _anchors(left, right, span) if deep < DEEPEST else []
     if not anchors:
-        if b - a <= EXACT and d - c <= EXACT:
+        if b - a <= exact and d - c <= exact:
             matcher = SequenceMatcher(None, left[a:b], right[c:d], autojunk=False)
             yield from (Same(a + m.a, c + m.b, m.size) for m in matcher.get_matching_blocks() if m.size)
         return
     for x, y in anchors:
-        yield from _same(left, right, a, x, c, y, deep=deep + 1)
+        yield from _same(left, right, (a, x, c, y), exact, deep=deep + 1)
         yield Same(x, y, 1)
         a, c = x + 1, y + 1
-    yield from _same(left, right, a, b, c, d, deep=deep + 1)
+    yield from _same(left, right, (a, b, c, d), exact, deep=deep + 1)
 
 
-def _anchors(left: Sequence[Any], right: Sequence[Any], a: int, b: int, c: int, d: int) -> list[tuple[int, int]]:
+def _anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
     """The longest run of pairs of lines that stand once in each, in the same order in both."""
+    a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
     once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}
     where = {right[j]: j for j in range(c, d) if right[j] in once_right}

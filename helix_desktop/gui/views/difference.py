@@ -6,10 +6,13 @@ import time
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from math import ceil
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QFontMetrics,
+    QFontMetricsF,
     QGuiApplication,
     QKeyEvent,
     QKeySequence,
@@ -64,7 +67,7 @@ class DifferenceView(QAbstractScrollArea):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._ink = Ink(theme)
+        self._restyle()
         self._hunks: Sequence[Hunk] = ()
         self._patch = ""
         self._kept: frozenset[str] = frozenset()
@@ -74,11 +77,13 @@ class DifferenceView(QAbstractScrollArea):
         self._columns = False
         self.tail = TAIL  # pixels below the last row
         self._lengths: list[int] = []  # of the rows, in letters
+        self._heights: list[float] = []
+        self._exact: set[int] = set()  # rows that wrap and whose height is known
+        self._letters = 0.0  # of a line before it wraps
         self._wide = 0.0  # what lines were wrapped to
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
-        self._until = 0.0  # when a frame stops colouring
-        self._plain: set[tuple[int, bool]] = set()
+        self._plain: dict[tuple[int, bool], Line] = {}  # laid out without colours, in order
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour)
         self._buttons: list[HunkButtons] = []
@@ -148,24 +153,42 @@ class DifferenceView(QAbstractScrollArea):
         self._heads = [number for number, row in enumerate(self._rows) if row.head]
         self._lengths = [max(_length(row.left) if two else 0, _length(row.right)) for row in self._rows]
         self._laid.clear()
+        self._plain.clear()
         self._anchor = self._caret = Spot(-1, 0)
         self._measure()
 
     def _measure(self) -> None:
-        px, line, room = self._ink.px, self._ink.code_line, self._room()
-        letters, self._wide = room / self._ink.letter, room
-        tops = [0.0]
-        for number, (row, length) in enumerate(zip(self._rows, self._lengths, strict=True)):
-            height = (px(HEAD) + (px(GAP) if number else 0)) if row.head else line
-            if length > letters:
-                height = line * self._lines_of(number, row)
-            if number == self._asking:
-                height += px(BOX)
-            tops.append(tops[-1] + height)
+        self._wide = self._room()
+        self._letters = self._wide / self._ink.letter
+        self._exact = set()
+        self._heights = [self._height(number, exact=bool(self._patch)) for number in range(len(self._rows))]
+        self._pile()
+
+    def _height(self, number: int, *, exact: bool) -> float:
+        """Of a row. Of one that wraps it is estimated until it comes in sight, or a file of 25,000 long lines took seconds."""
+        row, length, line = self._rows[number], self._lengths[number], self._ink.code_line
+        high = float(self._ink.px(HEAD) + (self._ink.px(GAP) if number else 0)) if row.head else line
+        if length > self._letters:
+            high = line * (self._lines_of(number, row) if exact else ceil(length / self._letters))
+        return high + (self._ink.px(BOX) if number == self._asking else 0)
+
+    def _pile(self) -> None:
+        tops = list(accumulate(self._heights, initial=0.0))
         if tops[-1] != self._tops[-1]:
             self.updateGeometry()
         self._tops = tops
         self._fit()
+
+    def _settle(self) -> bool:
+        """Whether a row in sight was not as high as estimated."""
+        first, last = self._seen()
+        wrapped = {number for number in range(first, last) if self._lengths[number] > self._letters} - self._exact
+        self._exact |= wrapped
+        found = {number: self._height(number, exact=True) for number in wrapped}
+        other = any(high != self._heights[number] for number, high in found.items())
+        for number, high in found.items():
+            self._heights[number] = high
+        return other
 
     def _room(self) -> float:
         """What a line has before it wraps."""
@@ -182,7 +205,14 @@ class DifferenceView(QAbstractScrollArea):
         bar.setRange(0, max(0, self.high - self.viewport().height()))
         bar.setPageStep(self.viewport().height())
         bar.setSingleStep(round(self._ink.code_line * 3))
-        self._place()
+        self._arrange()
+
+    def _arrange(self) -> None:
+        if self._settle():
+            self._pile()  # and comes back here
+        else:
+            self._place()
+            self.viewport().update()
 
     def _place(self) -> None:
         """Buttons and the comment's box, where they are in sight."""
@@ -195,7 +225,7 @@ class DifferenceView(QAbstractScrollArea):
             self._buttons.append(buttons)
         for buttons, number in zip(self._buttons, heads, strict=False):
             buttons.hunk = self._rows[number].hunk
-            kept = self._hunks[buttons.hunk].id in self._kept
+            kept = bool(self._kept) and self._hunks[buttons.hunk].id in self._kept
             buttons.keep.setText(tr("Kept") if kept else tr("Keep"))
             buttons.keep.setEnabled(not kept)
             size = buttons.sizeHint()
@@ -209,17 +239,16 @@ class DifferenceView(QAbstractScrollArea):
             left, px = self._code_left(self._columns), self._ink.px
             wide = self.viewport().width() - left - px(16)
             self._comment.setGeometry(left, round(bottom - px(BOX - 6)), wide, px(BOX - 12))
-        self.viewport().update()
 
     def _head_top(self, number: int) -> float:
         gap = self._ink.px(GAP) if number else 0
         return self._tops[number] + gap - self.verticalScrollBar().value()
 
-    def _seen(self) -> tuple[int, int]:
-        """The rows in sight: the first, and the one behind the last."""
+    def _seen(self, top: int = 0, bottom: int = 0) -> tuple[int, int]:
+        """The rows in sight, or in a part of it: the first, and the one behind the last."""
         at = self.verticalScrollBar().value()
-        first = max(0, bisect_right(self._tops, at) - 1)
-        last = bisect_right(self._tops, at + self.viewport().height())
+        first = max(0, bisect_right(self._tops, at + top) - 1)
+        last = bisect_right(self._tops, at + (bottom or self.viewport().height()))
         return first, min(last, len(self._rows))
 
     def _code_left(self, right: bool) -> int:  # noqa: FBT001 -- which column
@@ -231,10 +260,9 @@ class DifferenceView(QAbstractScrollArea):
     # --- drawing
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        self._until = time.perf_counter() + COLOURING
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.colour("panel"))
-        first, last = self._seen()
+        first, last = self._seen(event.rect().top(), event.rect().bottom())
         offset = self.verticalScrollBar().value()
         for number in range(first, last):
             row, y = self._rows[number], self._tops[number] - offset
@@ -298,37 +326,32 @@ class DifferenceView(QAbstractScrollArea):
         painter.restore()
 
     def _paint_numbers(self, painter: QPainter, line: Line, place: QRectF, *, right: bool) -> None:
-        gutter = self._ink.px(GUTTER)
-        flags = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        columns = [(line.new if right else line.old, 0)] if self._columns else [(line.old, 0), (line.new, gutter)]
+        ink, gutter = self._ink, self._ink.px(GUTTER)
+        base = place.top() + self._base
+        columns = [(line.new if right else line.old, 1)] if self._columns else [(line.old, 1), (line.new, 2)]
         for figure, at in columns:
             if figure:
-                spot = QRectF(place.left() + at, place.top(), gutter - self._ink.px(8), self._ink.code_line)
-                painter.drawText(spot, flags, str(figure))
-        sign = QRectF(self._code_left(right) - 2 * self._ink.letter, place.top(), self._ink.letter, self._ink.code_line)
-        painter.drawText(sign, Qt.AlignmentFlag.AlignVCenter, line.sign)
+                edge = place.left() + at * gutter - ink.px(8)
+                painter.drawText(QPointF(edge - len(str(figure)) * ink.letter, base), str(figure))
+        painter.drawText(QPointF(self._code_left(right) - 2 * ink.letter, base), line.sign)
 
-    def _layout(self, number: int, line: Line, *, right: bool) -> QTextLayout:
+    def _layout(self, number: int, line: Line, *, right: bool, coloured: bool = False) -> QTextLayout:
         key = (number, right)
         laid = self._laid.get(key)
-        if laid is not None:
+        if laid is not None and not coloured:
             self._laid.move_to_end(key)
             return laid
         text = line.text if self._patch else harmless(line.text[:LONGEST]) + ("…" if len(line.text) > LONGEST else "")
         laid = self._laid[key] = QTextLayout(text, self._ink.mono)
-        option = wrapping()
-        option.setAlignment(Qt.AlignmentFlag.AlignLeft)
-        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
-        option.setTabStopDistance(4 * self._ink.letter)
-        laid.setTextOption(option)
-        in_time = time.perf_counter() < self._until
-        if not in_time:
-            self._plain.add(key)
+        laid.setTextOption(self._option)
+        if coloured:
+            runs = highlight(text, self._language)
+            formats = [format_range(at, size, self._ink.coloured(name)) for at, size, name in runs]
+            formats += [format_range(at, size, self._ink.changed(line.sign)) for at, size in line.marks]
+            laid.setFormats(formats)
+        else:
+            self._plain[key] = line
             self._colouring.start()
-        runs = highlight(text, self._language) if in_time else ()
-        formats = [format_range(at, size, self._ink.coloured(name)) for at, size, name in runs]
-        formats += [format_range(at, size, self._ink.changed(line.sign)) for at, size in line.marks]
-        laid.setFormats(formats)
         laid.beginLayout()
         at = 0.0
         while (made := laid.createLine()).isValid():
@@ -341,11 +364,21 @@ class DifferenceView(QAbstractScrollArea):
         return laid
 
     def _colour(self) -> None:
-        """Lines that were shown plainly, so that a frame is not held up, get their colours."""
-        for key in self._plain:
-            self._laid.pop(key, None)
-        self._plain.clear()
-        self.viewport().update()
+        """Lines in sight that were drawn plainly, so that no frame is held up, get their colours, in slices."""
+        until = time.perf_counter() + COLOURING
+        first, last = self._seen()
+        while self._plain and time.perf_counter() < until:
+            number, right = key = next(iter(self._plain))
+            line = self._plain.pop(key)
+            if first <= number < last:
+                self._layout(number, line, right=right, coloured=True)
+                top = self._tops[number] - self.verticalScrollBar().value()
+                high = self._tops[number + 1] - self._tops[number]
+                self.viewport().update(0, int(top), self.viewport().width(), ceil(high) + 1)
+            else:
+                self._laid.pop(key, None)
+        if self._plain:
+            self._colouring.start()
 
     # --- hands
 
@@ -404,9 +437,16 @@ class DifferenceView(QAbstractScrollArea):
         line = self._rows[number].right or self._rows[number].left
         if line is None:
             return
-        self._asking = number
         self._comment.open(tr("Line {number}", number=line.new or line.old))
-        self._measure()
+        self._ask_below(number)
+
+    def _ask_below(self, number: int) -> None:
+        """Make room for the box below a row, and below no other; -1: below none."""
+        for at, more in ((self._asking, -1), (number, 1)):
+            if at >= 0:
+                self._heights[at] += more * self._ink.px(BOX)
+        self._asking = number
+        self._pile()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.matches(QKeySequence.StandardKey.Cancel) and self._asking >= 0:
@@ -425,8 +465,7 @@ class DifferenceView(QAbstractScrollArea):
     def _close_comment(self) -> None:
         self._comment.hide()
         if self._asking >= 0:
-            self._asking = -1
-            self._measure()
+            self._ask_below(-1)
             self.setFocus()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -438,10 +477,24 @@ class DifferenceView(QAbstractScrollArea):
             self._measure()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
-        self._place()
+        """What stays in sight is moved, not drawn again."""
+        if self._settle():
+            self._pile()
+        else:
+            self.viewport().scroll(dx, dy)
+            self._place()
+
+    def _restyle(self) -> None:
+        self._ink = Ink(self._theme)
+        metrics = QFontMetricsF(self._ink.mono)
+        self._base = (self._ink.code_line - metrics.height()) / 2 + metrics.ascent()  # of the letters in a line
+        self._option = wrapping()
+        self._option.setAlignment(Qt.AlignmentFlag.AlignLeft)
+        self._option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        self._option.setTabStopDistance(4 * self._ink.letter)
 
     def _restyled(self) -> None:
-        self._ink = Ink(self._theme)
+        self._restyle()
         self._lay()
 
 

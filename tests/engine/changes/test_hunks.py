@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import subprocess
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,24 @@ def _turned(chosen: tuple[Hunk, ...], before: bytes, after: bytes) -> list[Hunk]
 def test_changed_words_are_marked_and_lines_without_anything_in_common_are_not() -> None:
     assert within("let a = lock().await?;", "let a = lock();") == ([(14, 7)], [])
     assert within("alpha", "omega") == ([], [])
+
+
+def test_lines_of_many_equal_words_are_compared_at_once() -> None:
+    began = time.perf_counter()
+    within("a b " * 500, "a c b " * 330)
+    assert time.perf_counter() - began < 2, "it took minutes"
+    gone, come = within("0,0,1,0," * 40 + "end", "0,0,1,0," * 40 + "stop, end")
+    assert (gone, come) == ([], [(320, 6)])
+
+
+@given(st.text("ab ,", max_size=80), st.text("ab ,", max_size=80))
+def test_what_is_not_marked_is_in_both_lines(old: str, new: str) -> None:
+    gone, come = within(old, new)
+    if gone or come:
+        assert _without(old, gone) == _without(new, come)
+
+
+def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    for at, length in reversed(spans):
+        text = text[:at] + text[at + length :]
+    return text

@@ -26,6 +26,7 @@ def test_long_lines_wrap_and_nothing_is_cut(theme: Theme, *, two: bool) -> None:
         for number, row in enumerate(view.rows):
             if row.right is None:
                 continue
+            view.verticalScrollBar().setValue(int(view._tops[number]))
             laid = view._layout(number, row.right, right=True)
             high = view._tops[number + 1] - view._tops[number]
             assert laid.lineCount() * view._ink.code_line <= high + 0.01
@@ -80,3 +81,39 @@ def test_the_head_of_a_hunk_ends_before_its_buttons(theme: Theme, width: int) ->
     words = view._head_words(view.rows[0])
     assert words.startswith("@@")
     assert QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.px(12) < buttons.x()
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_a_long_file_is_laid_out_where_it_is_looked_at(theme: Theme, *, two: bool) -> None:
+    before = [b"%d " % number + b"word " * 60 for number in range(20_000)]
+    after = [line.replace(b"word", b"other", 1) for line in before]
+    view = DifferenceView(theme)
+    view.show_columns(two=two)
+    view.resize(900, 600)
+    view.show()
+    found = hunks(b"\n".join(before), b"\n".join(after))
+    view.show_hunks(found)
+    QApplication.processEvents()
+    assert len(view._laid) < 200
+    bar = view.verticalScrollBar()
+    for value in (bar.maximum() // 2, bar.maximum()):
+        bar.setValue(value)
+        QApplication.processEvents()
+        first, last = view._seen()
+        for number in range(first, last):
+            laid = view._laid[number, True]
+            assert laid.lineCount() * view._ink.code_line == pytest.approx(view._tops[number + 1] - view._tops[number])
+
+
+def test_colours_and_changed_words_come_after_the_first_frame(theme: Theme) -> None:
+    view = DifferenceView(theme)
+    view.show_hunks(hunks(b"return first_name\n", b"return second_name\n"), language="python")
+    view.resize(900, 300)
+    view.show()
+    for _ in range(1_000):
+        QApplication.processEvents()
+        if view._laid and not view._plain:
+            break
+    formats = [(each.start, each.length) for each in view._laid[2, True].formats()]
+    assert (0, 6) in formats, "the keyword"
+    assert (7, 11) in formats, "the word that changed"
