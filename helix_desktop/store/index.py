@@ -203,7 +203,8 @@ class IndexFile:
             if len(listed) < len(found):
                 self._count_checkpoints(found)
             self._insert_rows(listed, pinned)
-            self._set("rows", found[-1].number if len(found) == ROWS else progress.entries)
+            last = found[-1].number if found else 0  # some may have come since the entries were counted
+            self._set("rows", last if len(found) == ROWS else max(last, progress.entries))
 
     def _count_checkpoints(self, found: Sequence[Record]) -> None:
         """Contents of checkpoints are nothing to look through or to list; what they take is counted."""

@@ -138,6 +138,18 @@ def test_many_entries_get_their_orders_afterwards(
     assert found(index, "zebra") == 40
 
 
+def test_contents_of_checkpoints_that_come_while_others_are_counted_are_counted_once(
+    index: IndexFile, feed: ListFeed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(4):
+        feed.add(b"content %d" % number, "checkpoint")
+    monkeypatch.setattr(feed, "ends", lambda: (2, 0))  # two were known; the others came before they were read
+    finish(index)
+    monkeypatch.undo()
+    finish(index)
+    assert index.mark("checkpoints") == 4
+
+
 def test_gaps_in_the_numbers_do_no_harm(index: IndexFile, feed: ListFeed) -> None:
     for number in (3, 7, 8, 50):
         feed.add(f"zebra {number}".encode(), number=number)

@@ -19,7 +19,7 @@ from helix_desktop.tools import beneath
 from helix_desktop.tools.changes.walk import STAMP, UNSURE, Wanted
 from helix_desktop.values import dataclass
 
-ABOUT = About("checkpoint", "", "application/octet-stream")
+ABOUT = About("checkpoint", "", "")  # there are many: each word takes room in every one
 LARGE = 4 << 20  # bytes; a larger file is stored piece by piece
 BATCH, MOST = 8 << 20, 2_000  # bytes and files that are stored at once
 _PIECE = 1 << 20
