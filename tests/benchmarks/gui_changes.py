@@ -49,7 +49,8 @@ def rows(*, quick: bool = False) -> list[Row]:
     loop = qasync.QEventLoop(application)
     asyncio.set_event_loop(loop)
     with loop:
-        return loop.run_until_complete(_measured(10 if quick else CHOSEN))
+        measured: list[Row] = loop.run_until_complete(_measured(10 if quick else CHOSEN))
+    return measured
 
 
 async def _measured(chosen: int) -> list[Row]:

@@ -232,7 +232,10 @@ class ChangesPage(QWidget):
             "off": tr("Checkpoints are switched off for this workspace."),
             "failed": tr("The last checkpoint failed: {why}", why=progress.why),
         }
-        usual = tr("Changed by the agent and its commands; your own edits are not included.")
+        by_agent = tr("Changed by the agent and its commands; your own edits are not included.")
+        usual = (
+            by_agent if self._scope in ("turns", "conversation") else tr("All changes since then, including your own.")
+        )
         self.cover_button.setVisible(progress.state == "too much")
         first = tr(
             "The first checkpoint: {files} files, {size}, {seconds} seconds.",
