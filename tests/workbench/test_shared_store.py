@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import psycopg
 from keyring.backends.fail import Keyring as NoKeyring
 
 from helix_desktop import places, settings
@@ -30,6 +31,10 @@ async def test_an_empty_workspace_can_be_joined_as_soon_as_it_is_shared(
     try:
         here = await desks[0].create("Pairs", tmp_path)
         await here.sharing.share(server.url)
+        with psycopg.connect(
+            server.url
+        ) as connection:  # without a turn of the event loop, in which it could still be told
+            assert connection.execute("SELECT count(*) FROM helix.machines").fetchall() == [(1,)]
         there = await desks[1].join(server.url, await here.sharing.key(), "Pairs", tmp_path)
         assert there.name == "Pairs"
     finally:
