@@ -105,6 +105,7 @@ class Conversations:
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)  # the version of each head, and whose it is
     _waiting: dict[bytes, Head] = field(default_factory=dict)  # for whoever works in them
     _own: set[str] = field(default_factory=set)  # taken over while the engine was away
+    _compared: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def begin(self) -> None:
@@ -132,6 +133,8 @@ class Conversations:
     async def step(self) -> None:
         """Look for what is new there, then send what is new here."""
         async with self._busy:
+            if not self._compared:
+                await self._compare()
             await self._look()
             await self._send()
 
@@ -173,6 +176,19 @@ class Conversations:
             raise Refused(f"{self.machine_of(conversation)} is still writing to it.", remedy="Try again in a moment.")
 
     # --- what is new there
+
+    async def _compare(self) -> None:
+        """Once: a head that is gone, or older than it was, is sent again. The store was emptied, or restored to an earlier state."""
+        known = {
+            self._name(one.conversation): one
+            for one in await self.thread.run(self.steps.all)
+            if one.contents and not one.contents.gone
+        }
+        there = {head.name: head.version for head in await self.remote.run(self.heads.get, known.keys())}
+        for name, one in known.items():
+            if there.get(name, 0) < one.version:
+                await self.thread.run(self.steps.put, Known(one.conversation))
+        self._compared = True
 
     async def _look(self) -> None:
         for head in list(self._waiting.values()):

@@ -16,7 +16,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.view import state_of
 from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.shared.heads import Memory
+from helix_desktop.store.shared.heads import Memory, Move
 from helix_desktop.store.shared.in_step import InStep
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
 from helix_desktop.store.shared.postgres import PostgresEngine
@@ -252,6 +252,27 @@ async def test_two_machines_that_forgot_different_words_of_one_message_bring_bac
     assert "swordfish" not in there
     assert "mackerel" not in there
     assert "thank you" in there
+    for machine in (one, two):
+        await machine.aclose()
+
+
+async def test_heads_that_were_lost_are_sent_again_when_the_workspace_is_opened(tmp_path: Path) -> None:
+    clock = Clock()
+    shelf = Shelf(clock.now)
+    one, two = [
+        Machine.make(name, tmp_path, Way(MemoryEngine(shelf, b"space"), Memory(clock.now)), clock)
+        for name in ("one", "two")
+    ]
+    await one.begin("c", "Lost")
+    await one.write("c", "word")
+    await one.step()
+    two.way.heads = one.way.heads = left = Memory(clock.now)
+    for version in range(5):  # the engine's count of changes goes on
+        assert left.move(Move(b"another", version, b"somebody", b"", 0.0))[0]
+    for machine in (one, two):
+        machine.start()
+        await machine.step()
+    assert await two.everything() == await one.everything()
     for machine in (one, two):
         await machine.aclose()
 
