@@ -77,7 +77,7 @@ _TIMES: Mapping[str, int] = {
 }
 _LOOKED_AGAIN = 20  # puts after which the quota is looked at again
 _WAITS = "Your changes wait here."
-_NO_ENTRY = ("password authentication failed", "no password supplied")
+_NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
 _FULL = ("53100", "53200")
 _PASSING = (
     "08",

@@ -86,6 +86,7 @@ def test_a_server_elsewhere_must_prove_who_it_is(seal: Seal, monkeypatch: pytest
 
 
 def test_no_database_no_server_and_no_address_are_sentences(server: postgres.Server, seal: Seal) -> None:
+    assert "refuses the user" in fails(server.url.replace("helix@", "nobody@"), seal).what
     missing = fails(server.url.replace("/postgres", "/nothing"), seal)
     assert isinstance(missing, NotThere)
     assert "no such database" in missing.what
