@@ -23,7 +23,7 @@ from helix_desktop.engine.rules import states_a_rule, states_a_wish
 from helix_desktop.values import dataclass
 
 SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
-BRIEF, NOD = 2, 15  # sentences of a message that is nothing but a demand; characters of one that is more than a nod
+BRIEF, NOD = 4, 15  # sentences of a message that is nothing but a demand; characters of one that is more than a nod
 ERROR_LINE = 2_000
 COMMAND = 2_000
 WORD = 8_000  # characters of an address or a path
@@ -160,7 +160,7 @@ class _Collecting:
         self._asked = ""  # the end of what the assistant said last
         self._commands: list[Source] = []
         self._answered = 0
-        self._failures: dict[str, tuple[int, str]] = {}
+        self._failures: dict[tuple[str, str], tuple[int, str]] = {}  # by what was tried and why it failed
         self._tried: dict[int, tuple[str, str]] = {}  # by call: what it tries, and the line it runs
         self._shapes: Counter[str] = Counter()
         self._open: list[tuple[str, int]] = []  # of the last list of tasks a call gave
@@ -208,6 +208,8 @@ class _Collecting:
                 self._add("figure", sentence, source.seq)
             if _DECIDED.search(sentence) and len(sentence) < SENTENCE // 2:
                 self._add("decision", sentence, source.seq)
+        for line in outcomes.reported(source.text):
+            self._add("failure", line, source.seq)
         if self._asked and len(source.text) < SENTENCE and _YES.match(source.text):
             self._add("decision", f"{self._asked} — {source.text.strip()}", source.seq)
         for name in source.names:
@@ -252,11 +254,12 @@ class _Collecting:
             self._add("error", error, source.seq, ERROR_LINE)
         why = outcomes.failure(source.text, ok=source.ok, command=bool(line) or not call)
         if why:
-            self._failures.pop(subject, None)
-            self._failures[subject] = (source.seq, f"{label} failed: {why}")
-        elif subject in self._failures:
-            seq, failure = self._failures.pop(subject)
-            self._add("lesson", f"{failure[:400]} — then worked: {label[:200]}", max(seq, source.seq))
+            self._failures.pop((subject, why), None)
+            self._failures[subject, why] = (source.seq, f"{label} failed: {why}")
+        elif solved := [each for each in self._failures if each[0] == subject]:
+            for each in solved:
+                seq, failure = self._failures.pop(each)
+                self._add("lesson", f"{failure[:400]} — then worked: {label[:200]}", max(seq, source.seq))
         elif line and outcomes.proves(line):
             self._add("works", line, source.seq)
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 
 TAIL = 20_000  # characters of an output in which a program says why it ended
 LINE, SAID = 300, 3  # characters of a line that says why, and such lines
+FAILED = 12  # lines that a person pastes
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
@@ -44,6 +45,7 @@ _WHY = re.compile(
     r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
     re.MULTILINE,
 )
+_PLACE = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
 _COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _MADE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
 _PROOF = re.compile(
@@ -111,6 +113,12 @@ def failure(text: str, *, ok: bool, command: bool) -> str:
         return ""
     said = [line.strip() for line in ended.splitlines() if line.strip()]
     return said[-1][:LINE] if said else "it failed and said nothing"
+
+
+def reported(text: str) -> list[str]:
+    """The last lines somebody pasted that say what failed: as programs end, or with a file and a place in it."""
+    lines = (line.strip()[:LINE] for line in text[-TAIL:].splitlines())
+    return list(dict.fromkeys(line for line in lines if _WHY.fullmatch(line) or _PLACE.match(line)))[-FAILED:]
 
 
 def files_made(text: str) -> list[str]:

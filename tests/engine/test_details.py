@@ -98,6 +98,27 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     assert "then worked: run command: pytest -q --fixed" in lesson
 
 
+def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all() -> None:
+    tries = [
+        Source(number, role, text, "run")
+        for number, (role, text) in enumerate(
+            [
+                ("call", '{"command": "pytest -q"}'),
+                ("output", "KeyError: 'name'"),
+                ("call", '{"command": "pytest -q"}'),
+                ("output", "TypeError: not a list"),
+            ]
+        )
+    ]
+    assert len(of_kind(collect(tries), "failure")) == 2
+    found = collect([*tries, Source(5, "call", '{"command": "pytest -q"}', "run"), Source(6, "output", "1 passed", "run")])
+    assert (len(of_kind(found, "failure")), len(of_kind(found, "lesson"))) == (0, 2)
+
+
+def test_errors_a_person_pastes_are_failures() -> None:
+    assert of_kind(collect([user("See this:\nKeyError: 'name'\nWhat is it?")]), "failure") == ["KeyError: 'name'"]
+
+
 def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
     long_address = "https://example.org/a(b)?" + "x=1&" * 500
     found = collect(
@@ -256,7 +277,7 @@ def test_of_the_lists_of_tasks_that_calls_give_the_last_one_counts() -> None:
     assert of_kind(collect(calls), "todo") == ["test it"]
 
 
-def test_a_message_of_one_or_two_sentences_is_a_demand_and_a_nod_is_none() -> None:
+def test_a_short_message_is_a_demand_and_a_nod_is_none() -> None:
     said = "Split the reader from the writer. Then run the checks"
     assert of_kind(collect([user(said)]), "rule") == said.replace(". ", ".|").split("|")
     assert of_kind(collect([user("Yes, go on with all of it")]), "rule") == []

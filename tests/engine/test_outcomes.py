@@ -58,6 +58,11 @@ def test_a_tool_that_says_it_failed_gives_its_last_line() -> None:
     assert outcomes.failure("one\nthe text is not there", ok=False, command=False) == "the text is not there"
 
 
+def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_in_a_file() -> None:
+    pasted = "CI fails:\n  app/auth.ts:35:11 lint/noImplicitAnyLet\nError: it ended\nsee app/auth.ts:35 for more\nat 12:30:45 today"
+    assert outcomes.reported(pasted) == ["app/auth.ts:35:11 lint/noImplicitAnyLet", "Error: it ended"]
+
+
 def test_files_an_output_says_were_made() -> None:
     commit = "[main 1a2b] Split\n 2 files changed, 9 insertions(+)\n create mode 100644 src/a b.py\n delete mode 100644 old.py"
     assert outcomes.files_made(commit) == ["src/a b.py", "old.py"]

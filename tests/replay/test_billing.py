@@ -115,6 +115,15 @@ def test_a_cache_without_marks_finds_any_common_beginning() -> None:
     assert ledger.step([*many(31), ("a marker", 60), *many(60)[32:]], 0).cache_read == 3_100
 
 
+def test_a_recall_reads_the_context_at_the_price_of_the_cache() -> None:
+    ledger = Ledger(PRICES, 100_000, ANY)
+    ledger.step(pieces(10_000, 500), 0)
+    before = ledger.billed
+    usage = ledger.recall(pieces(10_000, 500), 20)
+    assert (usage.cache_read, usage.cache_write) == (10_500, 0)
+    assert ledger.billed - before == pytest.approx(10_500 * PRICES.read + 20 * PRICES.output)
+
+
 def test_what_a_recall_brought_is_billed_apart() -> None:
     ledger = Ledger(PRICES, 10_000, ANY)
     ledger.step(pieces(1_000), 0)

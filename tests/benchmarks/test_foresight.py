@@ -1,0 +1,54 @@
+"""The least bill of a policy that knew what will be used: the best moments, and never above what policies cost."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.economics import Prices
+from helix_desktop.replay.counting import Counting
+from tests.benchmarks import foresight
+from tests.benchmarks.foresight import Piece
+from tests.benchmarks.peer_policies import PEERS, play
+from tests.replay.sessions import Words, long_session
+
+PRICES = Prices(0.1, 1.25, 5.0)
+STEPS = 6
+
+
+def priced(pieces: list[Piece], moments: tuple[int, ...]) -> float:
+    """Rent and rewriting where what is needed no more goes at these moments, reckoned step by step."""
+    cost, standing = 0.0, list[Piece]()
+    for now in range(STEPS):
+        if now in moments:
+            first = next((at for at, one in enumerate(standing) if one.ends < now), len(standing))
+            standing = standing[:first] + [one for one in standing[first:] if one.ends >= now]
+            cost += (PRICES.write - PRICES.read) * sum(one.tokens for one in standing[first:])
+        cost += PRICES.read * sum(one.tokens for one in standing)
+        standing += [one for one in pieces if one.begins == now]
+    return cost
+
+
+@st.composite
+def stands(draw: st.DrawFn) -> Piece:
+    begins = draw(st.integers(0, STEPS - 1))
+    return Piece(draw(st.integers(1, 5_000)), begins, draw(st.integers(begins, STEPS - 1)))
+
+
+@given(st.lists(stands(), min_size=1, max_size=8))
+def test_no_choice_of_moments_is_cheaper(found: list[Piece]) -> None:
+    pieces = sorted(found, key=lambda one: one.begins)
+    every = [moments for count in range(STEPS) for moments in combinations(range(1, STEPS), count)]
+    least = min(priced(pieces, moments) for moments in every)
+    assert sum(foresight.scheduled(pieces, STEPS, PRICES)) == pytest.approx(least)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_policy_of_others_costs_less(seed: int) -> None:
+    recording, counting = long_session(seed, 25), Counting(Words())
+    least = sum(foresight.bound(recording, PRICES, counting).bill.values())
+    for name, peer in PEERS.items():
+        assert play(recording, peer(), 128_000, PRICES, counting.count).effective >= least, name
