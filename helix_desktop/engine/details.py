@@ -55,9 +55,6 @@ _ERROR = re.compile(
     r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
-_ARTIFACT = re.compile(
-    r"\b(?:saved|wrote|written|created|generated|exported|uploaded|downloaded)\b[^.\n]{0,40}?([\w./\\-]{1,120}\.\w{1,6})\b"
-)
 _YES = re.compile(
     r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以|同意|是的|对|はい|네|да)",
     re.IGNORECASE,
@@ -274,8 +271,6 @@ class _Collecting:
             for word in dict.fromkeys((*_IDENTIFIER.findall(text), *_NUMBERED.findall(text))):
                 if word not in paths and self._is_new(word):
                     self._add("identifier", word, source.seq)
-            for match in _ARTIFACT.finditer(text):
-                self._add("path", match.group(1), source.seq)
 
     def _is_new(self, word: str) -> bool:
         """Whether it is more than the next number of a log."""

@@ -111,7 +111,9 @@ def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all(
         )
     ]
     assert len(of_kind(collect(tries), "failure")) == 2
-    found = collect([*tries, Source(5, "call", '{"command": "pytest -q"}', "run"), Source(6, "output", "1 passed", "run")])
+    found = collect(
+        [*tries, Source(5, "call", '{"command": "pytest -q"}', "run"), Source(6, "output", "1 passed", "run")]
+    )
     assert (len(of_kind(found, "failure")), len(of_kind(found, "lesson"))) == (0, 2)
 
 
