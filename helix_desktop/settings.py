@@ -97,10 +97,10 @@ LANGUAGE = Setting(
     choices=("system", *LANGUAGES), restart=True,
 )  # fmt: skip
 FONT = Setting(
-    "appearance.font", "Appearance", "Text font", "The font of the window and of messages.", "", font="text",
+    "appearance.font", "Appearance", "Text font", "The font for the window and for messages.", "", font="text",
 )  # fmt: skip
 CODE_FONT = Setting(
-    "appearance.code_font", "Appearance", "Code font", "The font of code, outputs and differences.", "", font="code",
+    "appearance.code_font", "Appearance", "Code font", "The font for code, outputs and diffs.", "", font="code",
 )  # fmt: skip
 INSTRUCTIONS = Setting(
     "agents.instructions", "Instructions", "In every workspace",
@@ -119,7 +119,7 @@ NOTIFY_DONE = Setting(
 )  # fmt: skip
 NOTIFY_WAITING = Setting(
     "notifications.waiting", "Notifications", "When an agent waits for you",
-    "For a permission or a question. Only while the window is in the background.", True,
+    "When it asks for permission or has a question. Only while the window is in the background.", True,
 )  # fmt: skip
 NOTIFY_FAILED = Setting(
     "notifications.failed", "Notifications", "When a turn fails", "Only while the window is in the background.", True
@@ -146,7 +146,7 @@ FETCH_PAGES = Setting(
 )  # fmt: skip
 MACHINE = Setting(
     "sharing.machine", "Sharing", "Name of this computer",
-    "What other computers call it in a shared workspace. Empty means its name in the network. Applies to workspaces opened from now on.", "",
+    "The name that other computers see in a shared workspace. If empty, the computer's network name is used. Applies to workspaces opened from now on.", "",
 )  # fmt: skip
 KEYS_IN_FILE = Setting(
     "keys.file", "Keys", "Store keys in a file",

@@ -65,7 +65,7 @@ def run_find(arguments: argparse.Namespace) -> int:
         print(json.dumps({"found": [_as_json(one) for one in found]}, ensure_ascii=False, indent=1))
         return 0
     if not found:
-        print("No conversations of other programs were found on this computer.")
+        print("No conversations from other programs were found on this computer.")
         return 0
     for line in _by_folder(found):
         print(line)

@@ -180,7 +180,7 @@ class Keeping:
     async def test_server(self, bench: Shown, name: str) -> str:
         status, tools, lines = await _real(bench).servers.test(name)
         wrote = tr("Its output: {line}", line=lines[-1][:300]) if lines and status.why else ""
-        said = tr("{name} responded with {tools}.", name=name, tools=count(len(tools), "{n} tool", "{n} tools"))
+        said = tr("{name} responded and offers {tools}.", name=name, tools=count(len(tools), "{n} tool", "{n} tools"))
         return in_a_row(told(status.why) or said, wrote)
 
     async def choose_model(self, bench: Shown, name: str, role: str) -> None:

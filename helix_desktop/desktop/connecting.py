@@ -197,7 +197,7 @@ def _provider(config: ProviderConfig) -> Provider:
 
 
 def _title(provider: str) -> str:
-    return tr("Demonstration (a script, no language model)") if provider == "demo" else TITLES.get(provider, provider)
+    return tr("Demo (a script, not a language model)") if provider == "demo" else TITLES.get(provider, provider)
 
 
 def _model(info: ModelInfo) -> Model:

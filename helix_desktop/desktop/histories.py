@@ -1,4 +1,4 @@
-"""Conversations of other programs for the window: found, brought into the workspace of their folder, taken back."""
+"""Conversations from other programs for the window: found, brought into the workspace of their folder, taken back."""
 
 from __future__ import annotations
 

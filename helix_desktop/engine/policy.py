@@ -18,7 +18,7 @@ from helix_desktop.values import dataclass
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without it.",
+    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than with no folding.",
     "observational": "The agent is asked about large outputs on arrival. History becomes observations, then reflections.",
     "layered": "Previews, markers and handovers, each when it saves money at the model's prices.",
     "none": "Nothing is folded. A conversation ends when the window is full.",
@@ -81,7 +81,7 @@ class Policy:
     preset: str = DEFAULT_PRESET
 
     admission: str = _declared(
-        "ahead", "When a large output arrives", "What happens when a large output arrives: nothing, the agent is asked, the agent says in advance what it needs, or only a preview is kept.",
+        "ahead", "When a large output arrives", "What happens when a large output arrives: nothing, the agent is asked what it needs, the agent says in advance what it needs, or a preview replaces the output.",
         group="Large outputs", helix="off", observational="ask", none="off", choices=("off", "ask", "ahead", "auto"),
     )  # fmt: skip
     admission_tokens: int = _declared(
@@ -90,7 +90,7 @@ class Policy:
     )  # fmt: skip
     admission_command_tokens: int = _declared(
         4_000,
-        "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors matter.",
+        "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors usually matter most.",
         group="Large outputs",
         within=(500, 200_000),
         unit="tokens",
@@ -108,7 +108,7 @@ class Policy:
         group="Large outputs", within=(100, 4_000), unit="tokens",
     )  # fmt: skip
     oversized_share: float = _declared(
-        0.25, "Store messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
+        0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
         group="Large outputs", none=1.0, within=(0.05, 1),
     )  # fmt: skip
 
@@ -125,15 +125,15 @@ class Policy:
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declared(
-        4_000, "Minimum tokens freed", "If the provider has no prompt cache, clear only when at least this much is freed.",
+        4_000, "Minimum tokens freed", "If the provider has no prompt cache, replace old outputs only if that frees at least this much.",
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declared(
-        1 / 3, "Minimum freed after a pause", "After a pause long enough for the provider's cache to expire, clear old outputs if that frees this share of the context.",
+        1 / 3, "Minimum freed after a pause", "After a pause that is long enough for the provider's cache to expire, replace old outputs if that frees this share of the context.",
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declared(
-        True, "Replace long arguments too", "Long arguments of old calls become markers along with their outputs.",
+        True, "Replace long arguments too", "Long arguments of old calls become markers too.",
         group="Old outputs", helix=False, observational=False, none=False,
     )  # fmt: skip
     argument_tokens: int = _declared(
@@ -159,19 +159,19 @@ class Policy:
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declared(
-        0.85, "Hand over at the latest at", "A handover is written when the window is this full, at the latest.",
+        0.85, "Always hand over at", "A handover is written when the window is this full, at the latest.",
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
-        40_000, "Smallest context for a handover (tokens)", "No handover to save money below this size, or below the share that follows, whichever is smaller.",
+        40_000, "Smallest context for a handover (tokens)", "Below this size, or below the share in the next setting if that is smaller, no handover is written just to save money.",
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(
-        0.30, "Smallest context for a handover (share)", "No handover to save money while the window is less full than this.",
+        0.30, "Smallest context for a handover (share)", "Below this share of the window, no handover is written just to save money.",
         group="Handover", within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declared(
-        6, "Fewest journal entries to hand over", "A handover covers at least this many journal entries.",
+        6, "Fewest facts to hand over", "A handover covers at least this many facts in the journal.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declared(
@@ -205,7 +205,7 @@ class Policy:
         group="Safety", within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declared(
-        0.10, "Minimum gain of a fold", "A fold must shrink what it covers by at least this share.",
+        0.10, "Minimum reduction per fold", "A fold must shrink what it covers by at least this share.",
         group="Safety", within=(0, 0.9),
     )  # fmt: skip
     failures: int = _declared(

@@ -95,8 +95,8 @@ class AgentsDialog(QDialog):
         working = sum(row.state in ("working", "asking") for row in rows)
         said = count(len(rows), "{n} agent", "{n} agents")
         cost = money(sum(row.cost for row in rows))
-        words = tr("{agents}, {working} at work, {cost}", agents=said, working=working, cost=cost)
-        self._sum.setText(words if rows else tr("Nothing was delegated in this conversation."))
+        words = tr("{agents}, {working} working, {cost}", agents=said, working=working, cost=cost)
+        self._sum.setText(words if rows else tr("This conversation has no sub-agents."))
         self._all.setEnabled(working > 0 or any(row.state == "waiting" for row in rows))
 
     def _added(self, row: AgentRow) -> QTreeWidgetItem:
@@ -135,7 +135,7 @@ class AgentsDialog(QDialog):
 def _cells(row: AgentRow) -> list[str]:
     states = {
         "working": tr("working"),
-        "asking": tr("asks you"),
+        "asking": tr("waiting for you"),
         "waiting": tr("waiting"),
         "done": tr("done"),
         "failed": tr("failed"),

@@ -127,7 +127,7 @@ class ForgetText(QDialog):
 
         self._say(
             tr(
-                "Searching everything. In a large workspace this takes a few minutes. Nothing has been removed yet, and you can stop or close this window. Until it is done, messages are queued and other conversations in this workspace can't be opened."
+                "Searching everything. In a large workspace this takes a few minutes. Nothing has been removed yet, and you can stop or close this window. Until this is finished, messages are queued and you can't open other conversations in this workspace."
             )
         )
         self.bar.setAccessibleName(tr("Forget text"))
@@ -204,7 +204,6 @@ def _meaning(workspace: str) -> list[str]:
             "backups, and from drafts. Messages will say that something was forgotten."
         ),
         tr(
-            "This cannot be undone. What was sent to a model's provider, and files you exported, are out of reach: a key that "
-            "leaked should be replaced as well."
+            "This cannot be undone. Text that was already sent to a provider and files you exported are not changed, so replace a leaked key as well."
         ),
     ]

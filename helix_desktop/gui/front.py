@@ -109,8 +109,8 @@ class Front(QObject):
         if bench.notes and found not in self._told:
             self._told.add(found)
             text = "\n\n".join(map(said, bench.notes))
-            words = tr("There are notes about opening {name}.", name=bench.name)
-            title = tr("Notes on opening")
+            words = tr("{name} was opened, but some of its files needed attention.", name=bench.name)
+            title = tr("What happened when it was opened")
             notices.tell(words, button=tr("Review"), act=lambda: tell_text(self._window, title, text), stays=60_000)
         if bench.proposals():
             self._ask_proposals(bench)

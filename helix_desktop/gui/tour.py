@@ -114,7 +114,7 @@ class Tour(QObject):
         return self.steps[self._at] is self.steps[2] and at_rest and not self._folded() and self._ended_turns() == 1
 
     def _more_words(self) -> str:
-        return tr("A fold leaves the latest exchange alone. Send one more message, then the first one can be folded.")
+        return tr("A fold never covers the latest exchange. Send one more message, then the first one can be folded.")
 
     def _say_more(self) -> None:
         sending.send(self._window, (Text("list"),), steer=False)
@@ -181,7 +181,7 @@ class Tour(QObject):
             Step(
                 tr("Send a message"),
                 tr(
-                    "Press the suggestion. A built-in script answers instead of a language model; the tools it calls are real. It asks before it runs a command: press Allow."
+                    "Press the suggestion. A built-in script answers instead of a language model, but the tools it calls are real. It asks before it runs a command: press Allow once."
                 ),
                 tr("That was a whole turn: the script read files and ran commands, and asked you before each command."),
                 self._question_or_suggestion,
@@ -190,11 +190,9 @@ class Tour(QObject):
             Step(
                 tr("See what was left out"),
                 tr(
-                    "One command printed 52,000 tokens. The model was shown a short excerpt; the rest is in the cache. Click the figures to see both."
+                    "One command printed 52,000 tokens. The model saw a short excerpt; the rest is in the cache. Click the token count to see both."
                 ),
-                tr(
-                    "On the right you see what the model was shown, and how to get the original back. Nothing is ever lost."
-                ),
+                tr("On the right, you see what the model saw, and how to get the original back. Nothing is ever lost."),
                 self._excerpt,
                 lambda: self._at == 1 and self._window.page == "timeline",
             ),
@@ -203,14 +201,14 @@ class Tour(QObject):
                 tr(
                     "When the context fills up, older parts are folded: something shorter takes their place. You can start it yourself. Press Fold now, then Start."
                 ),
-                tr("The line across the chat is the fold. From here on, the model is sent the shorter text."),
+                tr("The line across the chat is the fold. From here on, the shorter text is sent to the model."),
                 self._fold_now,
                 self._folded,
             ),
             Step(
                 tr("Undo it"),
-                tr("Every fold can be undone. Press the line of the fold, then Undo."),
-                tr("The model is sent the original again, word for word. Redo brings the fold back."),
+                tr("Every fold can be undone. Click the fold's line, then press Undo."),
+                tr("The original is sent to the model again, word for word. Redo brings the fold back."),
                 self._undo,
                 self._undone,
             ),
@@ -228,7 +226,7 @@ class Tour(QObject):
                 tr(
                     "The script can't do real work. Press the model's name to connect a provider, or a server on this computer such as Ollama."
                 ),
-                tr("Choose a model, then open a folder of your own with the + at the left."),
+                tr("Choose a model, then open a folder of your own with the + on the left."),
                 self._model,
                 lambda: False,
             ),

@@ -1,4 +1,4 @@
-"""Conversations of other programs for the window, with real files and a real desk."""
+"""Conversations from other programs for the window, with real files and a real desk."""
 
 from __future__ import annotations
 

@@ -246,7 +246,7 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     parser.notes = ("A torn log was mended; nothing was lost.",)
     parser.proposed = 'roots = ["/elsewhere"]'
     window.open_workspace("parser")
-    assert window.notices.text == f"There are notes about opening {parser.name}."
+    assert window.notices.text == f"{parser.name} was opened, but some of its files needed attention."
     question = window.findChildren(QMessageBox)[0]
     assert 'roots = ["/elsewhere"]' in question.text()
     next(each for each in question.findChildren(QPushButton) if each.text() == "Allow").click()
@@ -254,7 +254,7 @@ def test_what_opening_mended_is_said_and_what_was_imported_is_asked_for(
     window.notices.hide()
     window.open_workspace("storage-engine")
     window.open_workspace("parser")
-    assert "notes about opening" not in window.notices.text
+    assert "needed attention" not in window.notices.text
 
 
 def test_where_what_was_imported_cannot_be_decided_the_workspace_comes_back(

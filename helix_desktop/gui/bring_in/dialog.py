@@ -1,4 +1,4 @@
-"""Conversations of other programs: what was found, what of it to take, how far it is, what came, and the way back."""
+"""Conversations from other programs: what was found, what of it to take, how far it is, what came, and the way back."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class BringInDialog(QDialog):
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 16)
         column.setSpacing(10)
-        column.addWidget(_label(tr("Conversations of other programs"), "title"))
+        column.addWidget(_label(tr("Conversations from other programs"), "title"))
         column.addWidget(self._words)
         column.addWidget(self._list(), 1)
         column.addWidget(self._watching())
@@ -84,7 +84,7 @@ class BringInDialog(QDialog):
         return area
 
     def _watching(self) -> QCheckBox:
-        self._watch = QCheckBox(tr("Keep bringing in what is new until Helix Desktop is closed"), self)
+        self._watch = QCheckBox(tr("Keep bringing in new messages until Helix Desktop is closed"), self)
         self._watch.setChecked(self._histories.watching)
         self._watch.toggled.connect(
             lambda on: self._histories.watch(self._chosen() if on else (), lambda _outcome: self._changed())
@@ -133,8 +133,8 @@ class BringInDialog(QDialog):
         words = count(
             whole, "{n} conversation was found on this computer", "{n} conversations were found on this computer"
         )
-        told = tr("{found} ({size}). They are copied; the files of the other programs stay as they are.", found=words, size=amount)  # fmt: skip
-        self._words.setText(told if groups else tr("No conversations of other programs were found on this computer."))
+        told = tr("{found} ({size}). They are copied; the other programs' files stay as they are.", found=words, size=amount)  # fmt: skip
+        self._words.setText(told if groups else tr("No conversations from other programs were found on this computer."))
         self._choose()
         self._watch.setVisible(bool(groups))
         if not groups:
@@ -227,7 +227,7 @@ class BringInDialog(QDialog):
         self._close.setFocus()
         words = [count(outcome.new, "{n} conversation was brought in.", "{n} conversations were brought in.")]
         if outcome.grown:
-            words.append(count(outcome.grown, "{n} has grown.", "{n} have grown."))
+            words.append(count(outcome.grown, "{n} has new messages.", "{n} have new messages."))
         if outcome.unchanged:
             words.append(count(outcome.unchanged, "{n} was already here.", "{n} were already here."))
         if outcome.stopped:
@@ -260,8 +260,7 @@ class BringInDialog(QDialog):
 
     def _ask_keys(self) -> None:
         text = tr(
-            "They will be permanently removed from all conversations, outputs and backups of the workspaces. The files of the "
-            "other programs still contain them:\n\n{keys}",
+            "They will be permanently removed from all conversations, outputs and backups of the workspaces. The other programs' files still contain them:\n\n{keys}",
             keys="\n".join(self._outcome.keys[:20]),
         )
         ask_yes(self, tr("Forget keys"), text, tr("Forget them"), self._forget)

@@ -337,7 +337,7 @@ class CachePage(QWidget):
         shown = self.model.rowCount()
         parts = [
             count(stats.entries, "{n} entry", "{n} entries"),
-            tr("{size} stored as {kept}", size=size(stats.size), kept=size(stats.kept)),
+            tr("{size}, compressed to {kept}", size=size(stats.size), kept=size(stats.kept)),
         ]
         if self.model.chosen != Filter():
             parts.insert(0, tr("Showing {n} of", n=numeral(shown)))

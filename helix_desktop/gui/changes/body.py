@@ -52,7 +52,7 @@ class FileBody(QWidget):
         self._by, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
         self._open = self._button(tr("Open in editor"))
         self._keep = self._button(tr("Keep file"))
-        self._back = self._button(tr("Take back file"))
+        self._back = self._button(tr("Undo file"))
         self._open.clicked.connect(self.opened)
         self._keep.clicked.connect(self.kept)
         self._back.clicked.connect(self.taken_back)
@@ -180,7 +180,7 @@ def _version(item: Item | None) -> str:
         case Kind.LINK:
             return tr("a link to {target}", target=written(item.content.decode("utf-8", "surrogateescape")))
         case Kind.TWIN:
-            return tr("another name of {target}", target=written(item.content.decode("utf-8", "surrogateescape")[2:]))
+            return tr("a hard link to {target}", target=written(item.content.decode("utf-8", "surrogateescape")[2:]))
         case Kind.FOLDER:
             return tr("a folder, mode {mode}", mode=mode)
     return tr("a socket, pipe or device")

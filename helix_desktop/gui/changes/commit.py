@@ -45,7 +45,9 @@ class CommitDialog(QDialog):
         self.propose = QPushButton(tr("Propose a message"), self)
         self.propose.setAutoDefault(False)
         self.propose.clicked.connect(self._ask)
-        note = QLabel(tr("These files are committed as they are now; what else you have staged stays staged."), self)
+        note = QLabel(
+            tr("These files are committed as they are now. Everything else you have staged stays staged."), self
+        )
         note.setWordWrap(True)
         set_look(note, "small")
         buttons = QDialogButtonBox(self)

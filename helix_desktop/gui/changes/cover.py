@@ -26,8 +26,7 @@ class CoverDialog(QDialog):
         self.resize(theme.px(560), theme.px(440))
         why = QLabel(
             tr(
-                "This folder is larger than the limit, so it has no checkpoints yet. What commands change cannot be undone. "
-                "Uncheck folders you do not need covered. Folders of the same name elsewhere are then left out too."
+                "This folder is larger than the limit, so it has no checkpoints yet. Changes made by commands cannot be undone. Uncheck the folders that need no checkpoints. Other folders with the same name are then left out too."
             ),
             self,
         )
@@ -80,4 +79,4 @@ class CoverDialog(QDialog):
 
 
 def _name(name: str) -> str:
-    return f"{written(name)}/" if name else tr("Files in no folder")
+    return f"{written(name)}/" if name else tr("Files at the top level")

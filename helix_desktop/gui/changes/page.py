@@ -367,7 +367,7 @@ class ChangesPage(QWidget):
     def _undo_since(self, turn: TurnOfChanges) -> None:
         """Everything as it was before a turn; what the user changed since is among it, and the question says so."""
         if self._changes is not None:
-            title = tr("Put everything back to before turn {number}, your own changes too", number=turn.number)
+            title = tr("Restore everything to before turn {number}, including your own changes", number=turn.number)
             work = self._changes.since(turn.before, folders=True)
             self._do(work, name="list what is undone", then=lambda files: self._take_back(files, (), title))
 
@@ -400,7 +400,7 @@ class ChangesPage(QWidget):
             return
 
         def planned(plan: Sequence[Planned]) -> None:
-            dialog = TakingBack(self._theme, title or tr("Take back"), files, plan, self._compare, self)
+            dialog = TakingBack(self._theme, title or tr("Undo"), files, plan, self._compare, self)
             dialog.accepted.connect(lambda: self._really(files, dialog.choices, undoes))
             dialog.open()
 

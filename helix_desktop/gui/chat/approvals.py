@@ -60,8 +60,8 @@ def scope_words(scope: str) -> str:
         "once": tr("Allow once"),
         "conversation": tr("Allow in this conversation"),
         "always": tr("Always allow"),
-        "ask": tr("Do it, ask before changes"),
-        "edits": tr("Do it, edits allowed"),
+        "ask": tr("Approve, ask before changes"),
+        "edits": tr("Approve, allow edits"),
     }.get(scope, scope)
 
 

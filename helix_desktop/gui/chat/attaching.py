@@ -84,11 +84,14 @@ def _content(file: Path, name: str) -> tuple[bytes, str]:
 def _bytes_of(file: Path) -> bytes:
     try:
         if file.is_dir():
-            raise WrongUse(tr("{name} is a folder.", name=file.name), remedy=tr("Attach files, or mention it with @."))
+            raise WrongUse(
+                tr("{name} is a folder.", name=file.name),
+                remedy=tr("Attach the files in it, or mention the folder with @."),
+            )
         if not file.is_file() and file.exists():
             raise WrongUse(
                 tr("{name} is a pipe or a device and can't be attached.", name=file.name),
-                remedy=tr("Attach files, or mention it with @."),
+                remedy=tr("Attach the files in it, or mention the folder with @."),
             )
         if file.stat().st_size > LARGEST:
             raise WrongUse(tr("{name} is larger than 200 MB.", name=file.name), remedy=tr("Mention it with @ instead."))

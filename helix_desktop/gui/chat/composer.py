@@ -193,10 +193,10 @@ class Composer(QWidget):
     def _tell_price(self) -> None:
         """Again while the provider's cache grows old."""
         price, now = self._next, self.now()
-        words = [tr("Next message about {price}", price=_about(price.price(now)))] if price else []
+        words = [tr("Next message: about {price}", price=_about(price.price(now)))] if price else []
         if price and price.warm_until:
             left = math.ceil((price.warm_until - now) / 60)
-            words.append(tr("warm for {n} min", n=left) if left > 0 else tr("cache expired"))
+            words.append(tr("cache warm for {n} min", n=left) if left > 0 else tr("cache expired"))
         self._price.setText(" · ".join(words))
         self._price.setToolTip(_price_told(price) if price else "")
         self._price.setAccessibleDescription(self._price.toolTip())
@@ -427,12 +427,12 @@ def _about(dollars: float) -> str:
 
 def _price_told(price: NextMessage) -> str:
     """The price in words: both states of the cache, and what is left out."""
-    reply = tr("With a reply of the usual length here: {tokens} tokens.", tokens=short(price.reply))
+    reply = tr("Assumes a reply of the usual length in this conversation: {tokens} tokens.", tokens=short(price.reply))
     return "\n".join(
         [
             tr("While the provider's cache is warm: {price}", price=_about(price.warm)),
             tr("After the cache has expired: {price}", price=_about(price.cold)),
             reply if price.reply else tr("The reply is not included: there is none yet to estimate from."),
-            tr("Not included: the text and files you are about to send, and further steps when tools are used."),
+            tr("Not included: the text and files you are about to send, and further steps if the agent uses tools."),
         ]
     )

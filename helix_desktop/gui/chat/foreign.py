@@ -44,7 +44,7 @@ class ForeignLine(QWidget):
             )
         else:
             words = tr("{agent} is working in this conversation. You see it live.", agent=harmless(agent))
-            hint = tr("Opens a copy of this conversation that you continue with a model of your own")
+            hint = tr("Opens a copy of this conversation that you can continue with your own model")
         self._words.setText(words)
         self.button.setToolTip(hint)
         self.setVisible(bool(agent or machine))

@@ -56,7 +56,7 @@ class TrustDialog(QDialog):
         self._agree = QPushButton(tr("Run outside the sandbox") if outside else tr("Trust"), self)
         self._list = QListWidget(self)
         self._list.setFixedWidth(240)
-        self._list.setAccessibleName(tr("What is new or has changed"))
+        self._list.setAccessibleName(tr("New or changed items"))
         self.filter = QLineEdit(self)
         self.filter.setPlaceholderText(tr("Filter"))
         self.filter.setAccessibleName(tr("Filter"))
@@ -165,7 +165,7 @@ def asks(items: Sequence[Brought]) -> str:
     item = items[0]
     if len(items) > 1:
         return tr(
-            "This folder contains {n} things for agents. They are used once you trust them.", n=numeral(len(items))
+            "This folder contains {n} items for agents. They are used once you trust them.", n=numeral(len(items))
         )
     words = {
         "rules": tr("{name} has rules for agents. They are used once you trust them.", name=item.name),
@@ -186,9 +186,15 @@ def _outside_means() -> str:
 def _means(item: Brought) -> str:
     words = {
         "rules": tr("If you trust it, this text is sent to the model with every request until the file changes."),
-        "skill": tr("If you trust it, the agent may read these instructions when they fit. Their scripts still ask."),
-        "command": tr("If you trust it, you can send this text with a slash. Its shell lines still ask."),
-        "hook": tr("If you trust it, this program runs inside the sandbox whenever its event happens."),
-        "agent": tr("If you trust it, work can be given to an agent with these instructions. Its tools still ask."),
+        "skill": tr(
+            "If you trust it, the agent may read these instructions when they are useful. You are still asked before their scripts run."
+        ),
+        "command": tr(
+            "If you trust it, you can send this text as a slash command. You are still asked before its shell lines run."
+        ),
+        "hook": tr("If you trust it, this program runs inside the sandbox whenever the event named above happens."),
+        "agent": tr(
+            "If you trust it, other agents can delegate work to an agent with these instructions. You are still asked before its tools run."
+        ),
     }
     return words.get(item.kind, "")

@@ -58,7 +58,7 @@ class AgentsDialog(QDialog):
         column.setSpacing(14)
         column.addLayout(self._head())
         told = tr(
-            "Point an agent you already use at this address. Helix stores what it sees, sends less, and shows you all of it here. Your key passes through and is not stored."
+            "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key passes through and is not stored."
         )
         column.addWidget(label(told, "muted"))
         column.addWidget(self._words)
@@ -116,10 +116,10 @@ class AgentsDialog(QDialog):
 
         saved = max(0.0, whole - billed)
         requests = count(today.requests, "{n} request", "{n} requests")
-        self._without.show_figure(tr("Today, without Helix"), told(whole), tr("what the agents asked to send"))
+        self._without.show_figure(tr("Today, without Helix Desktop"), told(whole), tr("what the agents asked to send"))
         self._billed.show_figure(tr("Billed") if paid else tr("Sent"), told(billed), requests)
         share = percent(saved / whole) if whole else percent(0)
-        self._saved.show_figure(tr("Saved"), told(saved), tr("{share}, recalls included", share=share))
+        self._saved.show_figure(tr("Saved"), told(saved), tr("{share}, including recalls", share=share))
         read = percent(today.cache_read / today.sent) if today.sent else percent(0)
         cached = tr("{share} read from the provider's cache", share=read)
         self._recalls.show_figure(tr("Recalls answered here"), numeral(today.recalls), cached)

@@ -42,7 +42,7 @@ class WelcomePage(QWidget):
         column.addWidget(
             _label(
                 tr(
-                    "Everything an agent sees stays on this computer, where you can find it, recall it and undo it. What the model is sent stays small."
+                    "Everything an agent sees stays on this computer, where you can find it, recall it and undo it. What is sent to the model stays small."
                 ),
                 "muted",
             )
@@ -56,7 +56,7 @@ class WelcomePage(QWidget):
             column,
             tr("Open a folder"),
             tr(
-                "A workspace belongs to one folder and has its own conversations and cache. You can also drop a folder here."
+                "A workspace belongs to one folder and has its own conversations and cache. You can also drag a folder here."
             ),
             "primary",
         )

@@ -272,7 +272,7 @@ class Inspector(QWidget):
         if len(self._parts) > SHOWN_BLOCKS:
             yield note(ink, width, tr("and {n} more", n=numeral(len(self._parts) - SHOWN_BLOCKS)))
         for ref in state.branch.exclusions:
-            name = tr("left out: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
+            name = tr("excluded: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
             yield FigureBox(ink, width, name, tr("Include"), accent=True, act=Toggle(("include", ref)))
 
     # --- what is done
@@ -315,14 +315,14 @@ class Inspector(QWidget):
         if block.kind is not Kind.SYSTEM and isinstance(ref, PartRef):
             pin: Callable[[], object] = (lambda: session.unpin(ref)) if block.pinned else (lambda: session.pin(ref))
             menu.addAction(tr("Unpin") if block.pinned else tr("Pin: never fold"), self._doer(pin))
-            menu.addAction(tr("Leave out of context"), self._doer(lambda: session.exclude(ref)))
+            menu.addAction(tr("Exclude from context"), self._doer(lambda: session.exclude(ref)))
         if block.kind is Kind.OUTPUT and not block.fold:
             menu.addAction(tr("Cache old outputs now"), self._doer(lambda: session.fold_now(FoldKind.MARKER)))
         return menu
 
     def _about(self, menu: QMenu, part: Part) -> None:
         figure = tr("{n} tokens", n=numeral(part.tokens))
-        cost = " · " + tr("{money} a request", money=money(part.cost)) if part.cost else ""
+        cost = " · " + tr("{money} per request", money=money(part.cost)) if part.cost else ""
         said = menu.addAction(f"{kind_name(part.block.kind)} · {source(part.block)} · {figure}{cost}")
         said.setEnabled(False)
         menu.addSeparator()

@@ -39,7 +39,7 @@ class RequestDialog(QDialog):
         copying.clicked.connect(self._copy)
         self.form = QComboBox(self)
         self.form.addItems(list(self._forms))
-        self.form.setAccessibleName(tr("Form"))
+        self.form.setAccessibleName(tr("View as"))
         self.form.currentTextChanged.connect(self._show)
         self._show(self.form.currentText())
         row = QHBoxLayout()
@@ -89,7 +89,7 @@ def as_lines(request: Request) -> list[str]:
         pieces.append(f"── {number} · {message.role.value} ──")
         pieces += [_part(part) for part in message.parts]
         if number == request.stable:
-            pieces.append(f"── {tr('the provider may have everything up to here cached')} ──")
+            pieces.append(f"── {tr('the provider may have cached everything up to here')} ──")
     if request.tools:
         pieces.append(f"── {tr('tools')} ──")
         pieces += [f"{tool.name}: {tool.description}\n{tool.schema}" for tool in request.tools]

@@ -29,7 +29,7 @@ class BroughtPage(Page):
         self._theme, self._bench, self._doing = theme, bench, doing
         self.sentence(
             tr(
-                "Rules, skills, slash commands, hooks and agents of the folder. Nothing new or changed is used before you trust it."
+                "Rules, skills, slash commands, hooks and agents in this folder. New or changed items are used only after you trust them."
             )
         )
         self._cards: list[tuple[QWidget, str]] = []
@@ -53,7 +53,7 @@ class BroughtPage(Page):
             self._items.addWidget(self._label(tr("This folder has none yet."), "faint"))
         asking = [item for item in found if item.state.endswith("not trusted yet")]
         if len(asking) > 1:
-            review = QPushButton(tr("Review all {n} that are new or changed", n=numeral(len(asking))), self.inside)
+            review = QPushButton(tr("Review all {n} new or changed items", n=numeral(len(asking))), self.inside)
             review.setAutoDefault(False)
             review.clicked.connect(lambda _checked=False: self._review(asking))
             self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)

@@ -94,7 +94,7 @@ def _declared(model: Model) -> list[Declared]:
             most=MOST_TOKENS,
         ),
         *(Declared(name, title, dollars, value, most=MOST_DOLLARS) for name, (title, value) in prices.items()),
-        Declared("images", tr("Vision"), tr("Pictures are sent to this model."), model.images),
+        Declared("images", tr("Vision"), tr("This model can read images."), model.images),
         Declared("tools", tr("Tools"), tr("This model can call tools."), model.tools),
-        Declared("temperature", tr("Temperature"), tr("This model takes a temperature and top-p."), model.temperature),
+        Declared("temperature", tr("Temperature"), tr("This model supports temperature and top-p."), model.temperature),
     ]

@@ -89,7 +89,7 @@ class PermissionsPage(Page):
         words.setTextFormat(Qt.TextFormat.PlainText)
         line.addWidget(words, 1)
         if self._program.too_wide(rule):
-            wide = QLabel(tr("Too wide: also allows other programs"), row_widget)
+            wide = QLabel(tr("Too broad: also allows other programs"), row_widget)
             wide.setProperty("look", "danger")
             line.addWidget(wide)
         remove = QPushButton(tr("Remove"), row_widget)

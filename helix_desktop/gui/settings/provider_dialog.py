@@ -22,7 +22,7 @@ class ProviderDialog(QDialog):
         self.address = QLineEdit(provider.address, self)
         self.key = QLineEdit(self)
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
-        self.key.setPlaceholderText(tr("Leave empty to keep the present key") if provider.key else tr("Paste the key"))
+        self.key.setPlaceholderText(tr("Leave empty to keep the current key") if provider.key else tr("Paste the key"))
         form = QFormLayout()
         for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
             field.setAccessibleName(words)

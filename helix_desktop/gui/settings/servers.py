@@ -143,5 +143,5 @@ def _becomes(servers: Sequence[Server]) -> str:
         far = server.words.startswith(("http://", "https://"))
         lines[far].append(f"{server.name}: {server.words}")
     started = tr("It runs with your permissions:\n\n{command}", command="\n".join(lines[False]))
-    asked = tr("What the agent asks of it is sent to:\n\n{address}", address="\n".join(lines[True]))
+    asked = tr("Requests from the agent are sent to:\n\n{address}", address="\n".join(lines[True]))
     return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

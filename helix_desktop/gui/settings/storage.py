@@ -76,7 +76,7 @@ class StoragePage(Page):
     def _show(self, kept: Kept) -> None:
         entries = count(kept.entries, "{n} entry", "{n} entries")
         figures = tr(
-            "{entries}, {size} stored as {taken}", entries=entries, size=size(kept.size), taken=size(kept.taken)
+            "{entries}, {size}, compressed to {taken}", entries=entries, size=size(kept.size), taken=size(kept.taken)
         )
         last = day(kept.backup) if kept.backup else tr("none")
         self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")

@@ -28,7 +28,13 @@ LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("day_cost", "Cost limit per day", "In dollars. 0 means no limit.", 0.0, 100_000),
     ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
     ("agents", "Agents per conversation", "How many agents one conversation may start.", 32, 10_000),
-    ("agents_depth", "Depth of agents", "How deep agents may delegate to agents. 0 means no agents.", 2, 20),
+    (
+        "agents_depth",
+        "Levels of agents",
+        "How many levels deep agents may delegate to other agents. 0 means no agents.",
+        2,
+        20,
+    ),
     ("agents_at_once", "Agents at the same time", "How many agents of one conversation work at the same time.", 4, 200),
     (
         "agents_seconds",
@@ -143,7 +149,7 @@ class CheckpointsPage(Page):
         )
         rows = (
             Declared(
-                "off", tr("Turn checkpoints off"), tr("Changes made by commands can then not be undone."), covered.off
+                "off", tr("Turn checkpoints off"), tr("Changes made by commands can't be undone then."), covered.off
             ),
             Declared(
                 "leave_out",
@@ -155,7 +161,7 @@ class CheckpointsPage(Page):
             Declared(
                 "most_files",
                 tr("Ask above this many files"),
-                tr("A larger folder is only covered after you agree. 0 means no limit."),
+                tr("A larger folder is covered only after you agree. 0 means no limit."),
                 covered.most_files,
                 least=0,
                 most=100_000_000,
@@ -164,7 +170,7 @@ class CheckpointsPage(Page):
             Declared(
                 "most_bytes",
                 tr("Ask above this size"),
-                tr("A larger folder is only covered after you agree. 0 means no limit."),
+                tr("A larger folder is covered only after you agree. 0 means no limit."),
                 covered.most_bytes // MEGABYTE,
                 least=0,
                 most=100_000_000,
@@ -221,8 +227,8 @@ def in_words(value: Any) -> str:
     """A threshold's value as people read it."""
     known = {
         "off": tr("Off"),
-        "ask": tr("The agent is asked"),
-        "ahead": tr("The agent says in advance"),
+        "ask": tr("Ask the agent"),
+        "ahead": tr("Let the agent say in advance"),
         "auto": tr("Keep a preview"),
         "steps": tr("After a number of steps"),
         "panic": tr("Only when nothing else fits"),

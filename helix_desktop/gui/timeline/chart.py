@@ -84,7 +84,7 @@ class Chart(Plot):
         return len(self._story.points)
 
     def _nothing(self) -> str:
-        return tr("Tokens over time will show here.")
+        return tr("Tokens over time appear here.")
 
     @property
     def _top(self) -> float:

@@ -520,7 +520,7 @@ class TranscriptView(Canvas):
             found.append((tr("Edit and resend…"), Edit(item.seq)))
         if item.kind is ItemKind.REPLY:
             found.append((tr("Regenerate"), Regenerate(item.seq)))
-            found.append((tr("What the model was sent"), ShowRequest(item.seq)))
+            found.append((tr("What the model saw"), ShowRequest(item.seq)))
         found.append((tr("Fork from here"), Fork(item.seq)))
         found.append((tr("Rewind to here…"), Rewind(item.seq)))
         ref = self._ref(index, item)

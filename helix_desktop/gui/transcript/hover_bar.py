@@ -51,7 +51,7 @@ def buttons(items: Items, index: int) -> list[Button]:
         found.append(Button(tr("Regenerate"), Regenerate(item.seq), "again"))
     found.append(Button(tr("Fork from here"), Fork(item.seq), "fork"))
     if item.kind is ItemKind.REPLY:
-        found.append(Button(tr("What the model was sent"), ShowRequest(item.seq), "entry"))
+        found.append(Button(tr("What the model saw"), ShowRequest(item.seq), "entry"))
     return found
 
 

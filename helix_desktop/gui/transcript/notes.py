@@ -53,9 +53,9 @@ def _on_behalf(fact: UserSaid) -> str:
         "rules": tr("The rules of {name} apply from here on, word for word.", name=name),
         "skill": tr("The skill {name} is in use from here on, word for word.", name=name),
         "plan": tr("The approved plan applies from here on, word for word."),
-        "hook": tr("A hook ({name}) told the agent something.", name=name),
+        "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
-        "agent": tr("A message from the agent that delegated this."),
+        "agent": tr("A message from the agent that delegated this task."),
     }
     ended = any(isinstance(part, Text) and part.text == NO_LONGER for part in fact.parts)
     return (over if ended else begun).get(kind, fact.by)

@@ -50,7 +50,7 @@ class HunkButtons(QWidget):
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(8)
-        self.back, self.keep = QPushButton(tr("Take back"), self), QPushButton(tr("Keep"), self)
+        self.back, self.keep = QPushButton(tr("Undo"), self), QPushButton(tr("Keep"), self)
         for button in (self.back, self.keep):
             set_look(button, "pill")
             button.setAutoDefault(False)

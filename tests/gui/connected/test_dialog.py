@@ -58,7 +58,7 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     agents.requests = 2
     dialog.look()
     assert "1 conversation today · 2 requests" in words(dialog)
-    assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, recalls included"))
+    assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls"))
     dialog.switch.click()
     assert not agents.on
     dialog.reject()

@@ -413,7 +413,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     page.show()
     assert "Couldn't read its settings: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
-    checks = {each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Only reads"}
+    checks = {each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Read-only"}
     assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}
     assert "You will still be asked: delete" in said(page)
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
@@ -538,7 +538,7 @@ def test_a_rule_that_allows_other_programs_as_well_is_marked(
         {"decision": "allow", "command": "cargo test *"},
     ]
     page = PermissionsPage(bench, program, window.doing)
-    assert said(page).count("Too wide: also allows other programs") == 1
+    assert said(page).count("Too broad: also allows other programs") == 1
 
 
 def test_a_tool_of_a_server_is_marked_as_reading(
@@ -546,7 +546,7 @@ def test_a_tool_of_a_server_is_marked_as_reading(
 ) -> None:
     program.running = [Server("issues", "npx", "ready", tools=1, offered=(Offered("search"),))]
     page = ServersPage(bench, program, window.doing)
-    box = next(box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Only reads: search")
+    box = next(box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Read-only: search")
     assert not box.isChecked()
     box.setChecked(True)
     assert program.marked == [("issues", "search", True)]

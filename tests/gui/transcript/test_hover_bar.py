@@ -55,7 +55,7 @@ def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted:
     over(pane, 2)
     press(pane, 2, "Copy message")
     press(pane, 2, "Regenerate")
-    press(pane, 2, "What the model was sent")
+    press(pane, 2, "What the model saw")
     press(pane, 2, "Previous answer")
     assert wanted == [Edit(1), Fork(1), Regenerate(4), ShowRequest(4), ChooseAnswer(2)]
     assert QGuiApplication.clipboard().text() == "*two*"
