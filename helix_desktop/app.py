@@ -23,7 +23,7 @@ TITLE = "Helix Desktop"
 
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
-    """Run the window until it is closed. `home`: one folder that holds everything (see places.py)."""
+    """Run the window until it is closed. `home`: store everything in this folder (see places.py)."""
     gc.disable()  # nothing of a start is garbage; garbage.py collects once everything is there
     arguments = _arguments(sys.argv[1:] if argv is None else argv)
     where = places.find(home or arguments.home)
@@ -58,9 +58,9 @@ def _somebody_listens(run: Path) -> bool:
 
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="helix-desktop-window", description="The window of Helix Desktop.")
-    parser.add_argument("link", nargs="?", default="", help="a helix:// link: a place to go to")
-    parser.add_argument("--home", type=Path, help="one folder that holds everything")
+    parser = argparse.ArgumentParser(prog="helix-desktop-window", description="Open the window of Helix Desktop.")
+    parser.add_argument("link", nargs="?", default="", help="a helix:// link to open")
+    parser.add_argument("--home", type=Path, help="store everything in this folder")
     parser.add_argument("--version", action="version", version=__version__)
     return parser.parse_args(argv)
 

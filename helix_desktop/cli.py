@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.errno == errno.ENOSPC:
             drop_output()
             print(
-                "The disk is full, or the file that takes the output is. Free up disk space and try again.",
+                "The disk is full, or the disk that the output is written to. Free up disk space and try again.",
                 file=sys.stderr,
             )
         elif _nowhere():
@@ -92,6 +92,6 @@ def _window(home: Path | None, link: str) -> int:
     except ImportError as error:
         if not (error.path or "").endswith((".so", ".pyd")):
             raise
-        print(f"The window cannot open: {error}. This says what to install: helix-desktop doctor", file=sys.stderr)
+        print(f"The window cannot open: {error}. To see what to install, run: helix-desktop doctor", file=sys.stderr)
         return FAILED
     return app.main(home, [link] if link else [])

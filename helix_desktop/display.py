@@ -11,7 +11,7 @@ from pathlib import Path
 
 INSTEAD = (
     "Start it in a graphical session, use the command line (helix-desktop --help), "
-    "or give it a virtual screen: xvfb-run helix-desktop."
+    "or use a virtual display: xvfb-run helix-desktop."
 )
 
 
@@ -26,8 +26,8 @@ def missing(environ: Mapping[str, str] = os.environ, platform: str = sys.platfor
     known = {"wayland": _wayland(environ), "xcb": environ.get("DISPLAY", "")}
     places = [place for kind, place in known.items() if kind in wanted and place]
     if not places:
-        return "there is no display here (neither DISPLAY nor WAYLAND_DISPLAY is set)"
-    return "" if any(map(_answers, places)) else f"the display {places[0]} does not answer"
+        return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
+    return "" if any(map(_answers, places)) else f"the display {places[0]} does not respond"
 
 
 def _wayland(environ: Mapping[str, str]) -> str:

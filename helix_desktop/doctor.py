@@ -129,14 +129,14 @@ def _qt() -> Iterator[Finding]:
         why = error.__cause__ or error  # a bundle puts words of its own in front
         yield Finding("System libraries", State.BAD, f"Qt cannot be loaded: {why}.", _QT_REMEDY)
     else:
-        yield Finding("System libraries", State.GOOD, "Qt finds all it needs.")
+        yield Finding("System libraries", State.GOOD, "Qt finds everything it needs.")
 
 
 def _screen() -> Iterator[Finding]:
     if reason := display.missing():
         yield Finding("Display", State.NOTE, f"The window cannot open: {reason}.", display.INSTEAD)
     else:
-        yield Finding("Display", State.GOOD, "There is one.")
+        yield Finding("Display", State.GOOD, "A display is available.")
 
 
 def _sqlite() -> Iterator[Finding]:
@@ -147,7 +147,7 @@ def _sqlite() -> Iterator[Finding]:
         yield Finding("SQLite", State.GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
     else:
         yield Finding(
-            "SQLite", State.BAD, f"{sqlite3.sqlite_version} has no FTS5.", "Use a Python whose SQLite has it."
+            "SQLite", State.BAD, f"{sqlite3.sqlite_version} has no FTS5.", "Use a Python whose SQLite has FTS5."
         )
 
 
@@ -168,10 +168,10 @@ def _encodings() -> Iterator[Finding]:
     try:
         counts = {name: Counter(name).count("hello world") for name in ("o200k_base", "cl100k_base")}
     except (HelixError, OSError) as error:
-        yield Finding("Encodings", State.BAD, str(error), f"The files belong in {resources.folder() / 'encodings'}.")
+        yield Finding("Encodings", State.BAD, str(error), f"Put the files in {resources.folder() / 'encodings'}.")
         return
     good = set(counts.values()) == {2}
-    yield Finding("Encodings", State.GOOD if good else State.BAD, f"{' and '.join(counts)} are present and included.")
+    yield Finding("Encodings", State.GOOD if good else State.BAD, f"{' and '.join(counts)} are installed.")
 
 
 async def _keyring(secrets: Secrets) -> AsyncIterator[Finding]:
@@ -180,7 +180,7 @@ async def _keyring(secrets: Secrets) -> AsyncIterator[Finding]:
     except NoKeyring as error:
         yield Finding("Keyring", State.NOTE, error.what, error.remedy)
     else:
-        yield Finding("Keyring", State.GOOD, "The system's keyring answers.")
+        yield Finding("Keyring", State.GOOD, "The system's keyring works.")
 
 
 def _room(where: Places) -> Iterator[Finding]:
@@ -196,7 +196,7 @@ def _settings(where: Places) -> Iterator[Finding]:
     for mistake in mistakes:
         yield Finding("Settings", State.NOTE, mistake.what, mistake.remedy)
     if not mistakes:
-        yield Finding("Settings", State.GOOD, f"{where.settings} has no mistakes.")
+        yield Finding("Settings", State.GOOD, f"{where.settings} has no errors.")
 
 
 def _providers(where: Places) -> Iterator[Finding]:
@@ -248,7 +248,7 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
 def diagnostics(findings: Sequence[Finding], where: Places, redaction: logs.Redaction) -> str:
     """The text of the file: JSON, indented for reading, with the home folder shortened and secrets blotted out."""
     content: dict[str, Any] = {
-        "read this before you send it": "It describes the installation. It holds nothing you or an agent said or stored.",
+        "read this before you send it": "This report describes the installation. It contains nothing that you or an agent wrote or stored.",
         "program": __version__,
         "libraries": installed(),
         "findings": [asdict(finding) for finding in findings],

@@ -178,7 +178,7 @@ class Owner:
         await wire.send(b"H")
         kind, content = await wire.receive()
         if kind != b"A":
-            raise WrongUse("A request begins with its arguments.")
+            raise WrongUse("A request must begin with its arguments.")
         return content
 
     async def _run(self, wire: Wire, arguments: list[str]) -> None:
@@ -213,7 +213,9 @@ async def _answered(answer: Answer, arguments: list[str], console: Console) -> i
         return 2 if isinstance(error, WrongUse) else 1
     except Exception:  # the top of a request
         log.exception("a request failed")
-        await console.complain("The running program met a defect while answering; its log has the trace.")
+        await console.complain(
+            "The running program failed while it answered, because of a bug. Details are in its log."
+        )
         return 1
 
 
@@ -224,7 +226,7 @@ def _arguments(content: bytes) -> list[str]:
     except (ValueError, KeyError, TypeError) as error:
         raise WrongUse("The request cannot be read.") from error
     if version != VERSION:
-        raise WrongUse(f"The request is of version {version}; this program speaks {VERSION}.")
+        raise WrongUse(f"The request has version {version}, but this program needs version {VERSION}.")
     return [str(argument) for argument in arguments]
 
 

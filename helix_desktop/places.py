@@ -1,4 +1,4 @@
-"""Where the program keeps things: the platform's own directories, or one folder that holds everything.
+"""Where the program keeps things: the platform's own directories, or store everything in this folder.
 
 `HELIX_HOME` or `--home` moves all of it; that folder can be put on a stick, or thrown away, as a whole.
 """

@@ -98,7 +98,7 @@ class Secrets:
         """Keep it there and forget it elsewhere. NoKeyring when the keyring cannot; nothing is stored then."""
         self._seen(value)
         if where is Where.ENVIRONMENT:
-            raise Refused(f"Set {environment_variable(name)} before the program starts. It can't do that itself.")
+            raise Refused(f"Set {environment_variable(name)} before the program starts. It can't set it itself.")
         if where is Where.FILE and not self._consent():
             raise Refused(
                 "Keys are stored in a file only if you allow it in the settings.",
@@ -179,9 +179,7 @@ class Secrets:
         except FileNotFoundError:
             return {}
         except (ValueError, OSError) as error:
-            raise ConfigMistake(
-                f"The file with the keys, {self._file}, cannot be read.", remedy="Fix or remove it."
-            ) from error
+            raise ConfigMistake(f"The key file {self._file} cannot be read.", remedy="Fix or remove it.") from error
         return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
     def _write_file(self, content: Mapping[str, str]) -> None:

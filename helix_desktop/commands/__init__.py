@@ -45,11 +45,11 @@ def parser() -> argparse.ArgumentParser:
     """The whole command line, as `arguments.run` expects it. Without a noun there is no `run`: the window opens."""
     whole = Parser(
         prog="helix-desktop",
-        description="Work with AI agents for hours without the context window in the way.",
-        epilog="Without a command the window opens. Exit codes: 0 done, 1 not there or failed, 2 wrong use, 130 stopped with"
+        description="Work with AI agents for hours without running out of context.",
+        epilog="Without a command, the window opens. Exit codes: 0 done, 1 not found or failed, 2 wrong usage, 130 stopped with"
         " Ctrl+C.",
     )
-    whole.add_argument("--home", type=Path, metavar="DIR", help="keep everything in DIR (also: HELIX_HOME)")
+    whole.add_argument("--home", type=Path, metavar="DIR", help="store everything in DIR (also: HELIX_HOME)")
     whole.add_argument("--version", action="version", version=f"Helix Desktop {__version__}")
     nouns = whole.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for noun in NOUNS:
@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
 
 def as_json(arguments: argparse.ArgumentParser) -> None:
     """Every command can say what it has to say to a program as well."""
-    arguments.add_argument("--json", action="store_true", help="one JSON value instead of text")
+    arguments.add_argument("--json", action="store_true", help="print one JSON value instead of text")
 
 
 def on_workspace(arguments: argparse.ArgumentParser, *, positional: bool = False) -> None:

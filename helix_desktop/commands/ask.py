@@ -28,16 +28,18 @@ def add(nouns: Subparsers) -> None:
         action="append",
         default=[],
         metavar="WHAT",
-        help="edits, commands, all, or the name of a tool; with commands also hidden (commands that hide what they run), held "
-        "(commands a rule holds back), outside_sandbox and runs_later (files that other programs run), each by its own name; "
-        "anything else that needs permission is refused",
+        help="edits, commands, all, or a tool's name; four things must be allowed by their own names: hidden (commands that hide "
+        "what they run), held (commands that a rule may hold back), outside_sandbox, and runs_later (changes to files that "
+        "other programs run); anything else that needs permission is refused",
     )
-    ask.add_argument("--json", action="store_true", help="every fact of the turn as a line of JSON instead of text")
+    ask.add_argument(
+        "--json", action="store_true", help="print every fact of the turn as a line of JSON instead of text"
+    )
     ask.add_argument(
         "text",
         nargs="+",
         metavar="TEXT",
-        help="- reads it from standard input; /NAME is a command or a skill of the folder",
+        help="the message; - reads it from standard input, /NAME uses a slash command or skill of the folder",
     )
     ask.set_defaults(run=run, work=work, lasting=True)
 
@@ -69,7 +71,7 @@ async def work(arguments: argparse.Namespace, workspace: Workspace, console: Con
     if text == "-":
         text = await _all(console)
     if not text.strip():
-        raise WrongUse("There is nothing to ask.")
+        raise WrongUse("The message is empty.")
     bench = workbench.of(workspace)
     if bench is not None:
         return await _turn(bench, arguments, text, console)
@@ -114,7 +116,7 @@ async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, cons
     if telling.refused:
         names = list(dict.fromkeys(telling.refused))
         await console.complain(
-            f"Refused, since nobody is there to ask: {', '.join(names)}. "
+            f"Refused, because nobody could be asked: {', '.join(names)}. "
             f"`--allow {' --allow '.join(names)}` would have let it."
         )
     done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE

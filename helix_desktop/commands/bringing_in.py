@@ -25,17 +25,19 @@ KEYS_SHOWN = 20
 
 
 def add(verbs: Subparsers) -> None:
-    one = _verb(verbs, "import", "bring in conversations of other programs, except those already here")
+    one = _verb(verbs, "import", "bring in conversations from other programs, except those already here")
     one.add_argument(
         "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder (default: everything that `find` lists)"
     )
     one.add_argument(
-        "--from", dest="kind", metavar="KIND", default="", help="the program or format, if the file does not show it"
+        "--from", dest="kind", metavar="KIND", default="", help="the program or format, if it can't be recognized"
     )
     one.add_argument("--watch", action="store_true", help="keep bringing in new conversations until Ctrl+C")
-    one.add_argument("--forget-keys", action="store_true", help="forget what looks like a key after the import")
+    one.add_argument(
+        "--forget-keys", action="store_true", help="after the import, forget everything that looks like a key"
+    )
     one.set_defaults(run=run_import, work=bring_in, counts=True)
-    found = verbs.add_parser("find", help="list conversations of other programs on this computer", description="List conversations of other programs on this computer.")  # fmt: skip
+    found = verbs.add_parser("find", help="list conversations from other programs on this computer", description="List conversations of other programs on this computer.")  # fmt: skip
     as_json(found)
     found.set_defaults(run=run_find)
     _verb(verbs, "imports", "list imports, newest first").set_defaults(work=imports)
@@ -193,7 +195,7 @@ async def _tell(arguments: argparse.Namespace, workspace: Workspace, result: Res
         await console.say(f"This looks like a key: {found['key']}{' (forgotten)' if forgotten else ''}")
     if keys and not forgotten:
         await console.say(
-            "To remove what looks like a key for good: `helix-desktop forget`, or import again with --forget-keys."
+            "To remove these keys permanently, use `helix-desktop forget`, or import again with --forget-keys."
         )
 
 
@@ -201,9 +203,9 @@ async def _tell_rest(result: Result, console: Console) -> None:
     for complaint in result.complaints[:SHOWN]:
         await console.complain(complaint)
     if len(result.complaints) > SHOWN:
-        await console.complain(f"… and {len(result.complaints) - SHOWN} more; --json tells them all.")
+        await console.complain(f"… and {len(result.complaints) - SHOWN} more; --json lists all of them.")
     await console.say(
-        f"{len(result.imported):,} brought in (import {result.run}), {result.unchanged:,} were already here."
+        f"{len(result.imported):,} were brought in (import {result.run}), {result.unchanged:,} were already here."
     )
 
 
@@ -235,5 +237,5 @@ async def undo(arguments: argparse.Namespace, workspace: Workspace, console: Con
         return 0
     for sentence in stayed:
         await console.complain(sentence)
-    await console.say(f"{count:,} conversations taken back. The new ones are in the trash.")
+    await console.say(f"{count:,} conversations were undone. The new ones are in the trash.")
     return 0

@@ -34,7 +34,7 @@ def add(nouns: Subparsers) -> None:
     cache = nouns.add_parser("cache", help="what a workspace has stored")
     verbs = cache.add_subparsers(required=True, metavar="VERB")
     one = _verb(verbs, "put", "store a file or standard input, and print its hash", put)
-    one.add_argument("file", type=Path, metavar="FILE", help="- reads standard input")
+    one.add_argument("file", type=Path, metavar="FILE", help="- reads it from standard input")
     one.set_defaults(run=_put, counts=False)
     one = _verb(verbs, "get", "write an entry's bytes to a file or standard output", get)
     one.add_argument("hash", metavar="HASH", help="the hash, or enough of it to be unique")
@@ -45,17 +45,19 @@ def add(nouns: Subparsers) -> None:
     one = _verb(verbs, "list", "list entries, newest first", list_entries)
     one.add_argument("--tool", default="", help="only outputs of this tool")
     one.add_argument("--sort", default="time", choices=("time", "tool", "source", "size", "tokens", "uses"))
-    one.add_argument("--limit", type=_count, default=50, metavar="N", help="0: all of them")
+    one.add_argument("--limit", type=_count, default=50, metavar="N", help="0 means all")
     one.set_defaults(reads=True)
     one = _verb(verbs, "search", "find entries that contain the words", search)
     one.add_argument("words", nargs="+", metavar="WORD")
     one.add_argument("--tool", default="", help="only in outputs of this tool")
-    one.add_argument("--limit", type=_count, default=20, metavar="N", help="0: all of them")
+    one.add_argument("--limit", type=_count, default=20, metavar="N", help="0 means all")
     one.set_defaults(reads=True)
     _verb(verbs, "verify", "read every entry and compare it with its hash", verify).set_defaults(reads=True)
     _verb(verbs, "stats", "show how much is stored", stats).set_defaults(reads=True)
     one = _verb(verbs, "collect", "remove entries that no message uses, except those stored by hand", collect)
-    one.add_argument("--to", type=_count, default=0, metavar="BYTES", help="stop when the cache is no larger than this")
+    one.add_argument(
+        "--to", type=_count, default=0, metavar="BYTES", help="stop when the cache is this size or smaller"
+    )
 
 
 def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
@@ -77,7 +79,7 @@ def _file(path: Path) -> Path | None:
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 0 or more")
     return int(text)
 
 
@@ -100,7 +102,7 @@ def over_limit(workspace: Workspace, over: int) -> str:
     """What to say, and what can be done: it is the user who decides."""
     limit = workspace.settings.limit
     return (
-        f"The cache takes {over:,} bytes more than the {limit:,} allowed. `helix-desktop cache collect --workspace"
+        f"The cache is {over:,} bytes over its limit of {limit:,} bytes. `helix-desktop cache collect --workspace"
         f" {workspace.id} --to {limit}` removes what no message uses; or raise limits.cache_bytes in"
         f" {workspace.folder / 'workspace.toml'}. Nothing is removed automatically."
     )
@@ -210,7 +212,7 @@ async def search(arguments: argparse.Namespace, workspace: Workspace, console: C
             about = " ".join(filter(None, (hit.about.tool, hit.about.source)))
             await console.say(f"{str(hit.digest)[:16]}:{hit.line}  {about}\n    {' '.join(hit.snippet.split())}")
     if not found:
-        await console.complain(f"Nothing in this workspace's cache holds {' '.join(arguments.words)!r}.")
+        await console.complain(f"Nothing in this workspace's cache contains {' '.join(arguments.words)!r}.")
     return 0 if found else 1
 
 
@@ -253,5 +255,7 @@ async def collect(arguments: argparse.Namespace, workspace: Workspace, console: 
     else:
         await console.say(f"{result.entries:,} entries removed, {result.bytes:,} bytes freed.")
     if (left := await workspace.index.kept()) > arguments.to > 0:
-        await console.complain(f"{left:,} bytes are still taken: by what messages use, was put by hand or is pinned.")
+        await console.complain(
+            f"{left:,} bytes are still in use, by entries that messages use, that were stored by hand, or that are pinned."
+        )
     return 0

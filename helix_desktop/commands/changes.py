@@ -29,14 +29,15 @@ def add(nouns: Subparsers) -> None:
     one = _verb(verbs, "restore", "restore files to what they were before the agent changed them", restore)
     one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
     one.add_argument(
-        "--yes", action="store_true", help="do not ask; without this, show what would be done, and ask on a terminal"
+        "--yes",
+        action="store_true",
+        help="do not ask; without this, show what would be done and ask, if there is a terminal",
     )
     one.add_argument(
         "--conflicts",
         choices=("now", "before", "merge"),
         default="now",
-        help="files that were changed since: leave them as they are now (default), restore them anyway, or undo "
-        "the agent's lines alone",
+        help="files that were changed since: leave them as they are now (default), restore them anyway, or undo only the agent's lines",
     )
 
 
@@ -55,7 +56,7 @@ def _asking(arguments: argparse.Namespace) -> int:
     code = open_workspace.run(arguments)
     if code != ASKING:
         return code
-    if not agreed("Put these files back? [y/N] "):
+    if not agreed("Restore these files? [y/N] "):
         return 1
     arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
     return open_workspace.run(arguments)
@@ -120,7 +121,7 @@ async def _restore(bench: Workbench, arguments: argparse.Namespace, console: Con
     plan = await bench.changes.plan(files)
     if not arguments.yes:
         await _say_plan(files, plan, arguments, console)
-        await console.complain("Nothing was changed. With --yes it is done.")
+        await console.complain("Nothing was changed. Add --yes to restore the files.")
         return 1 if arguments.json else ASKING
     choices = {one.path: arguments.conflicts for one in plan}
     undone = await bench.changes.take_back(files, conversation=conversation, choices=choices)
@@ -128,7 +129,7 @@ async def _restore(bench: Workbench, arguments: argparse.Namespace, console: Con
     if arguments.json:
         await say_json(console, {"restored": [_text(place) for place in undone.restored], "left": left})
     else:
-        await console.say(f"{len(undone.restored):,} files and folders were put back.")
+        await console.say(f"{len(undone.restored):,} files and folders were restored.")
         for one in left:
             await console.complain(f"{shown(one['path'])} was left as it is: {one['why']}.")
     return 1 if left else 0
@@ -139,12 +140,12 @@ async def _say_plan(
 ) -> None:
     places = {file.path: _text(file.place) for file in files}
     words = {
-        "restore": "would be put back",
-        "already": "is as it was already",
+        "restore": "would be restored",
+        "already": "has not changed",
         "conflict": {
-            "now": "was changed since and would be left as it is",
-            "before": "was changed since and would be put back all the same",
-            "merge": "was changed since; only the agent's lines would be taken back",
+            "now": "was changed since, and would be left as it is",
+            "before": "was changed since, and would be restored anyway",
+            "merge": "was changed since; only the agent's lines would be undone",
         }[arguments.conflicts],
     }
     if arguments.json:

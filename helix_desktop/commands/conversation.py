@@ -23,10 +23,12 @@ SHOWN = 60  # characters of what a block says
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("conversation", help="what was said in a workspace, and what the model saw of it")
+    noun = nouns.add_parser("conversation", help="the conversations of a workspace, and what the model saw of them")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _verb(verbs, "list", "list conversations, most recently changed first", list_all).set_defaults(reads=True)
-    one = _verb(verbs, "difference", "show what was added to the context, removed from it or folded", difference)
+    one = _verb(
+        verbs, "difference", "show what was added to the context, removed or folded between two facts", difference
+    )
     one.add_argument("conversation", metavar="CONVERSATION", help="its id, or enough of it to be unique")
     one.add_argument("before", type=int, metavar="FROM", help="the number of the fact to compare from")
     one.add_argument(
@@ -37,12 +39,12 @@ def add(nouns: Subparsers) -> None:
     written = _verb(
         verbs,
         "export",
-        "write a conversation to standard output in the format of another program, one line per message",
+        "write a conversation to standard output in another program's format, one line per message",
         export,
     )
     written.set_defaults(reads=True)
     written.add_argument("conversation", metavar="CONVERSATION", help="its id, or enough of it to be unique")
-    written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: messages of chat completions; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
+    written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: chat completions messages; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
 
 
 def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
@@ -120,7 +122,7 @@ async def _named(workspace: Workspace, begins: str) -> str:
     if begins in known:
         return begins
     if len(known) > 1:
-        raise Ambiguous(f"{len(known)} conversations begin with {begins}.", remedy="Give more of the id.")
+        raise Ambiguous(f"The ids of {len(known)} conversations begin with {begins}.", remedy="Enter more of the id.")
     if not known:
         raise NotThere(f"There is no conversation {begins} here.", remedy="`conversation list` lists them.")
     return known[0]

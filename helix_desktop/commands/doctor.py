@@ -22,7 +22,9 @@ MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 
 def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser("doctor", help="check this installation", description="Check this installation.")
-    noun.add_argument("--output", "-o", type=Path, metavar="FILE", help="write diagnostics you can read before sending")
+    noun.add_argument(
+        "--output", "-o", type=Path, metavar="FILE", help="write a report that you can read before you send it"
+    )
     as_json(noun)
     noun.set_defaults(run=run)
 
@@ -48,4 +50,4 @@ async def _tell(arguments: argparse.Namespace, findings: tuple[Finding, ...], co
         if finding.remedy:
             await console.say(f"{'':<23}{finding.remedy}")
     if arguments.output:
-        await console.say(f"Written to {arguments.output}. Read it before you send it to anybody.")
+        await console.say(f"Written to {arguments.output}. Read it before you send it to anyone.")

@@ -83,14 +83,14 @@ def _remembered(window: Path, text: str) -> tuple[str, ...]:
     if not text or not window.exists() or not Traces(text).in_bytes(window.read_bytes()):
         return ()
     return (
-        f"The text is also in {window}, in a draft or in your input history. Forget it from the window: Settings, Storage.",
+        f"The text is also in {window}, in a draft or in your input history. To forget it there, use the window: Settings > Storage.",
     )
 
 
 def _told(purged: Purged) -> str:
     if not purged.entries and not purged.facts:
-        return "Nothing in this workspace holds that."
+        return "Nothing in this workspace contains that."
     return (
-        f"Forgotten: {len(purged.entries):,} entries; {purged.facts:,} facts of {len(purged.conversations):,} "
+        f"Forgotten: {len(purged.entries):,} entries; {purged.facts:,} facts in {len(purged.conversations):,} "
         f"conversations and {purged.backups:,} backups were changed."
     )

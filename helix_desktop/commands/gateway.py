@@ -20,17 +20,20 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    gateway = nouns.add_parser("gateway", help="an address for agents you already use: smaller requests, recall, undo")
+    gateway = nouns.add_parser("gateway", help="run agents you already use with smaller requests, recall and undo")
     gateway.add_argument(
         "--workspace",
         "-w",
         metavar="W",
         default="",
-        help="the workspace for their conversations (default: Connected agents)",
+        help="the workspace for the agents' conversations (default: Connected agents)",
     )
     gateway.add_argument("--port", type=int, metavar="N", help="the port on 127.0.0.1; 0 picks a free one (4356)")
     gateway.add_argument(
-        "--upstream", metavar="URL", default="", help="send everything there, not to each protocol's own provider"
+        "--upstream",
+        metavar="URL",
+        default="",
+        help="send everything to this address instead of each protocol's usual provider",
     )
     gateway.add_argument("--no-folds", action="store_true", help="record only: pass every request on unchanged")
     gateway.add_argument(
@@ -101,5 +104,5 @@ def _check(upstream: str) -> None:
     parts = urlsplit(upstream)
     if upstream and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query):
         raise WrongUse(
-            f"{upstream} is not the address of a provider.", remedy="Write it like https://api.anthropic.com."
+            f"{upstream} is not the address of a provider.", remedy="For example: https://api.anthropic.com."
         )

@@ -38,7 +38,7 @@ def add(nouns: Subparsers) -> None:
         "--http",
         type=_port,
         metavar="PORT",
-        help="listen on this port of this machine instead of stdio; 0: any free port",
+        help="listen on this port of this computer instead of using stdio; 0 picks a free port",
     )
     mcp.set_defaults(run=run, work=serve, lasting=True, verb="")
     mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
@@ -58,7 +58,7 @@ def add(nouns: Subparsers) -> None:
 
 def _port(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
     return int(text)
 
 
@@ -175,7 +175,7 @@ async def _sign_in(servers: Servers, arguments: argparse.Namespace, console: Con
     name = arguments.server
 
     async def page(address: str) -> None:
-        await console.complain(f"Sign in on this page, which opens in your browser: {address}")
+        await console.complain(f"Sign in on this page, which also opens in your browser: {address}")
         await asyncio.to_thread(webbrowser.open, address)
 
     status = await servers.sign_in(name, page)
@@ -209,7 +209,7 @@ def install(arguments: argparse.Namespace) -> int:
         print(f"{one.client}: {one.file}\n\n{one.text}\n")
     if arguments.write:
         written = clients.write(found[0])
-        print(f"{found[0].file} {'written' if written else 'has it already'}.", file=sys.stderr)
+        print(f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr)
     return 0
 
 

@@ -40,9 +40,9 @@ def add(nouns: Subparsers) -> None:
     one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that should use it")
     one.add_argument("--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what the workspace uses it for")
     for name, kind in FIGURES.items():
-        words = "in tokens" if kind is int else "in dollars per million tokens"
+        words = ", in tokens" if kind is int else " price, in dollars per million tokens"
         one.add_argument(
-            f"--{name.replace('_', '-')}", type=kind, metavar="N", help=f"correct its {name.replace('_', ' ')}, {words}"
+            f"--{name.replace('_', '-')}", type=kind, metavar="N", help=f"correct its {name.replace('_', ' ')}{words}"
         )
     as_json(one)
     one.set_defaults(run=choose, work=use)

@@ -21,13 +21,17 @@ LEAST = 12  # characters of a hash that name a content
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("project", help="list and trust the rules, skills, commands, hooks and agents of a folder")
+    noun = nouns.add_parser(
+        "project", help="list and trust the rules, skills, slash commands, hooks and agents in a folder"
+    )
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _verb(verbs, "list", "list everything the folder contains for agents, whether it is used, and its hash", list_items)
     one = _verb(verbs, "show", "show the text of an item and its hash", show)
     one.add_argument("item", metavar="ITEM", help="its path or name")
-    one = _verb(verbs, "trust", "trust exactly the contents you have read, identified by their hashes", trust)
-    one.add_argument("items", nargs="+", metavar="ITEM=HASH", help=f"at least {LEAST} characters of the hash")
+    one = _verb(verbs, "trust", "trust exactly the content you have read, identified by its hash", trust)
+    one.add_argument(
+        "items", nargs="+", metavar="ITEM=HASH", help=f"an item and at least {LEAST} characters of its hash"
+    )
     for name, sentence in (("off", "stop using items"), ("on", "use items again")):
         one = _verb(verbs, name, sentence, switch)
         one.add_argument("items", nargs="+", metavar="ITEM", help="its path or name")
@@ -106,7 +110,7 @@ def _named(items: Sequence[Item], name: str) -> Item:
     if not found:
         raise NotThere(f"This folder contains nothing called {name}.", remedy="`project list` shows all items.")
     if len(found) > 1:
-        raise Ambiguous(f"{len(found)} things are called {name}.", remedy="Use the path.")
+        raise Ambiguous(f"{len(found)} items are called {name}.", remedy="Use the path.")
     return found[0]
 
 

@@ -31,7 +31,7 @@ KEEP = ("keyring", "file")
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("provider", help="set up where models come from: services, and servers on this machine")
+    noun = nouns.add_parser("provider", help="set up the services and local servers that provide models")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     one = _verb(verbs, "add", "set up a provider, or change it", set_up)
     one.add_argument(
@@ -47,12 +47,16 @@ def add(nouns: Subparsers) -> None:
     one.add_argument(
         "--key-header", default="", metavar="NAME", help="the header the key goes in, such as api-key (Azure)"
     )
-    one.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="a further header")
+    one.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="an additional header")
     one.add_argument(
-        "--query", action="append", default=[], metavar="NAME=VALUE", help="such as api-version=2024-10-21"
+        "--query",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an additional query parameter, such as api-version=2024-10-21",
     )
-    _verb(verbs, "list", "list the providers set up, and the servers found on this machine", list_all)
-    one = _verb(verbs, "test", "get a provider's models, and ask one of them for a word", test)
+    _verb(verbs, "list", "list the providers that are set up, and the servers found on this computer", list_all)
+    one = _verb(verbs, "test", "list a provider's models, and ask one of them for a word", test)
     one.add_argument("name", metavar="NAME")
     one.add_argument("--model", default="", metavar="M", help="the model to ask (default: none)")
     one = _verb(verbs, "remove", "remove a provider and its key", remove)
@@ -170,7 +174,7 @@ async def _tell(arguments: argparse.Namespace, desk: Desk, config: ProviderConfi
         await desk.console.say(_line(described))
         if config.needs_key and not described["key"]:
             await desk.console.say(
-                f"It needs a key: `helix-desktop provider add {config.name} --key`, or set {config.variable}."
+                f"It needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
             )
     return 0
 
@@ -181,7 +185,7 @@ async def remove(arguments: argparse.Namespace, desk: Desk) -> int:
     if arguments.json:
         await say_json(desk.console, {"removed": arguments.name})
     else:
-        await desk.console.say(f"{arguments.name} and its key are forgotten.")
+        await desk.console.say(f"{arguments.name} and its key were removed.")
     return 0
 
 
@@ -223,12 +227,12 @@ async def _described(desk: Desk, config: ProviderConfig) -> dict[str, Any]:
 
 def _line(one: dict[str, Any]) -> str:
     if one["kind"] == "demo":
-        words = "built in: a script that shows the program; no key, no network"
+        words = "built in: a script instead of a model; needs no key and no network"
     elif one["key"]:
         words = f"key in {one['key']}"
     else:
         words = "no key yet" if one["needs_key"] else "no key needed"
-    found = f", found on this machine with {one['models']} models" if one.get("found") else ""
+    found = f", found on this computer with {one['models']} models" if one.get("found") else ""
     return f"{one['name']:<16} {one['kind']:<17} {one['base_url'] or '-':<44} {words}{found}"
 
 
@@ -243,7 +247,7 @@ async def test(arguments: argparse.Namespace, desk: Desk) -> int:
     key = await desk.key(config)
     models = await listing.refreshed(desk.configured, arguments.name, key, desk.connections)
     result: dict[str, Any] = {"name": config.name, "models": len(models)}
-    lines = [f"{config.name} answers and has {len(models)} models."]
+    lines = [f"{config.name} responds and has {len(models)} models."]
     if arguments.model:
         result |= await _one_word(config, arguments.model, key, desk)
         lines.append(f"{arguments.model} said {result['said']!r} after {result['seconds']:.1f} s.")

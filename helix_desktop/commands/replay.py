@@ -39,7 +39,7 @@ def add(nouns: Subparsers) -> None:
     )
     noun.add_argument("--compare", metavar="P,Q", default="", help="several policies side by side")
     noun.add_argument("--window", metavar="N", type=_window, default=128_000, help="the model's window in tokens")
-    noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="one threshold of the policy, or price.cache_read, price.cache_write, price.output")  # fmt: skip
+    noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="set a threshold of the policy, or price.cache_read, price.cache_write or price.output")  # fmt: skip
     noun.add_argument(
         "--cache-read",
         metavar="X",
@@ -69,10 +69,10 @@ def add(nouns: Subparsers) -> None:
         action="store_true",
         help="do not bill recalls of content that a reply uses but the context no longer shows",
     )
-    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the models that write folds behave: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
+    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the simulated model that writes folds behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
     noun.add_argument(
-        "--points", action="store_true", help="with --json: the tokens of every step as well, and the folds"
+        "--points", action="store_true", help="with --json: also include the tokens of every step and the folds"
     )
     as_json(noun)
     noun.set_defaults(run=run)
@@ -159,7 +159,7 @@ def _terms(arguments: argparse.Namespace, name: str) -> Terms:
 
     if arguments.stand_in not in KINDS:
         known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
-        raise WrongUse(f"There is no stand-in {arguments.stand_in!r}.", remedy=f"There are: {known}.")
+        raise WrongUse(f"There is no simulated model {arguments.stand_in!r}.", remedy=f"There are: {known}.")
     chosen, prices = _settings(arguments, name)
     head = HEAD_TOKENS if arguments.head is None else arguments.head
     return Terms(chosen, arguments.window, prices, arguments.stand_in, head, recalls=not arguments.no_recalls)
@@ -173,7 +173,7 @@ def _settings(arguments: argparse.Namespace, name: str) -> tuple[Policy, Prices]
     for given in arguments.set:
         key, equals, value = given.partition("=")
         if not equals:
-            raise WrongUse(f"{given!r} sets nothing.", remedy="Write --set key=value.")
+            raise WrongUse(f"{given!r} sets nothing.", remedy="Use --set key=value.")
         if key in PRICES:
             shares[PRICES[key]] = _checked_price(key, value)
         else:
@@ -195,7 +195,7 @@ def _price(text: str) -> float:
     except ValueError:
         share = -1
     if not 0 < share < 1_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no share of the input price, such as 0.1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of the input price, such as 0.1")
     return share
 
 
@@ -205,7 +205,7 @@ def _head(text: str) -> int:
     except ValueError:
         head = -1
     if not 0 <= head <= 1_000_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of tokens")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
     return head
 
 
@@ -216,7 +216,7 @@ def _window(text: str) -> int:
         window = 0
     if not 2_000 <= window <= 100_000_000:
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no window: a number of tokens from 2000 to 100000000 is expected"
+            f"{text!r} is not a window size: enter a number of tokens from 2000 to 100000000"
         )
     return window
 
@@ -225,8 +225,8 @@ def _note(terms: Terms) -> str:
     price = terms.prices
     return (
         f"Window {terms.window:,} tokens. As shares of the input price: cache read {price.read:g}, cache write {price.write:g}, output "
-        f"{price.output:g}. In every request: {terms.head:,} tokens of system prompt and tools. Models that write folds: a stand-in that "
-        f"{_kind(terms.stand_in)}. One request before every recorded reply."
+        f"{price.output:g}. In every request: {terms.head:,} tokens of system prompt and tools. Folds are written by a simulated model that "
+        f"{_kind(terms.stand_in)}. One request is sent before every recorded reply."
     )
 
 

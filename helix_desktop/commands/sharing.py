@@ -27,17 +27,17 @@ _ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=htt
 
 
 def add(verbs: Subparsers) -> None:
-    one = _verb(verbs, "share", "share a workspace with other machines through a store that all of them can reach")
+    one = _verb(verbs, "share", "share a workspace with other computers through a store that all of them can reach")
     on_workspace(one, positional=True)
     one.add_argument("--to", default="", metavar="URL", help=_ADDRESSES)
     one.add_argument("--yes", action="store_true", help="share it; without this, only show what would be shared")
-    one.add_argument("--show-key", action="store_true", help="print the key that other machines need to join")
+    one.add_argument("--show-key", action="store_true", help="print the key that other computers need to join")
     one.add_argument("--acknowledge", choices=("local", "shared"), help="when new content counts as stored (local)")
     one.add_argument("--quota", type=int, metavar="BYTES", help="maximum size in the store; 0 for no limit")
     one.set_defaults(run=open_workspace.run, work=share)
     one = _verb(verbs, "join", "create a workspace here from a shared one, with its key read from standard input")
     one.add_argument("url", metavar="URL", help=_ADDRESSES)
-    one.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the folder to work in on this machine")
+    one.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the folder to work in on this computer")
     one.add_argument("--name", default="", help="its name here (default: the folder's)")
     one.set_defaults(run=join)
     one = _verb(verbs, "sync", "send and fetch new content now")
@@ -45,7 +45,7 @@ def add(verbs: Subparsers) -> None:
     one.add_argument(
         "--check", action="store_true", help="compare everything here with the store, and repair the store"
     )
-    one.add_argument("--collect", action="store_true", help="remove from the store what no machine uses any more")
+    one.add_argument("--collect", action="store_true", help="remove from the store what no computer uses any more")
     one.add_argument(
         "--days", type=float, default=7.0, help="with --collect: only what is older than this many days (7)"
     )
@@ -53,10 +53,12 @@ def add(verbs: Subparsers) -> None:
     one = _verb(verbs, "status", "show whether a workspace is in sync with the store, and what is waiting")
     on_workspace(one, positional=True)
     one.set_defaults(run=open_workspace.run, work=status, counts=False)
-    one = _verb(verbs, "unshare", "stop sharing a workspace from this machine, without removing anything here or there")
+    one = _verb(
+        verbs, "unshare", "stop sharing a workspace from this computer, without removing anything here or in the store"
+    )
     on_workspace(one, positional=True)
     one.add_argument("--yes", action="store_true", help="do it")
-    one.add_argument("--forget-key", action="store_true", help="also remove its key from this machine's keyring")
+    one.add_argument("--forget-key", action="store_true", help="also remove its key from this computer's keyring")
     one.set_defaults(run=open_workspace.run, work=unshare, counts=False)
 
 
@@ -82,7 +84,7 @@ async def share(arguments: argparse.Namespace, workspace: Workspace, console: Co
         stored = await workspace.index.stats()
         await console.complain(
             f"Nothing was shared. With --yes, {stored.entries:,} entries ({stored.size:,} bytes) and the conversations of"
-            f" {workspace.name} go to {where.url}, encrypted: whoever runs the store can read neither text nor names."
+            f" {workspace.name} are encrypted and sent to {where.url}. Whoever runs the store can read neither text nor names."
         )
         return 1
     return await _share(arguments, workspace, console)
@@ -101,9 +103,9 @@ async def _share(arguments: argparse.Namespace, workspace: Workspace, console: C
     if arguments.json:
         await say_json(console, {"id": workspace.id, "store": about, "url": link.url})
     else:
-        await console.say(f"{workspace.name} is shared through {about}. On another machine:")
+        await console.say(f"{workspace.name} is shared through {about}. On another computer, run:")
         await console.say(f"  helix-desktop workspace join {link.url} --folder DIR")
-        await console.say("It asks for the key that `workspace share --show-key` prints here.")
+        await console.say("It asks for the key. To see the key, run `workspace share --show-key` here.")
     return 0
 
 
@@ -121,12 +123,15 @@ async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console
 
     key = await open_workspace.secrets_of(arguments.places).get(linking.key_name(workspace.id))
     if not key:
-        raise NotThere(f"{workspace.name} has no key: it is not shared from here.", remedy="Share it with --to URL.")
+        raise NotThere(
+            f"{workspace.name} has no key, because it is not shared from this computer.",
+            remedy="Share it with --to URL.",
+        )
     if arguments.json:
         await say_json(console, {"id": workspace.id, "key": key})
     else:
         await console.say(key)
-    await console.complain("Whoever has this key and can reach the store can read the workspace.")
+    await console.complain("Anyone who has this key and can reach the store can read the workspace.")
     return 0
 
 
@@ -135,7 +140,7 @@ async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console
 
 def join(arguments: argparse.Namespace) -> int:
     if sys.stdin is None or sys.stdin.isatty():
-        sys.stderr.write("The key of the workspace (a line that begins with helix1-): ")
+        sys.stderr.write("Key of the workspace (a line that begins with helix1-): ")
         sys.stderr.flush()
     text = sys.stdin.readline() if sys.stdin is not None else ""
     return asyncio.run(_join(arguments, text))
@@ -182,11 +187,11 @@ async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Con
     await console.say(_sentence(figures))
     if arguments.check:
         await console.say(
-            f"Compared: {done['checked']:,} entries; sent again: {done['missing']:,} that were missing in the store and"
+            f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} that were missing from the store and"
             f" {done['damaged']:,} that were damaged."
         )
     if arguments.collect:
-        await console.say(f"Removed from the store: {done['collected']:,} rows that no machine uses.")
+        await console.say(f"Removed from the store: {done['collected']:,} rows that no computer uses.")
     return 0
 
 
@@ -227,7 +232,7 @@ async def _standing(workspace: Workspace, link: Link) -> dict[str, Any]:
 
 def _sentence(figures: Mapping[str, Any]) -> str:
     entries, facts = figures["waiting"], figures["facts_waiting"]
-    what = f"Cache entries: {entries:,} ({figures['waiting_bytes']:,} bytes), facts of conversations: {facts:,}."
+    what = f"{entries:,} cache entries ({figures['waiting_bytes']:,} bytes), {facts:,} facts of conversations."
     if figures["trouble"]:
         since = f" since {_time(figures['away'])}" if figures["away"] else ""
         return f"Not in sync{since}. {figures['trouble']}\nWaiting here: {what}"
@@ -244,7 +249,7 @@ async def unshare(arguments: argparse.Namespace, workspace: Workspace, console: 
 
     _link(workspace)
     if not arguments.yes:
-        await console.complain(f"{workspace.name} is still shared. Add --yes to stop sharing it from this machine.")
+        await console.complain(f"{workspace.name} is still shared. Add --yes to stop sharing it from this computer.")
         return 1
     left = await shared_store.unshare(workspace)
     if arguments.forget_key:
@@ -252,7 +257,7 @@ async def unshare(arguments: argparse.Namespace, workspace: Workspace, console: 
     if arguments.json:
         await say_json(console, {"id": workspace.id, "told": not left})
     else:
-        await console.say(f"{workspace.name} is not shared from here any more. What was sent stays in the store.")
+        await console.say(f"{workspace.name} is no longer shared from this computer. What was sent stays in the store.")
     if left:
         await console.complain(left)
     return 0

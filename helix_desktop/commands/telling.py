@@ -82,7 +82,7 @@ class Telling:
     @property
     def why(self) -> str:
         if self.ended is None:
-            return "It did not end."
+            return "The turn did not end."
         why = self.ended.why or self.ended.reason.value
         return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
 
@@ -94,7 +94,9 @@ class Telling:
         if self.allowed & {"all", wanted, *(set() if question.apart else groups)}:
             return Answer(allowed=True)
         self.refused.append(wanted)
-        return Answer(allowed=False, words=f"Nobody is there to ask; it was not started with --allow {wanted}.")
+        return Answer(
+            allowed=False, words=f"Nobody could be asked, and the command was not started with --allow {wanted}."
+        )
 
 
 def line(recorded: Recorded) -> str:

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    tour = nouns.add_parser("tour", help="see what the program does: no key, no network, no window")
-    tour.add_argument("--out", type=Path, metavar="DIR", help="keep the folder, the workspace and the report there")
+    tour = nouns.add_parser("tour", help="see what the program does, without a key, a network or a window")
+    tour.add_argument(
+        "--out", type=Path, metavar="DIR", help="keep the folder, the workspace and the report in this folder"
+    )
     as_json(tour)
     tour.set_defaults(run=run)
 

@@ -51,13 +51,15 @@ def add(nouns: Subparsers) -> None:
     one = _verb(verbs, "empty-trash", "permanently remove the conversations in its trash", _emptying)
     on_workspace(one, positional=True)
     one.add_argument(
-        "--yes", action="store_true", help="do not ask; without this, show what would be removed, and ask on a terminal"
+        "--yes",
+        action="store_true",
+        help="do not ask; without this, show what would be removed and ask, if there is a terminal",
     )
     one.set_defaults(work=empty_trash)
     sharing.add(verbs)
     one = _verb(verbs, "import", "create a workspace from an exported file", import_file)
     one.add_argument("file", type=Path, metavar="FILE")
-    one.add_argument("--name", default="", help="a name other than the exported one")
+    one.add_argument("--name", default="", help="a name for it here (default: the exported name)")
 
 
 def _verb(
@@ -81,7 +83,7 @@ def list_all(arguments: argparse.Namespace) -> int:
     if arguments.json:
         return _say(lambda console: say_json(console, [_described(one) for one in known]))
     lines = [f"{one.id:<24}  {one.name:<24}  {', '.join(one.settings.roots)}  {one.mistake}".rstrip() for one in known]
-    return _say(lambda console: console.say("\n".join(lines) or "There are none."))
+    return _say(lambda console: console.say("\n".join(lines) or "There are no workspaces."))
 
 
 def trash(arguments: argparse.Namespace) -> int:
@@ -208,7 +210,7 @@ async def export(arguments: argparse.Namespace, workspace: Workspace, console: C
     if damaged:
         names = ", ".join(name[:16] for name in damaged[:5]) + (", …" if len(damaged) > 5 else "")
         await console.complain(
-            f"Damaged, and so left out: {len(damaged):,} entries ({names}). All else is in the file."
+            f"{len(damaged):,} damaged entries were left out ({names}). Everything else is in the file."
         )
     return 0
 
@@ -218,7 +220,7 @@ def _emptying(arguments: argparse.Namespace) -> int:
     code = open_workspace.run(arguments)
     if code != ASKING:
         return code
-    if arguments.json or not agreed("Remove them for good? [y/N] "):
+    if arguments.json or not agreed("Delete them permanently? [y/N] "):
         return 1
     arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
     return open_workspace.run(arguments)
@@ -232,7 +234,7 @@ async def empty_trash(arguments: argparse.Namespace, workspace: Workspace, conso
         else:
             await console.say("\n".join(f"{row.id}  {row.title or row.begins}" for row in trashed))
         await console.complain(
-            "Nothing was removed. With --yes these conversations go for good, from the backups as well."
+            "Nothing was removed. Add --yes to delete these conversations permanently, also from the backups."
         )
         return ASKING
     from helix_desktop import workbench

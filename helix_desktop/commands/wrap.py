@@ -28,7 +28,10 @@ def add(nouns: Subparsers) -> None:
         help="the workspace for its conversation (default: Connected agents)",
     )
     wrap.add_argument(
-        "--upstream", metavar="URL", default="", help="send everything there, not to the agent's own provider"
+        "--upstream",
+        metavar="URL",
+        default="",
+        help="send everything to this address instead of the agent's own provider",
     )
     wrap.add_argument(
         "--fold-plans", action="store_true", help="fold even if the agent is logged in with a subscription"
@@ -78,17 +81,21 @@ def _change(arguments: argparse.Namespace, agent: object, where: places.Places) 
         change = installing.planned(agent, f"http://127.0.0.1:{serving.PORT}/a/{agent.name}", Path.home())
     else:
         change = installing.removal(agent, where.config)
-    print(change.difference() or f"{change.file} has it already.")
+    print(change.difference() or f"{change.file} already contains this.")
     if change.before == change.after or not (arguments.yes or _agreed(change.file)):
         return 0
     (installing.install if arguments.install else installing.uninstall)(change, where.config)
     print(f"{change.file} was written.")
     if arguments.install:
-        print("It works while the gateway runs: helix-desktop gateway, or the switch in the window.")
+        print(
+            "It works while the gateway is running. Start it with helix-desktop gateway, or turn it on in the window."
+        )
     return 0
 
 
 def _agreed(file: Path) -> bool:
     if not sys.stdin.isatty():
-        raise WrongUse(f"{file} was not written, because nobody can be asked here.", remedy="Add --yes to confirm.")
+        raise WrongUse(
+            f"{file} was not written, because nobody could be asked to confirm.", remedy="Add --yes to confirm."
+        )
     return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")

@@ -39,7 +39,7 @@ def snippet(client: str, command: Sequence[str], name: str, *, folder: Path, hom
     if client == "goose":
         settings = {"name": name, "type": "stdio", "enabled": True, "cmd": program, "args": arguments, "timeout": 300}
         return Snippet(client, _goose(home), ("extensions", name), settings, _yaml(name, settings))
-    raise WrongUse(f"There is no program {client!r} known here. Choose one of {', '.join(CLIENTS)}.")
+    raise WrongUse(f"{client!r} is not a known program. Choose one of {', '.join(CLIENTS)}.")
 
 
 def _json(client: str, file: Path, path_in: tuple[str, str], entry: dict[str, Any]) -> Snippet:
@@ -64,7 +64,10 @@ def write(found: Snippet) -> bool:
     Only JSON without comments is written: anything else is left to the person, untouched.
     """
     if found.client == "goose":
-        raise WrongUse(f"{found.file} is YAML with your own comments in it.", remedy="Add the lines shown by hand.")
+        raise WrongUse(
+            f"{found.file} is a YAML file with your own comments, so it was not changed.",
+            remedy="Add the lines shown by hand.",
+        )
     whole = _read(found.file)
     outer, name = found.path_in
     servers = whole.setdefault(outer, {})
@@ -85,7 +88,7 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise StoreFailed(f"{file} cannot be read: {error.strerror}; nothing was written.") from error
     except ValueError as error:
-        remedy = "Put in what is shown by hand; a file with comments is not written to."
+        remedy = "Add the lines shown by hand."
         raise ConfigMistake(f"{file} is not valid JSON ({error}); nothing was written.", remedy=remedy) from None
     if not isinstance(whole, dict):
         raise ConfigMistake(f"{file} does not contain a JSON object. Nothing was written.")

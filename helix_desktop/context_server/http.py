@@ -52,7 +52,7 @@ class Guard:
 
     def _refusal(self, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
         if headers.get(b"host", b"") not in self._hosts:
-            return 421, "It does not name this machine as its host."
+            return 421, "Its host is not this computer."
         if (origin := headers.get(b"origin")) is not None and origin not in self._origins:
             return 403, "It comes from a web page or another origin."
         if not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
@@ -82,7 +82,9 @@ async def serve(server: Server[Any], port: int, token: str, started: Callable[[i
         try:
             listening.bind((HOST, port))
         except OSError as error:
-            raise WrongUse(f"Port {port} cannot be used: {error.strerror}.", remedy="Take another, or 0.") from None
+            raise WrongUse(
+                f"Port {port} cannot be used: {error.strerror}.", remedy="Choose another port, or 0 for any free port."
+            ) from None
         listening.listen(128)
         port = listening.getsockname()[1]
         app = Guard(

@@ -199,7 +199,7 @@ class Program:
     async def _asked(self, arguments: list[str], _console: Console) -> int:
         """A second start: come to the front, and go where its link leads. Nothing else is done for others."""
         if arguments[:1] != ["show"]:
-            raise WrongUse("The window can only be shown.")
+            raise WrongUse("The open window accepts only the command `show`.")
         self._show(arguments[1] if len(arguments) > 1 else "")
         return 0
 

@@ -43,7 +43,9 @@ async def newest(address: str, connections: Connections) -> Release:
     async with Transport(address, where, {}, connections).get("", SECONDS) as answer:
         status, content = answer.status, await answer.whole(LONGEST)
     if status != 200:
-        raise Unreachable(f"No version was found at {where}: it answered {status}.", remedy="Correct it.")
+        raise Unreachable(
+            f"No version was found at {where}: the server answered with status {status}.", remedy="Correct it."
+        )
     try:
         told = json.loads(content)
         version = _VERSION.match(told["tag_name"])

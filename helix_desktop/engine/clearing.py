@@ -109,7 +109,7 @@ class Sweeping:
             return part.stored
         if isinstance(part, Stored):
             return part
-        raise NotThere(f"Part {ref.part} of number {ref.seq} is not in the cache.")
+        raise NotThere(f"Part {ref.part} of fact {ref.seq} is not in the cache.")
 
     async def append(self, made: Sequence[Shown], batch: str, why: str, *, panic: bool) -> tuple[Recorded, ...]:
         """One transaction; under the lock every part must still show what it showed."""

@@ -207,7 +207,7 @@ class Writer:
             if left <= 0:
                 return f"nothing was written within {seconds:.0f} seconds"
             if quiet <= 0:
-                return f"nothing was heard for {policy.panic_silence:g} seconds"
+                return f"there was no response for {policy.panic_silence:g} seconds"
             await asyncio.wait([work], timeout=min(left, quiet, policy.panic_silence))
         return ""
 

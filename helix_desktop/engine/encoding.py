@@ -45,11 +45,11 @@ def decode(text: str) -> Fact:
         body = _parsed(text)
         kind, version = body.pop("fact"), body.pop("version")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise JournalCorrupt("A fact of the journal cannot be read.") from error
+        raise JournalCorrupt("A fact in the journal cannot be read.") from error
     known = VERSIONS.get(kind, 1)
     if kind not in KINDS or version > known:
         raise NewerVersion(
-            f"This journal holds a fact ({kind}, version {version}) from a newer Helix Desktop.",
+            f"This journal contains a fact ({kind}, version {version}) from a newer Helix Desktop.",
             remedy="Update the program; nothing was changed.",
         )
     while version < known:
@@ -58,7 +58,7 @@ def decode(text: str) -> Fact:
     try:
         return typing.cast(Fact, _build(KINDS[kind], body))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise JournalCorrupt(f"A fact of the journal ({kind}) cannot be read.") from error
+        raise JournalCorrupt(f"A fact in the journal ({kind}) cannot be read.") from error
 
 
 def _parsed(text: str) -> typing.Any:

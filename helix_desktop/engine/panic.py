@@ -61,7 +61,10 @@ class Panic:
         if tried and not self._fits():
             figures = self._conversation.meter().figures()
             await self._conversation.append(
-                FoldFailed(FoldKind.TRUNCATION, f"everything that may be folded is folded, and there are {figures}")
+                FoldFailed(
+                    FoldKind.TRUNCATION,
+                    f"everything that may be folded is already folded, and the window contains {figures}",
+                )
             )
 
     def _rungs(self) -> Iterator[Callable[[], Awaitable[object]]]:

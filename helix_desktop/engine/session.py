@@ -119,7 +119,7 @@ class Session:
         """Say something: at once, or, while a turn runs, when it is over (`steer`: after its present step)."""
         if self.agent:
             raise Refused(
-                f"{self.agent} is writing here.",
+                f"{self.agent} is working in this conversation.",
                 remedy="Choose Continue here to continue a copy with Helix Desktop's own agent.",
             )
         if not parts:
@@ -256,7 +256,7 @@ class Session:
     def _reply(self, seq: int) -> tuple[int, ModelReplied]:
         fact = self.conversation.fact(seq)
         if not isinstance(fact, ModelReplied):
-            raise NotThere(f"Number {seq} of this conversation is not a reply of the model.")
+            raise NotThere(f"Fact {seq} of this conversation is not a reply of the model.")
         return seq, fact
 
     async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
@@ -327,7 +327,7 @@ class Session:
         self._refuse_while_running("edit and resend")
         said = self.conversation.fact(seq)
         if not isinstance(said, UserSaid) or said.by:
-            raise NotThere(f"Number {seq} of this conversation is not one of your messages.")
+            raise NotThere(f"Fact {seq} of this conversation is not one of your messages.")
         await self.conversation.append(Rewound(seq - 1))
         self.send(parts)
 
@@ -337,7 +337,7 @@ class Session:
         present = self.conversation.state.present()
         before = [r for r in present if isinstance(r.fact, UserSaid) and not r.fact.by and (not seq or r.seq < seq)]
         if not before:
-            raise NotThere("There is no message of yours to regenerate an answer to.")
+            raise NotThere("You have no message here that could be answered again.")
         await self.conversation.append(Rewound(before[-1].seq, again=True))
         self.resume()
 

@@ -142,7 +142,7 @@ class Steward:
         situation = self.situation()
         clearing = caching.everything_old(situation, tail_start(situation))
         if clearing is None:
-            raise Refused("No old output would get shorter as a marker.")
+            raise Refused("No old output would be shorter as a marker.")
         return await self._sweeping.sweep(clearing.parts(situation), ASKED)
 
     async def undo(self, fold: str) -> tuple[Recorded, ...]:

@@ -454,7 +454,7 @@ class Turn:
     def _limit(self) -> TurnEnded | None:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
-            return TurnEnded(TurnEnd.STEP_LIMIT, f"{self._steps} steps in this turn, the limit.")
+            return TurnEnded(TurnEnd.STEP_LIMIT, f"This turn reached its limit of {self._steps} steps.")
         name, count = _repeated(self._lately)
         if count >= limits.repeats:
             return TurnEnded(

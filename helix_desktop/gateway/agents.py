@@ -41,7 +41,7 @@ class KnownAgent:
 def known(name: str) -> KnownAgent:
     """One of them; WrongUse."""
     if name not in AGENTS:
-        raise WrongUse(f"There is no agent {name!r} known here. There are {', '.join(AGENTS)}.")
+        raise WrongUse(f"{name!r} is not a known agent. Choose one of {', '.join(AGENTS)}.")
     return AGENTS[name]
 
 

@@ -315,7 +315,7 @@ class Gateway:
         except (httpx.HTTPError, TimeoutError) as error:
             raise ModelFailed(f"The agent's model did not answer: {type(error).__name__}.") from error
         if response.status_code >= 400:
-            raise ModelFailed(f"The agent's model refused with status {response.status_code}.")
+            raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
         try:
             answer = wire.answer(_value(wire, response))
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -166,10 +166,10 @@ def _not_ours(_number: int, _frame: object) -> None:
 def line(figures: Sequence[dict[str, Any]]) -> str:
     """What one run came to, in a line."""
     if not figures:
-        return "Helix: no request reached the gateway."
+        return "Helix Desktop: no request reached the gateway."
     sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
     recalls = sum(int(one["recalls"]) for one in figures)
     paid, paid_without = (sum(float(one[name]) for one in figures) for name in ("paid", "paid_without"))
-    money = f", ${paid:.2f} and not ${paid_without:.2f}" if paid else ""
+    money = f", ${paid:.2f} instead of ${paid_without:.2f}" if paid else ""
     share = f" ({1 - sent / without:.0%} saved)" if without else ""
-    return f"Helix: {sent:,} tokens sent and not {without:,}{share}{money}; {recalls} recalls. Look at it in the workspace Connected agents."
+    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,}{share}{money}; {recalls} recalls. See the workspace Connected agents."

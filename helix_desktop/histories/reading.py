@@ -33,10 +33,7 @@ from helix_desktop.histories.rows import Row, Told, Unreadable
 from helix_desktop.values import dataclass
 
 LARGEST = 2 << 30  # bytes
-FORMS = (
-    "What can be read: sessions of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose, SWE-agent's and Harbor's trajectories, "
-    "and messages in the format of OpenAI's or Anthropic's API."
-)
+FORMS = "Supported formats: sessions of Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose, trajectories of SWE-agent and Harbor, and messages in the format of OpenAI's or Anthropic's API."
 _BESIDE = (
     ".usage.json",
     ".compactions.json",
@@ -139,7 +136,9 @@ def sessions(path: Path, told: Told, kind: str = "") -> Iterator[Recording]:
     """The sessions of a file, one by one, whatever it holds; NotThere, and WrongUse for what is too large."""
     try:
         if path.stat().st_size > LARGEST:
-            raise WrongUse(f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split it by lines.")
+            raise WrongUse(
+                f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split it into smaller files at line breaks."
+            )
         if sqlite_files.is_one(path):
             yield from _in_database(path, told)
         elif opencode.is_file(path):

@@ -366,7 +366,7 @@ def filled(server: ServerConfig, secrets: Mapping[str, str], environment: Mappin
 def _value(match: re.Match[str], server: str, secrets: Mapping[str, str], environment: Mapping[str, str]) -> str:
     if match[1] == "secret":
         if match[2] not in secrets:
-            raise WrongUse(f"The secret {match[2]} of the server {server} is not there.", remedy="Enter it again.")
+            raise WrongUse(f"The secret {match[2]} of the server {server} is missing.", remedy="Enter it again.")
         return secrets[match[2]]
     if match[1] in (None, "env"):
         return environment.get(match[2], match[3] or "")

@@ -170,7 +170,7 @@ class Hosted:
         """The user asks for it: connect again, and let `page` open the address the server names."""
 
         async def opened(address: str) -> None:
-            self._tell(Status(State.STARTING, "The page to sign in is open in your browser."))
+            self._tell(Status(State.STARTING, "The sign-in page is open in your browser."))
             await page(address)
 
         self._page = opened
@@ -304,7 +304,9 @@ class Hosted:
 
             program = shutil.which(config.command, path=environment.get("PATH"))
             if program is None:
-                raise NotThere(f"There is no program {config.command}.", remedy="Install it, or give its full path.")
+                raise NotThere(
+                    f"The program {config.command} was not found.", remedy="Install it, or give its full path."
+                )
             yield process_streams([program, *config.args], environment, config.folder, self.log, self._lose)
         elif config.kind == "sse":
             from mcp.client.sse import sse_client
@@ -350,7 +352,7 @@ class Hosted:
         self.all_tools = tuple(self._tool(each) for each in usable)
         notes = []
         if len(usable) > MOST_TOOLS:
-            notes.append(f"It has {len(usable)} tools; the first {MOST_TOOLS} that are switched on are offered.")
+            notes.append(f"It has {len(usable)} tools; the first {MOST_TOOLS} that are turned on are offered.")
         if len(usable) < len(found):
             notes.append(f"{len(found) - len(usable)} of its tools run only as tasks, which are not supported.")
         version = str(self._client.protocol_version or "")
@@ -482,7 +484,7 @@ class Hosted:
             ToolCall("", f"{self.config.name}__elicitation", ""),
             f"The server {self.config.name} asks",
             getattr(params, "url", "") or params.message[:4_000],
-            params.message[:4_000] if schema is None else "this is what the server says, not Helix Desktop",
+            params.message[:4_000] if schema is None else "this text comes from the server, not from Helix Desktop",
             ("once",),
             json.dumps(schema) if schema is not None else "",
         )

@@ -199,9 +199,9 @@ async def _meet(
         answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
     elif ours:
         answer.set_exception(Refused(f"Signing in was refused: {said['error'][:200]}."))
-    words = "You are signed in; this page can be closed." if "code" in said else "Signing in was refused."
+    words = "You are signed in. You can close this page." if "code" in said else "Signing in was refused."
     status = "200 OK" if ours else "404 Not Found"
-    body = words if ours else "Nothing is here."
+    body = words if ours else "There is nothing here."
     writer.write(
         f"HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}\r\n"
         f"Connection: close\r\n\r\n{body}".encode()

@@ -212,7 +212,7 @@ def usable_key(config: ProviderConfig, key: str | None) -> str:
     if not key and config.needs_key:
         raise BadKey(
             f"There is no key for {config.name}.",
-            remedy=f"`helix-desktop provider add {config.name}` asks for it; {config.variable} in the environment works too.",
+            remedy=f"Run `helix-desktop provider add {config.name}` to enter it, or set {config.variable} in the environment.",
         )
     if key and not may_carry_key(config.base_url):
         raise BadKey(

@@ -74,7 +74,7 @@ class Configured:
         if name in PRESETS:
             return replace(PRESETS[name], reported=_about(self._reported, name), learned=_about(self._learned, name))
         known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
-        raise NotThere(f"There is no provider {name!r}.", remedy=f"There are {known}; `provider add` adds another.")
+        raise NotThere(f"There is no provider {name!r}.", remedy=f"Available: {known}. `provider add` adds another.")
 
     def put(self, config: ProviderConfig) -> ProviderConfig:
         """Add it, or replace the settings of the one of this name; corrections of its models stay."""
@@ -104,7 +104,7 @@ class Configured:
         """What the user knows better than the catalogue about one model."""
         unknown = next((name for name in values if name not in CORRECTABLE), None)
         if unknown:
-            raise WrongUse(f"{unknown} is not a property of models.", remedy=f"It has {', '.join(CORRECTABLE)}.")
+            raise WrongUse(f"{unknown} cannot be corrected.", remedy=f"It has {', '.join(CORRECTABLE)}.")
         document = self._read()
         tables = self._tables(document, make=True)
         if provider not in tables:
@@ -153,7 +153,7 @@ class Configured:
     def _tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
         tables = document.get("provider", {})
         if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
-            raise ConfigMistake(f"In {self._file}, providers are tables: [provider.name].")
+            raise ConfigMistake(f"In {self._file}, providers must be tables: [provider.name].")
         if make and "provider" not in document:
             document["provider"] = tomlkit.table(is_super_table=True)
             return document["provider"]

@@ -110,7 +110,7 @@ def certificates() -> ssl.SSLContext:
             return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
         except OSError as error:
             raise Broken(
-                f"The certificates of SSL_CERT_FILE cannot be read: {error.strerror or error}",
+                f"The certificates in SSL_CERT_FILE cannot be read: {error.strerror or error}",
                 remedy="Correct that environment variable or unset it.",
             ) from error
     if sys.platform in {"win32", "darwin"}:
@@ -282,7 +282,7 @@ def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
         return Broken(f"The request to {where} cannot be made.", remedy="Check its base URL and headers.")
     if isinstance(error, httpx.ProxyError):
         return Unreachable(
-            f"The proxy on the way to {where} refused: {said}.", remedy="Check the system's proxy settings."
+            f"The proxy refused the connection to {where}: {said}.", remedy="Check the system's proxy settings."
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         there = f" at {url}" if url else ""

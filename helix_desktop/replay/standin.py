@@ -18,15 +18,15 @@ from helix_desktop.errors import ContextTooLong, Overloaded
 from helix_desktop.values import dataclass
 
 KINDS: Mapping[str, str] = {
-    "works": "answers in the right form and at the right length, with what it found worth keeping",
-    "slow": "answers rightly, as fast as real models write: 80 tokens a second after two seconds",
-    "forgetful": "answers in the right form and leaves every detail out",
+    "works": "answers in the right form and length, with the details it found",
+    "slow": "answers correctly at the speed of real models: 80 tokens per second, after two seconds",
+    "forgetful": "answers in the right form but leaves out every detail",
     "fails": "refuses every request",
     "hangs": "never answers",
-    "empty": "answers with nothing",
-    "wrong-form": "answers in a form nobody asked for",
-    "other-language": "answers in another language, headings and all",
-    "too-long": "answers at twenty times the right length",
+    "empty": "gives an empty answer",
+    "wrong-form": "answers in the wrong form",
+    "other-language": "answers in another language, including the headings",
+    "too-long": "gives an answer that is twenty times too long",
 }
 SIZES: Mapping[Purpose, int] = {
     Purpose.HANDOVER: 3_000,

@@ -331,7 +331,7 @@ class CacheFolder:
     def _collected(self, record: Record) -> NotThere:
         what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
         return NotThere(
-            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to make room.",
+            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free space.",
             remedy="Run the tool again to get it back.",
         )
 
@@ -347,7 +347,7 @@ class CacheFolder:
             raise Ambiguous(f"{len(found)} entries begin with {prefix}: {near}.", remedy="Enter more digits.")
         if len(prefix) == 64 and self.forgotten(Digest.parse(prefix)):
             raise self._missing(Digest.parse(prefix))
-        raise NotThere(f"No entry of this workspace begins with {prefix}.", remedy=self._near(prefix))
+        raise NotThere(f"No entry in this workspace has a hash that begins with {prefix}.", remedy=self._near(prefix))
 
     def _near(self, prefix: str) -> str:
         digits = prefix.lower()

@@ -25,7 +25,7 @@ from helix_desktop.store.records import Record, State
 
 SHORTEST = 4  # characters; a shorter text would tear holes into everything
 BLANK = "[forgotten]"
-WHY = "forgotten at the user's wish"
+WHY = "forgotten at the user's request"
 _PAGE = 200
 
 

@@ -114,7 +114,7 @@ class MemoryCache:
             return found[0]
         if found:
             raise Ambiguous(f"{len(found)} entries begin with {prefix}.", remedy="Enter more digits.")
-        raise NotThere(f"No entry of this workspace begins with {prefix}.")
+        raise NotThere(f"No entry in this workspace has a hash that begins with {prefix}.")
 
     def entries(self) -> Iterable[tuple[bytes, Entry]]:
         """What a search goes through."""

@@ -165,7 +165,7 @@ def _cleaned(value: Any, name: str = "", *, inside: bool = False) -> Any:
 def check(path: Path) -> dict[str, Any]:
     """The manifest; WrongUse where this is no export, NewerVersion where it is one of later."""
     if not path.is_file():
-        raise NotThere(f"{path} is not a file." if path.exists() else f"{path} is not there.")
+        raise NotThere(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = json.loads(archive.read("manifest.json"))
@@ -210,7 +210,8 @@ def unpack(path: Path, place: Path, *, name: str = "", report: Report = unheard)
 
 def _missing(damaged: list[Any]) -> tuple[str, ...]:
     return tuple(
-        f"The entry {str(each)[:64]} was damaged when this was exported, and is not in it." for each in damaged
+        f"The entry {str(each)[:64]} was already damaged when this file was exported, so the file does not contain it."
+        for each in damaged
     )
 
 

@@ -604,5 +604,5 @@ def _known(folder: Path, *, trashed: bool = False) -> Known:
 def _checked_name(name: str) -> str:
     name = " ".join(name.split())
     if not name or len(name) > 80:
-        raise WrongUse("A workspace's name has 1 to 80 characters.")
+        raise WrongUse("A workspace name must have 1 to 80 characters.")
     return name

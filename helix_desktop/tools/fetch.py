@@ -94,7 +94,7 @@ def _url(text_: str) -> httpx.URL:
     try:
         url = httpx.URL(text_)
     except (httpx.InvalidURL, UnicodeError) as error:
-        raise WrongUse(f"{text_[:100]!r} is no address: {error}.") from None
+        raise WrongUse(f"{text_[:100]!r} is not an address: {error}.") from None
     if url.scheme not in _WEB_PORTS or not url.host:
         raise WrongUse(f"{text_[:100]!r} is not an http or https address.")
     if url.userinfo:

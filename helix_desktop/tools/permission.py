@@ -134,13 +134,13 @@ def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
 def _changes(action: Action, *, sandboxed: bool) -> str:
     """Why plan mode does not let this happen; empty for what can change nothing."""
     if action.effect is Effect.EDIT:
-        return "in plan mode nothing is changed; present the plan first"
+        return "in plan mode, nothing can be changed; present the plan first"
     if action.effect is Effect.FOREIGN and not action.reads:
-        return "in plan mode only those tools of servers run that the user marked as reading"
+        return "in plan mode, only MCP tools that the user marked as read-only can run"
     if action.effect is Effect.RUN and not sandboxed:
-        return "in plan mode commands need a sandbox, and this system has none"
+        return "in plan mode, commands need a sandbox, and this system has none"
     if action.effect is Effect.RUN and (action.network or action.danger):
-        return "in plan mode commands run inside the sandbox and without the network"
+        return "in plan mode, commands run inside the sandbox and without the network"
     return ""
 
 
@@ -148,13 +148,13 @@ def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
     """Why this must be asked each time; None where it need not."""
     fits = {_holds(rule, action) for rule in rules if rule.decision != "allow"}
     if _Fit.YES in fits:
-        return Decision("ask", "rule", "a rule of this workspace asks for it", ("once",), "held")
+        return Decision("ask", "rule", "a rule of this workspace asks before it", ("once",), "held")
     if _Fit.MAYBE in fits:
         why = "a rule denies some commands here, and this one may start one of them"
         return Decision("ask", "rule", why, ("once",), "held")
     if action.effect is Effect.RUN:
         if isinstance(known := programs(action.command), Unknown):
-            why = f"what it runs cannot be told from the command: {known.reason}"
+            why = f"the command does not show what it runs: {known.reason}"
             return Decision("ask", "mode", why, ("once",), action.apart or "hidden")
         if not sandboxed:
             why = "there is no sandbox, so every command needs approval"

@@ -89,7 +89,7 @@ class Sandbox:
         match self.kind:
             case Kind.BUBBLEWRAP | Kind.LANDLOCK:
                 return f"Commands run in a sandbox ({self.kind}): they write only in this workspace's folders, and have no network unless you allow it."
-        return "This system has no sandbox that can be used here, so commands can do what you can do, and every command asks first."
+        return "No sandbox can be used on this system, so commands can do whatever you can do. You are asked before every command."
 
     def command(
         self, argv: Sequence[str], lifeline: int, *, network: bool, free: bool = False, held: Held = ((), ())

@@ -85,7 +85,7 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise NotThere(f"{path} is not there.", remedy="Check the name.")
+            raise NotThere(f"{path} does not exist.", remedy="Check the name.")
         found += reading.files(path) if path.is_dir() else [path]
     return list(dict.fromkeys(found))
 
@@ -192,7 +192,7 @@ class Import:
     async def _one(self, held: Held) -> None:
         recording = held.recording
         if not any(message.role == "assistant" for message in recording.messages):
-            self.result.complaints.append(f"{recording.name}: nothing was answered in it, so it was left out.")
+            self.result.complaints.append(f"{recording.name} was left out because it contains no reply.")
             return
         for message in recording.messages:
             if message.child:
@@ -294,7 +294,7 @@ async def undo(workspace: Workspace, run: str, hold: Hold = nobody) -> tuple[int
             if await _undone(workspace, one):
                 count += 1
             else:
-                stayed.append(f"{one.conversation} was continued since, so it stays.")
+                stayed.append(f"{one.conversation} was kept because it was continued.")
     return count, stayed
 
 

@@ -275,7 +275,7 @@ class FileChanges:
         if file.change.after is None:  # a file that was deleted has one hunk: all of it
             return await self.take_back([file], conversation=conversation)
         if now is None or now.kind is not Kind.FILE:
-            raise Refused(f"{file.place} is no longer a file.", remedy="Revert the whole file.")
+            raise Refused(f"{file.place} is no longer a file.", remedy="Undo the whole file.")
         before, after = await self.contents(file)
         current = await self.checkpoints.content(now)
         chosen = [hunk for hunk in hunks.hunks(before, after) if hunk.id in set(ids)]

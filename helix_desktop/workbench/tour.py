@@ -217,19 +217,19 @@ def as_markdown(report: Report) -> str:
         ("turns / steps", f"{report.turns} / {report.steps}"),
         ("tool calls", ", ".join(f"{name} {count}" for name, count in sorted(report.calls.items()))),
         ("tokens sent", f"{report.sent:,}"),
-        ("tokens without management", f"{report.without:,}"),
+        ("tokens without folding", f"{report.without:,}"),
         ("saved", f"{report.saved:.0%}"),
         ("folds", ", ".join(f"{kind} {count}" for kind, count in sorted(report.folds.items()))),
         ("folded", f"{report.folded_tokens:,} → {report.shown_tokens:,} tokens"),
-        ("details of the handover", ", ".join(f"{name} {count}" for name, count in report.details.items())),
-        ("originals recalled and equal to their hash", str(len(report.recalled))),
+        ("details in the handover", ", ".join(f"{name} {count}" for name, count in report.details.items())),
+        ("recalled originals that match their hash", str(len(report.recalled))),
         ("outputs in the cache", f"{report.entries} entries, {report.bytes:,} bytes"),
         ("undoing the handover gave the same view", "yes" if report.undo_identical else "no"),
     ]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return (
-        "# The tour of Helix Desktop\n\nA session of the built-in scripted model `demo`: a script, not a language model. "
-        f"The tools, the cache, the journal and the folds are the real ones.\n\n| | |\n|---|---|\n{table}\n"
+        "# The tour of Helix Desktop\n\nThis session used the built-in model `demo`, which is a script and not a language model.  "
+        f"The tools, the cache, the journal and the folds are real.\n\n| | |\n|---|---|\n{table}\n"
     )
 
 

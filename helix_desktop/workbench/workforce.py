@@ -161,7 +161,9 @@ class Workforce:
                 f"The agents of this conversation have cost ${team.cost:.2f}; the limit is ${limits.agents_cost:.2f}."
             )
         if limits.agents_seconds and self._left(team) <= 0:
-            raise Refused(f"The agents in this conversation have used up their {limits.agents_seconds:g} s.")
+            raise Refused(
+                f"The agents in this conversation have reached their time limit of {limits.agents_seconds:g} s."
+            )
         if self._closed:
             raise Refused("The workspace is closing.")
 
@@ -217,7 +219,7 @@ class Workforce:
                 await session.idle()
         except TimeoutError:
             agent.state = "stopped"
-            late = f"[It ended early: the agents in this conversation have used up their {seconds:g} s.]"
+            late = f"[It ended early: the agents in this conversation have reached their time limit of {seconds:g} s.]"
             session.stop()
             await session.idle()
         except asyncio.CancelledError:

@@ -108,7 +108,7 @@ def _arguments(found: dict[str, Benchmark]) -> argparse.Namespace:
     )
     told = "\n".join(f"{one.name}: {one.measures}" for one in found.values())
     parser.add_argument("names", nargs="*", metavar="NAME", help=told)
-    parser.add_argument("--json", action="store_true", help="one JSON value instead of text")
+    parser.add_argument("--json", action="store_true", help="print one JSON value instead of text")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with plots as well")
     parser.add_argument("--quick", action="store_true", help="smaller and shorter, for a first look")
     parser.add_argument("--traces", type=Path, metavar="DIR", help="recorded sessions: every policy is run on each")

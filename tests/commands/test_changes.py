@@ -67,7 +67,7 @@ def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, pr
     (project / "a.txt").write_text("mine\n")
     code, out, err = helix("changes", "restore", "-w", "Work")
     assert code != 0
-    assert "gone would be put back" in out
+    assert "gone would be restored" in out
     assert "--yes" in err
     assert not (project / "gone").exists()
     code, out, err = helix("changes", "restore", "-w", "Work", "--yes")
@@ -78,10 +78,10 @@ def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, pr
 
 
 def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "agreed", lambda question: question == "Put these files back? [y/N] ")
+    monkeypatch.setattr(changes, "agreed", lambda question: question == "Restore these files? [y/N] ")
     code, out, _ = helix("changes", "restore", "-w", "Work", "gone")
     assert code == 0
-    assert out.splitlines() == ["gone would be put back", "1 files and folders were put back."]
+    assert out.splitlines() == ["gone would be restored", "1 files and folders were put back."]
     assert (project / "gone").read_text() == "gone\n"
 
 

@@ -3,7 +3,7 @@
 python -m tests.faults.gateway_ways [--ways 0] [--seed 1]
 
 A provider that cuts, hangs, answers 429, 529 or "too long"; a disk that takes nothing more, a journal that cannot be read, a
-fold that raises. Every way is tried in every protocol, once beside the same agent without a gateway. 0: all of them.
+fold that raises. Every way is tried in every protocol, once beside the same agent without a gateway. 0 means all.
 """
 
 from __future__ import annotations

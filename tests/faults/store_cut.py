@@ -1,6 +1,6 @@
 """The last log of each store cut off at every length: the workspace opens with an intact prefix of what was done.
 
-    python -m tests.faults.store_cut [--trials 0] [--seed 1]      (0: all of them, some minutes with TMPDIR=/dev/shm)
+    python -m tests.faults.store_cut [--trials 0] [--seed 1]      (0 means all, some minutes with TMPDIR=/dev/shm)
 
 Every length of LevelDB's log, and every length of SQLite's log of a journal with small pages (512 bytes: an eighth of the
 usual, and the log with them, whose form is the same); besides, every 64th length of a journal's as the program makes it, with the

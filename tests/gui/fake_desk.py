@@ -663,7 +663,7 @@ class FakeDesk:
         self, path: Path, name: str = "", report: Callable[[int, int], None] = lambda _d, _t: None
     ) -> Came:
         if not path.exists():
-            raise NotThere(f"{path} is not there.")
+            raise NotThere(f"{path} does not exist.")
         made = await self.create(name or path.stem, Path.home())
         made.proposed, made.folders = self.imports, ()
         return Came(made.id, made.name, self.left_out)

@@ -73,7 +73,7 @@ async def test_no_page_is_opened_and_nobody_registered_until_the_user_asks() -> 
         await signed_in(here, browser)
         (tool,) = here.host.tools()
         assert (await tool.call({}, here.context)).text == "only for those who signed in"
-        assert browser.said == ["You are signed in; this page can be closed."]
+        assert browser.said == ["You are signed in. You can close this page."]
         asked = parse_qs(urlsplit(browser.pages[0]).query)
         assert asked["code_challenge_method"] == ["S256"]
         assert urlsplit(asked["redirect_uri"][0]).hostname == "127.0.0.1"

@@ -78,7 +78,7 @@ async def test_a_text_leaves_every_file(workspace: Workspace) -> None:
         await workspace.cache.get(returned.output.digest)
     facts = [each.fact for each in await workspace.journal.read("c")]
     assert facts[1] == UserSaid((Text(f"my key is {BLANK}, keep it"),))
-    assert facts[-1] == Forgotten(purged.entries, 5, "forgotten at the user's wish")
+    assert facts[-1] == Forgotten(purged.entries, 5, "forgotten at the user's request")
     assert len(await workspace.journal.read("other")) == 1
     assert (await workspace.journal.conversation("c")).title == f"Title {BLANK}"
 

@@ -68,7 +68,7 @@ def after_steps(situation: Situation) -> Clearing | None:
     if len(branch.steps) <= steps:
         return None
     end = min(branch.steps[-steps], tail_start(situation))
-    why = f"older than {steps} steps, {policy.caching_tokens} tokens and more"
+    why = f"older than {steps} steps, at least {policy.caching_tokens} tokens"
     clearing = Clearing(branch.order[0], end, why, policy.caching_tokens)
     return clearing if _any(situation, clearing) else None
 
@@ -84,7 +84,7 @@ def when_it_pays(situation: Situation) -> Clearing | None:
     if is_cold(situation):
         if not economics.clear_when_cold(total, meter.used, situation.policy.caching_cold_share):
             return None
-        return Clearing(branch.order[0], end, f"the provider's cache is cold, and {total:,} tokens are freed")
+        return Clearing(branch.order[0], end, f"the provider's cache has expired, and {total:,} tokens are freed")
     index = economics.clear_from(
         standing,
         growth(branch) * meter.factor,
@@ -96,14 +96,18 @@ def when_it_pays(situation: Situation) -> Clearing | None:
     if index is None:
         return None
     freed = sum(part.frees for part in standing[index:])
-    return Clearing(firsts[index], end, f"clearing from #{firsts[index]} on frees {freed:,} tokens and saves money")
+    return Clearing(
+        firsts[index], end, f"replacing outputs from #{firsts[index]} on frees {freed:,} tokens and saves money"
+    )
 
 
 def everything_old(situation: Situation, end: int) -> Clearing | None:
     """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
     if not situation.branch.order:
         return None
-    clearing = Clearing(situation.branch.order[0], end, "cleared along with a fold that rewrites the context anyway")
+    clearing = Clearing(
+        situation.branch.order[0], end, "replaced together with a fold that rewrites the context anyway"
+    )
     return clearing if _any(situation, clearing) else None
 
 

@@ -55,7 +55,7 @@ def parse(text: str) -> Address:
 def _wrong() -> WrongUse:
     return WrongUse(
         "This is not the address of a shared store.",
-        remedy="Write it like postgresql://user@host/database or s3://bucket/folder?endpoint=https://host.",
+        remedy="For example: postgresql://user@host/database or s3://bucket/folder?endpoint=https://host.",
     )
 
 

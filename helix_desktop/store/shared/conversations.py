@@ -330,7 +330,7 @@ class Conversations:
         if known.seq:
             raise _Differs(seen.conversation)
         raise JournalCorrupt(
-            f"The conversation {seen.conversation} differs from what its machine shared.",
+            f"The conversation {seen.conversation} differs from what its computer shared.",
             remedy="Your own copy is intact.",
         )
 

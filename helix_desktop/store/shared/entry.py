@@ -104,5 +104,5 @@ def chunks(seal: Seal, digest: Digest, count: int, rows: Mapping[bytes, bytes]) 
 def corrupt(digest: Digest) -> CacheCorrupt:
     return CacheCorrupt(
         f"The entry {digest} in the shared store does not match its hash. It was not used.",
-        remedy="To replace it, run `workspace sync --check` on a machine that has it.",
+        remedy="To replace it, run `workspace sync --check` on a computer that has it.",
     )

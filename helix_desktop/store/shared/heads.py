@@ -46,7 +46,7 @@ class Heads(Protocol):
         ...
 
     def changed(self, since: int) -> tuple[Sequence[Head], int]:
-        """The rows that changed behind a mark (0: all of them), each at least once, and the mark to ask with next time."""
+        """The rows that changed behind a mark (0 means all), each at least once, and the mark to ask with next time."""
         ...
 
     def get(self, names: Collection[bytes]) -> Sequence[Head]:

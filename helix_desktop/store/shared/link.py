@@ -307,7 +307,7 @@ class Link:
         try:
             await self._bury()
         except HelixError as error:
-            waits = "It is forgotten there as soon as it answers, and cannot be read from here any more."
+            waits = "It will be forgotten there as soon as the store answers. It can no longer be read from here."
             return (f"Not yet forgotten in the shared store: {error.what} {waits}",), ()
         connected = await self.ready()
         return (), tuple(await connected.remote.run(connected.remote.engine.elsewhere))

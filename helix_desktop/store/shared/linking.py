@@ -62,7 +62,7 @@ async def connected(workspace: str, where: Address, secrets: Secrets, environ: M
     text = environ.get(KEY) or await secrets.get(key_name(workspace))
     if not text:
         raise NotThere(
-            "The key of this shared workspace is not on this machine.",
+            "The key of this shared workspace is not on this computer.",
             remedy=f"Set {KEY}, or join it again with the key that `workspace share --show-key` prints.",
         )
     if not where.login and (login := await secrets.get(login_name(workspace))):

@@ -218,9 +218,9 @@ class PostgresEngine:
 
     def elsewhere(self) -> Sequence[str]:
         return (
-            "The server's tables hold the ciphertext until VACUUM has run and its pages are written again.",
-            "The server's log (WAL), its archive and standby servers hold it until those files are recycled.",
-            "Backups of the server hold it, with what is needed to open it for whoever has the workspace's key as well.",
+            "The server's tables contain the encrypted text until VACUUM has run and the pages are overwritten.",
+            "The server's log (WAL), its archive and its standby servers contain it until those files are recycled.",
+            "Backups of the server contain it, and anyone who also has the workspace's key can read it there.",
         )
 
     def close(self) -> None:
@@ -284,7 +284,7 @@ def _arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
     except psycopg.Error as error:
         raise WrongUse(
             "This is not an address of a PostgreSQL database.",  # libpq's words may repeat the password
-            remedy="Write it like postgresql://user@host/database.",
+            remedy="For example: postgresql://user@host/database.",
         ) from error
     if password and not given.get("password"):
         given["password"] = password
@@ -323,7 +323,7 @@ def failure(error: psycopg.Error) -> HelixError:
     told = text.lower()
     if code.startswith("28") or any(words in told for words in _NO_ENTRY):
         return StoreFailed(
-            "The shared store refuses the user or the password.",
+            "The shared store rejected the user name or the password.",
             remedy="Nothing was lost. Check both in the address, and share the workspace again.",
         )
     if "certificate" in told or ("ssl" in told and not code and "closed" not in told and "eof" not in told):

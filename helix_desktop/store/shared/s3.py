@@ -234,8 +234,8 @@ class S3Engine:
 
     def elsewhere(self) -> Sequence[str]:
         return (
-            "If the bucket keeps old versions of objects, those hold the ciphertext until they expire.",
-            "Copies and backups of the bucket hold it, with what is needed to open it for whoever has the workspace's key as well.",
+            "If the bucket keeps old versions of objects, they contain the encrypted text until they expire.",
+            "Copies and backups of the bucket contain it, and anyone who also has the workspace's key can read it there.",
         )
 
     def close(self) -> None:
@@ -351,7 +351,7 @@ def _store(url: str, login: str) -> tuple[str, S3Store]:
     except (BaseError, ValueError) as error:
         raise WrongUse(
             "This is not an address of an S3-compatible store.",
-            remedy="Write it like s3://bucket/folder?endpoint=https://host.",
+            remedy="For example: s3://bucket/folder?endpoint=https://host.",
         ) from error
     return parts.path.strip("/"), store
 
@@ -367,7 +367,7 @@ def failure(error: Exception) -> HelixError:
     kind = type(error).__name__
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
         return StoreFailed(
-            "The shared store refuses the key or the secret.",
+            "The shared store rejected the key or the secret.",
             remedy="Nothing was lost. Check both in the address, and share the workspace again.",
         )
     if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):

@@ -20,7 +20,7 @@ SMALLEST, STEP = 512, 256 << 10
 _MARK = "helix1-"
 _NONCE = bytes(12)  # each key is used once
 _TAG, _LENGTH = 16, 8
-INSTALL = "Install the program with its extra: pip install 'helix-desktop[shared]'."
+INSTALL = "Install it with: pip install 'helix-desktop[shared]'."
 
 
 def new_key() -> bytes:
@@ -81,8 +81,8 @@ class Seal:
             filled = self._cipher(self._own(name, salt)).decrypt(_NONCE, body, name)
         except (InvalidTag, ValueError) as error:
             raise CacheCorrupt(
-                "What the shared store sent does not match its seal.",
-                remedy="It was discarded. A machine with an intact copy can send it again.",
+                "Content from the shared store failed its authenticity check.",
+                remedy="It was discarded. A computer with an intact copy can send it again.",
             ) from error
         length = int.from_bytes(filled[:_LENGTH], "big")
         return filled[_LENGTH : _LENGTH + length]

@@ -147,7 +147,7 @@ def to_renew(segments: Sequence[Segment], fresh: int) -> int:
     return renewed
 
 
-_REMEDY = "Your own copy is intact. Run Check on the machine that wrote it."
+_REMEDY = "Your own copy is intact. Run `workspace sync --check` on the computer that wrote it."
 
 
 def _newer() -> NewerVersion:

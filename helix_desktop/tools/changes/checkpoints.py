@@ -448,7 +448,7 @@ class Checkpoints:
 
     def _too_much(self) -> None:
         limit = f"{self.coverage.most_files:,} files or {self.coverage.most_bytes:,} bytes"
-        self._tell(Progress("too much", why=f"There are more than {limit}."))
+        self._tell(Progress("too much", why=f"The folder has more than {limit}."))
 
     def _tell(self, progress: Progress) -> None:
         self.progress = progress

@@ -34,7 +34,7 @@ def test_a_store_is_tested_before_anything_is_sent(dialog: ShareDialog, bench: F
     dialog.test.click()
     assert f"Connected to PostgreSQL 15.6 at {ADDRESS}." in shown(dialog)
     assert bench.sharing.standing.state == "off"
-    bench.sharing.refusing = "The shared store refuses the user or the password."
+    bench.sharing.refusing = "The shared store rejected the user name or the password."
     dialog.share.click()
     assert "refuses the user or the password" in shown(dialog)
     assert dialog.share.isEnabled()
