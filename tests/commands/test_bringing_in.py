@@ -92,7 +92,7 @@ def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) ->
 def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
     code, _, err = helix("conversation", "import", "-w", "Work", tmp_path / "nowhere.jsonl")
     assert code == 1
-    assert "is not there" in err
+    assert "does not exist" in err
 
 
 def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> None:

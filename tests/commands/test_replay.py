@@ -83,9 +83,9 @@ def test_bad_lines_are_named_and_the_rest_is_played(tmp_path: Path, capsys: pyte
     [
         (["--policy", "laered"], "Did you mean 'layered'"),
         (["--set", "admision=off"], "Did you mean 'admission'"),
-        (["--set", "nothing"], "Write --set key=value"),
-        (["--set", "price.output=free"], "no share of the input price"),
-        (["--stand-in", "drunk"], "There is no stand-in"),
+        (["--set", "nothing"], "Use --set key=value"),
+        (["--set", "price.output=free"], "not a share of the input price"),
+        (["--stand-in", "drunk"], "There is no simulated model"),
         (["--html", "/nowhere/at/all.html"], "cannot be written"),
     ],
 )

@@ -125,7 +125,7 @@ async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
     await keeping.switch_tool(bench, "good", "delete", on=False)
     assert keeping.servers(bench)[0].call_seconds == 30.0
     assert bench.workspace.settings.mcp["good"]["off"] == ["delete"]
-    assert "There is no program /nonexistent/server" in await keeping.test_server(bench, "good")
+    assert "The program /nonexistent/server was not found" in await keeping.test_server(bench, "good")
 
 
 async def test_a_server_that_answers_shows_its_tools_and_its_log(keeping: Keeping, bench: Workbench) -> None:

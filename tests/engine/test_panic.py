@@ -174,7 +174,7 @@ def test_a_model_that_says_nothing_is_waited_for_15_seconds_and_then_no_more() -
         assert 15 <= asyncio.get_running_loop().time() - begun < 16
         (failed,) = kept.failures()
         assert failed.kind is FoldKind.HANDOVER
-        assert failed.why == "nothing was heard for 15 seconds"
+        assert failed.why == "there was no response for 15 seconds"
         assert len(kept.writers["fast"].requests) == 1
         assert kept.folds(FoldKind.TRUNCATION)
 

@@ -505,7 +505,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     await worked(kept, 10, 600)
     kept.writers["main"].hangs = kept.writers["fast"].hangs = True
     await worked(kept, 1, 600)
-    assert kept.steward.forecast() == ("Next: old outputs become markers, older than 10 steps, 500 tokens and more.")
+    assert kept.steward.forecast() == ("Next: old outputs become markers, older than 10 steps, at least 500 tokens.")
     await worked(kept, 30, 400)
     assert kept.steward.forecast() == "A handover is being written: the window is 10% full."
     await kept.steward.aclose()

@@ -126,7 +126,7 @@ def test_what_is_put_in_stays(language: str) -> None:
             "gpt（利用自身上下文）：回答为空。；mini（分段）：文本过长",
         ),
         (
-            "There is no key for handover. `helix-desktop provider add handover` asks for it; K in the environment works too.",
+            "There is no key for handover. Run `helix-desktop provider add handover` to enter it, or set K in the environment.",
             "handover 没有密钥。可在设置的“提供方”中填写，或运行 `helix-desktop provider add handover`，也可使用环境变量 K。",
         ),
         (

@@ -53,7 +53,7 @@ async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(way: s
 async def test_a_command_that_is_not_there_is_named() -> None:
     async with hosting(ServerConfig("gone", command="no-such-program")) as here:
         await here.settled()
-        assert "There is no program no-such-program." in here.host.servers[0].status.why
+        assert "The program no-such-program was not found." in here.host.servers[0].status.why
 
 
 async def test_a_defect_of_ours_is_found_in_the_log(
@@ -281,4 +281,4 @@ async def test_a_secret_that_is_not_there_is_named() -> None:
     config = ServerConfig("web", "http", url="http://127.0.0.1:1/", headers={"Authorization": "${secret:mcp/web/key}"})
     async with hosting(config) as here:
         await here.settled()
-        assert "The secret mcp/web/key of the server web is not there." in here.host.servers[0].status.why
+        assert "The secret mcp/web/key of the server web is missing." in here.host.servers[0].status.why

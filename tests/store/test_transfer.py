@@ -169,7 +169,7 @@ async def test_what_was_collected_is_still_known(workspace: Workspace, workspace
     gone = await workspace.cache.put(b"never used", About("shell", "ls"))
     await workspace.cache.collect(0)
     copy = await workspaces.open((await workspaces.import_(await exported(workspace, tmp_path / "w.helix"))).id)
-    with pytest.raises(NotThere, match="removed to make room"):
+    with pytest.raises(NotThere, match="removed to free space"):
         await copy.cache.get(gone.digest)
     await copy.aclose()
 

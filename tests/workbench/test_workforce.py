@@ -197,8 +197,8 @@ async def test_the_time_of_a_tree_is_limited(desks: Desks, folder: Path, team: T
     await told(session, "ROOT")
     assert time.monotonic() - started < 10
     first, second = results(session)
-    assert "used up their 0.5 s" in first.head
-    assert "used up their 0.5 s" in second.head
+    assert "reached their time limit of 0.5 s" in first.head
+    assert "reached their time limit of 0.5 s" in second.head
 
 
 async def test_a_tree_of_agents_keeps_its_number_exactly_and_stops_at_once(

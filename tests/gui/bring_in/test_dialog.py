@@ -93,5 +93,5 @@ def test_nothing_found_is_said(window: MainWindow) -> None:
     histories.groups = []
     dialog, _, _ = shown(window, histories)
     dialog.look(at_once=True)
-    assert "No conversations of other programs were found" in words(dialog)
+    assert "No conversations from other programs were found" in words(dialog)
     assert histories.done == []

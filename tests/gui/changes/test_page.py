@@ -195,7 +195,7 @@ def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, cha
     page._choose_undo()
     asked = dialog(page, TakingBack)
     assert isinstance(asked, TakingBack)
-    assert asked.windowTitle() == "Put everything back to before turn 12, your own changes too"
+    assert asked.windowTitle() == "Restore everything to before turn 12, including your own changes"
     asked.accept()
     assert changes.now["src/a.py"] == BEFORE
 

@@ -252,7 +252,7 @@ def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
 
 def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
     composer.show_price(NextMessage(warm=0.0412, cold=0.31, reply=800, forever=True))
-    assert composer._price.text() == "Next message about $0.041"
+    assert composer._price.text() == "Next message: about $0.041"
     told = composer._price.toolTip()
     assert "$0.310" in told
     assert "800 tokens" in told
@@ -267,11 +267,11 @@ def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expire
     composer.now = lambda: 1_000.0
     price = NextMessage(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
     composer.show_price(price, lambda: 0.11)
-    assert composer._price.text() == "Next message about $0.040 · warm for 4 min"
+    assert composer._price.text() == "Next message: about $0.040 · cache warm for 4 min"
     assert composer._fold.isHidden()
     composer.now = lambda: 1_231.0
     composer._tell_price()
-    assert composer._price.text() == "Next message about $0.310 · cache expired"
+    assert composer._price.text() == "Next message: about $0.310 · cache expired"
     assert not composer._fold.isHidden()
     assert "$0.110" in composer._fold.toolTip()
     composer._fold.click()

@@ -36,7 +36,7 @@ def test_a_store_is_tested_before_anything_is_sent(dialog: ShareDialog, bench: F
     assert bench.sharing.standing.state == "off"
     bench.sharing.refusing = "The shared store rejected the user name or the password."
     dialog.share.click()
-    assert "refuses the user or the password" in shown(dialog)
+    assert "rejected the user name or the password" in shown(dialog)
     assert dialog.share.isEnabled()
 
 

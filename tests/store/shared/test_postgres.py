@@ -57,7 +57,7 @@ def test_a_wrong_password_is_a_sentence_that_does_not_repeat_it(guarded: postgre
     error = fails(guarded.url.replace("right", "wr0ngpass"), seal)
     assert isinstance(error, StoreFailed)
     assert not isinstance(error, Away)
-    assert "refuses the user or the password" in error.what
+    assert "rejected the user name or the password" in error.what
     assert "wr0ngpass" not in str(error)
     engine = PostgresEngine(guarded.url.replace(":right", ""), seal.space, password="right")
     engine.put(ROW)
