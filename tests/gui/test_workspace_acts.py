@@ -77,7 +77,7 @@ def test_an_import_opens_says_that_nothing_is_in_force_and_leads_on_to_a_folder(
     assert window.notices.text == f"“pairs” now uses {tmp_path}."
     window.actions_["import-workspace"].trigger()
     chosen(window, tmp_path / "missing")
-    assert "is not there" in window.notices.text
+    assert "does not exist" in window.notices.text
 
 
 @pytest.mark.parametrize(("button", "decided"), [("Allow", [True]), ("Discard", [False]), ("Decide later", [])])
