@@ -43,6 +43,7 @@ from helix_desktop.workbench.incoming import SAID, Brought, Writing, conversatio
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
 Hold = Callable[[str], AbstractAsyncContextManager[None]]
+Read = tuple[Path, Recording, tuple[int, int]]  # a session, and its file's stamp where it is the last in it
 AHEAD, BEHIND = (
     4 << 20,
     2_000,
@@ -122,21 +123,22 @@ class Import:
     async def read(self, files: Sequence[Path], report: Report = unheard) -> Result:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
         await self._look()
-        thread = StoreThread("bring in")
+        reader, maker = StoreThread("bring in"), StoreThread("make facts")
         sizes = [_size(file) for file in files]
         done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
-        held = self._held(files)
+        held = (self._made(one) for one in _ahead(reader, self._read(files)))
         try:
-            coming = thread.submit(next, held, None)
+            coming = maker.submit(next, held, None)
             while (one := await asyncio.wrap_future(coming)) is not None:
-                coming = thread.submit(next, held, None)  # is read while this one is written
+                coming = maker.submit(next, held, None)  # is made while this one is written
                 report(done[one.file], sum(sizes), str(one.file))
                 if done[one.file] - ahead > AHEAD:
                     await self.workspace.index.caught_up(but=BEHIND)
                     ahead = done[one.file]
                 await self._one(one)
         finally:
-            await thread.aclose()
+            await maker.aclose()
+            await reader.aclose()
         report(sum(sizes), sum(sizes), "")
         return self.result
 
@@ -148,10 +150,10 @@ class Import:
                 path = fact.origin.path.partition("#")[0]
                 self._stamps[path] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    # --- on a thread of its own
+    # --- on two threads: counting needs no interpreter, so the next session is read and counted while facts are made of this one
 
-    def _held(self, files: Sequence[Path]) -> Iterator[Held]:
-        """Every session of the files that may have something new, as facts."""
+    def _read(self, files: Sequence[Path]) -> Iterator[Read]:
+        """Every session of the files that may have something new."""
         here: dict[str, set[str]] = {}
         for recorded in self._known.values():
             here.setdefault(_path_of(recorded), set()).add(recorded.conversation)
@@ -162,7 +164,7 @@ class Import:
             else:
                 yield from self._of_file(file, stamp)
 
-    def _of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Held]:
+    def _of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
         told = Told()
         read = reading.sessions(file, told, self.kind)
         if (folders := self.wanted.get(str(file))) and sqlite_files.is_one(file):
@@ -174,13 +176,16 @@ class Import:
                 after = next(read, None)
                 if isinstance(self.tokens, tokens.Counter):
                     self.tokens.ahead(text for message in recording.messages for text in counted(message))
-                made = as_facts.drafts(recording, self.tokens, partial(conversation_of, recording.kind))
-                known = stamp if after is None else (0, 0)
-                yield Held(file, recording, made, known, self._meter(made), _keys(recording))
+                yield file, recording, stamp if after is None else (0, 0)
                 recording = after
         except (NotThere, WrongUse) as error:
             self.result.complaints.append(str(error))
         self.result.complaints.extend(told.sentences(str(file)))
+
+    def _made(self, one: Read) -> Held:
+        file, recording, stamp = one
+        made = as_facts.drafts(recording, self.tokens, partial(conversation_of, recording.kind))
+        return Held(file, recording, made, stamp, self._meter(made), _keys(recording))
 
     def _meter(self, made: Sequence[Draft]) -> str:
         after = [Draft(0.0, fact) for fact in self.settings]
@@ -243,6 +248,14 @@ class Import:
 
 def _path_of(recorded: Recorded) -> str:
     return recorded.fact.origin.path.partition("#")[0] if isinstance(recorded.fact, BroughtIn) else ""
+
+
+def _ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:
+    """Each one while the next is read on that thread."""
+    following = thread.submit(next, coming, None)
+    while (one := following.result()) is not None:
+        following = thread.submit(next, coming, None)
+        yield one
 
 
 def _keys(recording: Recording) -> list[tuple[int, str]]:
