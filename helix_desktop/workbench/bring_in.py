@@ -33,8 +33,9 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError, NotThere, WrongUse
 from helix_desktop.histories import as_facts, keys, reading, sqlite_files
 from helix_desktop.histories.as_facts import Draft
-from helix_desktop.histories.recording import Recording, counted, texts
+from helix_desktop.histories.recording import RecordedMessage, Recording, counted, texts
 from helix_desktop.histories.rows import Told
+from helix_desktop.store.search_words import readable
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.values import dataclass
@@ -259,8 +260,15 @@ def _ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:
 
 
 def _keys(recording: Recording) -> list[tuple[int, str]]:
-    texts_of = ((at, text) for at, message in enumerate(recording.messages) for text in texts(message))
-    return [(at, key) for at, text in texts_of for key in keys.found(text)]
+    """What looks like a key in everything that will be stored of it, by message."""
+    stored = [(at, text) for at, message in enumerate(recording.messages) for text in _stored(message)]
+    stored += [(min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions]
+    return [(at, key) for at, text in stored for key in keys.found(text)]
+
+
+def _stored(message: RecordedMessage) -> Iterator[str]:
+    yield from (*texts(message), message.reasoning, message.shown)
+    yield from (text for one in message.pictures if (text := readable(one.data)) is not None)
 
 
 def _size(file: Path) -> int:

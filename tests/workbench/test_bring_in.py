@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -29,6 +30,7 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.errors import NotThere
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets
+from helix_desktop.store.index import used
 from helix_desktop.store.workspace import Workspace, Workspaces
 from helix_desktop.workbench import Desk, bring_in
 from helix_desktop.workbench.bring_in import Import, Result
@@ -304,6 +306,52 @@ async def test_keys_are_found(workspace: Workspace, tmp_path: Path) -> None:
     again = await brought(workspace, tmp_path / "s.jsonl")
     assert again.imported[0].state == "more"
     assert key not in str(await workspace.journal.read(result.imported[0].id))
+
+
+KEY = "sk-ant-" + "api03-" + "c3D4" * 8
+
+
+def _with_a_key(place: str, folder: Path) -> list[dict[str, Any]]:
+    """A session that has a key where no person and no line of output shows it."""
+    values = written.claude_session()
+    match place:
+        case "a result's own file":
+            shown = "<persisted-output>\nFull output saved to: /x/tool-results/t1.txt\n\nPreview:\nnothing yet"
+            values[4] = written.claude_said(5, 4, [written.result("t1", shown)])
+            file = folder / "s" / "tool-results" / "t1.txt"
+            file.parent.mkdir(parents=True)
+            file.write_text("nothing yet\n" * 300 + KEY, "utf-8")
+        case "reasoning":
+            values[1] = written.claude_reply(2, 1, "m1", written.thinking(f"They gave me {KEY}."))
+        case "a summary":
+            values[6:] = [
+                written.claude_said(7, 6, f"So far, with {KEY}.", isCompactSummary=True),
+                written.claude_reply(8, 7, "m3", written.text("Again.")),
+            ]
+        case "a document":
+            data = base64.b64encode(f"a note: {KEY}".encode()).decode()
+            source = {"type": "base64", "media_type": "text/plain", "data": data}
+            values[0] = written.claude_said(1, None, [written.text("read it"), {"type": "document", "source": source}])
+    return values
+
+
+@pytest.mark.parametrize("place", ["a result's own file", "reasoning", "a summary", "a document"])
+async def test_a_key_is_found_wherever_it_is_stored_and_forgetting_removes_it(
+    workspace: Workspace, tmp_path: Path, place: str
+) -> None:
+    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", _with_a_key(place, tmp_path)))
+    assert list(result.keys.places) == [KEY]
+    assert KEY in await stored(workspace)
+    await workspace.forget(text=KEY)
+    assert KEY not in await stored(workspace)
+
+
+async def stored(workspace: Workspace) -> str:
+    """Every fact, and every content a fact refers to that is still there."""
+    facts = [one for facts in await whole(workspace) for one in facts]
+    digests = [digest for one in facts for _, digest in used(one.fact)]
+    contents = await workspace.cache.contents(list(dict.fromkeys(digests)))
+    return f"{facts}{contents}"
 
 
 async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
