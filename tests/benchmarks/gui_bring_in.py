@@ -1,0 +1,90 @@
+"""The real program while histories are brought in from its dialog: how long its window is held, frame after frame.
+
+`python -m tests.benchmarks.gui_bring_in [megabytes] [--where]`, with a display (Xvfb) or offscreen. The page behind the dialog is painted
+60 times a second meanwhile, as while an answer streams. A hold is the time from one turn of the event loop to the next.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from PySide6.QtCore import Qt, QTimer
+
+from helix_desktop.desktop.program import Program
+from helix_desktop.gui.bring_in.dialog import BringInDialog
+from tests.benchmarks.bring_in import TRACES, _written
+from tests.benchmarks.gui_holds import FRAME, WORKSPACE, Holds, prepare
+from tests.soak.driven import drive, opened, until
+
+FACTS = 2_000  # of the conversation behind the dialog
+REST = 5.0  # seconds that are measured before it begins
+
+
+async def import_(run: Program, holds: Holds) -> None:
+    window = run.window
+    await opened(run, WORKSPACE)
+    window.open_conversation(next(row.id for row in window.rows() if row.title.startswith("A very")))
+    await until(lambda: window.session is not None)
+    window.actions_["bring-in"].trigger()
+    await until(lambda: any(one.begin_.isEnabled() for one in _dialogs(window)))
+    (dialog,) = _dialogs(window)
+    frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
+    frames.timeout.connect(window.chat.transcript.view.viewport().update)
+    frames.start()
+    holds.begin()
+    await holds.settled()
+    holds.taken.clear()
+    begun = time.perf_counter()
+    await until(lambda: time.perf_counter() - begun > REST)
+    _tell("at rest", holds, time.perf_counter() - begun)
+    begun = time.perf_counter()
+    dialog.begin()
+    await until(dialog._close.isVisible, 600)
+    _tell("while it is brought in", holds, time.perf_counter() - begun)
+    print(dialog._words.text())
+
+
+def _dialogs(window: object) -> list[BringInDialog]:
+    return window.findChildren(BringInDialog)  # type: ignore[attr-defined,no-any-return]
+
+
+def _tell(name: str, holds: Holds, seconds: float) -> None:
+    for what, at in (("wall", 0), ("processor", 1)):
+        long = sorted(each[at] * 1000 for each in holds.taken)
+        over = sum(each > FRAME * 1000 for each in long)
+        shares = ", ".join(f"p{share} {value:.1f}" for share, value in _shares(long))
+        print(
+            f"{name:24} {what:10} {shares}, longest {long[-1]:.1f} ms; over 16: {over} of {len(long)} in {seconds:.1f} s"
+        )
+    for stack, times in Counter(stack for _, stack in holds.stacks).most_common(15 if holds.where else 0):
+        print(f"    {times:4}  {stack}")
+    holds.taken.clear()
+    holds.stacks.clear()
+
+
+def _shares(values: list[float]) -> Iterator[tuple[float, float]]:
+    return ((share, values[int(len(values) * share / 100)]) for share in (50, 99, 99.9))
+
+
+def main() -> int:
+    size = next((int(each) for each in sys.argv[1:] if each.isdigit()), 60)
+    with tempfile.TemporaryDirectory(prefix="helix-bring-in-") as folder:
+        kept = os.environ.get("HELIX_HISTORIES")  # histories that were made before
+        claude = Path(kept or folder) / ".claude"
+        if not claude.exists():
+            _written(claude / "projects", size << 20, TRACES)
+        os.environ["CLAUDE_CONFIG_DIR"] = str(claude)
+        prepare(Path(folder), FACTS)
+        return drive(Path(folder), lambda run: import_(run, Holds(where="--where" in sys.argv)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
