@@ -1,6 +1,6 @@
 """The real program while histories are brought in from its dialog: how long its window is held, frame after frame.
 
-`python -m tests.benchmarks.gui_bring_in [megabytes] [--where]`, with a display (Xvfb) or offscreen. The page behind the dialog is painted
+`python -m tests.benchmarks.gui_bring_in [megabytes]`, with a display (Xvfb) or offscreen. The page behind the dialog is painted
 60 times a second meanwhile, as while an answer streams. A hold is the time from one turn of the event loop to the next.
 """
 
@@ -10,8 +10,6 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -57,21 +55,14 @@ def _dialogs(window: object) -> list[BringInDialog]:
 
 
 def _tell(name: str, holds: Holds, seconds: float) -> None:
-    for what, at in (("wall", 0), ("processor", 1)):
+    for at, what in enumerate(("wall", "processor")):
         long = sorted(each[at] * 1000 for each in holds.taken)
         over = sum(each > FRAME * 1000 for each in long)
-        shares = ", ".join(f"p{share} {value:.1f}" for share, value in _shares(long))
+        shares = ", ".join(f"p{share} {long[int(len(long) * share / 100)]:.1f}" for share in (50, 99, 99.9))
         print(
             f"{name:24} {what:10} {shares}, longest {long[-1]:.1f} ms; over 16: {over} of {len(long)} in {seconds:.1f} s"
         )
-    for stack, times in Counter(stack for _, stack in holds.stacks).most_common(15 if holds.where else 0):
-        print(f"    {times:4}  {stack}")
     holds.taken.clear()
-    holds.stacks.clear()
-
-
-def _shares(values: list[float]) -> Iterator[tuple[float, float]]:
-    return ((share, values[int(len(values) * share / 100)]) for share in (50, 99, 99.9))
 
 
 def main() -> int:
@@ -83,7 +74,7 @@ def main() -> int:
             _written(claude / "projects", size << 20, TRACES)
         os.environ["CLAUDE_CONFIG_DIR"] = str(claude)
         prepare(Path(folder), FACTS)
-        return drive(Path(folder), lambda run: import_(run, Holds(where="--where" in sys.argv)))
+        return drive(Path(folder), lambda run: import_(run, Holds()))
 
 
 if __name__ == "__main__":
