@@ -11,7 +11,7 @@ import gc
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, fields
 
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta, Waiting
 from helix_desktop.engine.events import Running, Stage
@@ -55,6 +55,7 @@ from helix_desktop.values import dataclass
 
 SHOWN_LIVE = 64 * 1024
 _GROUPED = frozenset({ItemKind.CALL, ItemKind.REASONING})
+PIECE = 500
 FARTHEST = 2_000  # items between a message and the end of its answer that are looked through
 _NOT_YET = 1 << 60  # the number of what is being written: after all facts
 
@@ -113,6 +114,16 @@ class Items:
         finally:
             if collecting:
                 gc.enable()
+
+    def let_go(self) -> Iterator[None]:
+        """Empty it piece by piece: all of a long conversation at once would hold the window."""
+        for each in fields(self):
+            held = getattr(self, each.name)
+            while isinstance(held, list | dict) and held:
+                take = held.pop if isinstance(held, list) else held.popitem
+                for _ in range(min(PIECE, len(held))):
+                    take()
+                yield
 
     def advance(self, recorded: Recorded) -> Change:
         """One more fact."""

@@ -7,8 +7,10 @@ following but by the reader's own gesture; a paint that waits for a long text.
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent
@@ -47,6 +49,7 @@ COLUMN = 720
 MARGIN = 24
 BUDGET = 0.006
 SLICE = 0.004
+LETTING_GO = 0.001
 STEP = 40
 DESCRIBED = 4_000
 MANY = 1_000  # facts: more are read in a thread
@@ -74,6 +77,9 @@ class Canvas(QAbstractScrollArea):
         self._spot: tuple[int, Spot] | None = None
         self.column = Column(Page(Ink(theme), float(COLUMN), self.items, content, time.time))
         self._ready: Column | None = None
+        self._left: Iterator[None] = iter(())  # conversations that are let go of
+        self._letting_go = QTimer(self, interval=0)
+        self._letting_go.timeout.connect(self._let_go)
         self._later = QTimer(self, interval=0, singleShot=True)
         self._later.timeout.connect(self._go_on)
         self._describing = QTimer(self, interval=400, singleShot=True)
@@ -97,6 +103,8 @@ class Canvas(QAbstractScrollArea):
         ready, self._ready = self._ready, None
         if ready is None or ready.page.items.history is not history or ready.page.ink is not self.column.page.ink:
             ready = self._column_of(history)
+        self._left = chain(self._left, self.items.let_go())
+        self._letting_go.start()
         self.column, self.items = ready, ready.page.items
         for recorded in history.facts[self.items.told :]:
             self.column.apply(self.items.advance(recorded))
@@ -106,10 +114,18 @@ class Canvas(QAbstractScrollArea):
         self._set_following(following=True)
         self._refresh()
 
+    def _let_go(self) -> None:
+        until = time.perf_counter() + LETTING_GO
+        for _ in self._left:
+            if time.perf_counter() > until:
+                return
+        self._letting_go.stop()
+
     async def prepare(self, history: State) -> None:
         """Read a long history in a thread, for `open`."""
         if len(history.facts) > MANY:
             self._ready = await asyncio.to_thread(self._column_of, history)
+            gc.freeze()  # so many items that last are not looked through again at every collection
 
     def _column_of(self, history: State) -> Column:
         items, old = Items(history), self.column.page

@@ -56,7 +56,7 @@ def test_a_history_that_was_read_in_a_thread_is_shown_as_any_other(
     told = long_talk()
     pane.open(state_of(told.facts))
     settle()
-    wanted = [pane.view.items.all, pane.view.column.total, pane.view.verticalScrollBar().value()]
+    wanted = [list(pane.view.items.all), pane.view.column.total, pane.view.verticalScrollBar().value()]
     history = state_of(told.facts[:-20])
     asyncio.run(pane.prepare(history))
     pane.open(state_of(told.facts[:3]))
@@ -66,6 +66,16 @@ def test_a_history_that_was_read_in_a_thread_is_shown_as_any_other(
     pane.open(history)
     settle()
     assert [pane.view.items.all, pane.view.column.total, pane.view.verticalScrollBar().value()] == wanted
+
+
+def test_a_conversation_that_was_left_is_let_go_of(pane: TranscriptPane, settle: Settle) -> None:
+    pane.open(state_of(long_talk().facts))
+    left = pane.view.items
+    pane.open(state_of(long_talk().facts))
+    assert left.all  # not at once
+    settle()
+    assert not left.all
+    assert pane.view.items.all
 
 
 def at_end(pane: TranscriptPane) -> bool:
