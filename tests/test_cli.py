@@ -122,14 +122,14 @@ def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace
     (tmp_path / "b").write_bytes(random.Random(8).randbytes(3000))
     said = helix("cache", "put", "-w", workspace, tmp_path / "b")
     assert said.code == 0
-    assert "6,002 bytes more than the 2,000 allowed" in said.err
+    assert "6,002 bytes over its limit of 2,000 bytes" in said.err
     assert f"cache collect --workspace {workspace} --to 2000" in said.err
     figures = helix("cache", "stats", "-w", workspace, "--json")
     assert (figures.json["limit"], figures.json["over_limit"], figures.json["entries"]) == (2000, 6002, 2)
     assert "6,002 bytes more" in figures.err
     collected = helix("cache", "collect", "-w", workspace, "--to", 2000)
     assert "0 entries removed" in collected.out
-    assert "8,002 bytes are still taken" in collected.err, "put by hand stays"
+    assert "8,002 bytes are still in use" in collected.err, "put by hand stays"
 
 
 async def thrown_away(workspace: str) -> None:
@@ -208,7 +208,7 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, works
         (["cache", "put", "-w", "Play", "-"], 1, "There is no workspace Play"),
         (["cache", "list"], 2, "--workspace"),
         (["cache", "list", "-w", "Work", "--limit", "-3"], 2, "-3"),
-        (["cache", "list", "-w", "Work", "--limit", "9" * 20], 2, "is no number"),
+        (["cache", "list", "-w", "Work", "--limit", "9" * 20], 2, "is not a number"),
         (["workspace", "new", "X", "--folder", "/no/such"], 1, "/no/such"),
         (["cupboard"], 2, "cupboard"),
         (["workspace"], 2, "VERB"),

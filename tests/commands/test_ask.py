@@ -99,7 +99,7 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
         (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
         (["ask", "--model", "nonsense", "hello"], 1, "is not a model name"),
         (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),
-        (["ask", "  "], 2, "There is nothing to ask"),
+        (["ask", "  "], 2, "The message is empty"),
         (["ask"], 2, "TEXT"),
     ],
 )
@@ -132,7 +132,7 @@ def test_json_is_what_the_help_says(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["ask", "--help"])
     said = " ".join(capfd.readouterr().out.split())
-    assert "--json every fact of the turn as a line of JSON" in said
+    assert "--json print every fact of the turn as a line of JSON" in said
 
 
 def test_the_built_in_model_goes_by_its_name_alone(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
