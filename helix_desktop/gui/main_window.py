@@ -54,6 +54,7 @@ from helix_desktop.settings import Settings
 
 TITLE = "Helix Desktop"
 LONGEST_NAME = 80  # characters of a workspace's name
+SHOWN_NAME = 40  # of which so many are shown in a heading
 SETTLED = 100  # milliseconds without a conversation, before one that has not begun is measured
 
 
@@ -443,9 +444,10 @@ class MainWindow(Frame):
         self.memory.put("conversation", bench.id, value=name)
         if session is not None:
             self.chat.transcript.hear(self._watched[bench.id].going_on(session))
-        self.chat.show_begun(bench.name, begun=self._has_begun(session), scripted=self.model == DEMO)
+        named = bench.name if len(bench.name) <= SHOWN_NAME else f"{bench.name[: SHOWN_NAME - 1]}…"
+        self.chat.show_begun(named, begun=self._has_begun(session), scripted=self.model == DEMO)
         composer = self.chat.composer
-        composer.show_conversation(bench.id, name or "new", bench.name)
+        composer.show_conversation(bench.id, name or "new", named)
         composer.show_running(session.running if session else Running.IDLE)
         composer.show_queue([waiting.parts for waiting in session.queue] if session else [])
         if session is not None and not session.queue:

@@ -228,7 +228,8 @@ class CachePage(QWidget):
         if not text:
             self._show_all()
         elif _HASH.fullmatch(text):
-            self._leave_found()
+            if self._leave_found():
+                self._figures()
             self._ask(self._catalogue.resolve(text.lower()), "find a hash", self.show_entry, self._no_such_hash)
         else:
             self._search_contents(text)

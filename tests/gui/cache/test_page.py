@@ -146,6 +146,7 @@ def test_a_hash_after_words_shows_all_entries_again(
     page.search(target.hex[:10])
     settle()
     assert page.model.rowCount() == 305
+    assert page._counts.text().startswith("305 entries")
     assert header.isSortIndicatorShown()
     assert page.viewer.row is not None
     assert page.viewer.row.stored.digest == target
