@@ -110,7 +110,10 @@ class Column:
 
     def _above(self, index: int) -> int:
         """The item in sight above this one; -1 where it is the first."""
-        return self.heights.at(self.heights.top(index) - 1) if self.heights.top(index) > 0 else -1
+        if index > 0 and self.heights[index - 1]:
+            return index - 1
+        top = self.heights.top(index)
+        return self.heights.at(top - 1) if top > 0 else -1
 
     def shown(self, y: int, height: int) -> Iterator[int]:
         """The items in sight."""
