@@ -42,7 +42,15 @@ def running(folder: Path, name: str, upstream: str, home: Path) -> Iterator[tupl
     with wrapping.listening(0) as sock:
         port = sock.getsockname()[1]
     if name == "headroom":
-        options = ["proxy", "--port", str(port), "--anthropic-api-url", upstream, "--disable-kompress"]
+        options = [
+            "proxy",
+            "--port",
+            str(port),
+            "--anthropic-api-url",
+            upstream,
+            "--disable-kompress",
+            "--no-rate-limit",
+        ]
     else:
         served = {"model": "anthropic/*", "api_base": upstream, "api_key": KEY}
         config = {

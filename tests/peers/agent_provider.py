@@ -122,7 +122,11 @@ class Provider:
             return f"{self._numbers:06d}"
 
     def _post(self, handler: BaseHTTPRequestHandler) -> None:
-        raw = handler.rfile.read(int(handler.headers.get("content-length") or 0))
+        size = int(handler.headers.get("content-length") or 0)
+        raw = handler.rfile.read(size)
+        if len(raw) < size:  # whoever sent it is gone
+            handler.close_connection = True
+            return
         asked = Asked(handler.path, {k.lower(): v for k, v in handler.headers.items()}, raw, protocol_of(handler.path))
         with self._lock:
             self.asked.append(asked)
