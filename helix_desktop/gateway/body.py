@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Container, Mapping, Sequence
 from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
 from helix_desktop.gateway.shown import As, Changed, Entry, Hidden, Part, Returned, Says, units_of
+from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
 from helix_desktop.wire.message import Edit, Json, Kind, Speaker, Wired
 
@@ -19,7 +21,28 @@ FIELDS = {
     openai_responses.NAME: "input",
     gemini.NAME: "contents",
 }
-Made = dict[int, tuple[Entry, Wired, list[Json]]]  # by number of the message: what a fold made of it
+Units = list[tuple[Json, bool]]
+_OWN = (As, Changed)  # the client's messages
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a request was made of. `ends`: how many of its units come up to the end of each entry."""
+
+    messages: Sequence[Wired]
+    entries: Sequence[Entry]
+    units: Units
+    ends: list[int]
+
+
+@dataclass(slots=True)
+class Kept:
+    """Of the request before in the same line, so that only what is new is made: how it was made, and groups of its values
+    with the bytes they were written as.
+    """
+
+    made: Made | None = None
+    groups: Sequence[tuple[Sequence[Json], bytes]] = ()
 
 
 def leading(messages: Sequence[Wired]) -> int:
@@ -28,6 +51,11 @@ def leading(messages: Sequence[Wired]) -> int:
     while count < len(messages) and messages[count].speaker is Speaker.SYSTEM:
         count += 1
     return count
+
+
+def alike(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many at the beginning are the very same objects."""
+    return next((at for at, same in enumerate(map(operator.is_, one, other)) if not same), min(len(one), len(other)))
 
 
 def unchanged(entries: Sequence[Entry], count: int) -> bool:
@@ -42,36 +70,67 @@ def folded(
     entries: Sequence[Entry],
     before: Sequence[Json] = (),
     marked: Collection[int] | None = None,
-    made: Made | None = None,
+    kept: Kept | None = None,
 ) -> dict[str, Json]:
     """The request with the entries in place of its messages. `before`: the messages that were sent last; `marked`: those of
-    the client's that may carry a mark of the provider's cache (None: any); `made`: what folds made of its messages before.
+    the client's that may carry a mark of the provider's cache (None: any).
     """
     protocol: Any = WIRES[wire]
     first = leading(messages)
-    said = messages[first:]
-    units: list[tuple[Json, bool]] = [(unit, False) for message in messages[:first] for unit in message.units]
-    made = {} if made is None else made
-    bare: set[int] = set()  # units without marks, by identity
-    for entry in entries:
-        fresh = _changed(protocol, said, entry, made) if isinstance(entry, Changed) else _units(protocol, said, entry)
-        units.extend(fresh)
-        if marked is not None and isinstance(entry, As | Changed) and first + entry.at not in marked:
-            bare.update(id(unit) for unit, _ in fresh)
-    shown = protocol.joined(units)
+    made = _made(protocol, messages, first, entries, kept.made if kept else None)
+    if kept:
+        kept.made = made
+    shown = protocol.joined(made.units)
     if wire == anthropic.NAME:
-        client = said if marked is None else [m for at, m in enumerate(said, first) if at in marked]
-        shown = _marked(body, shown, before, _lost_marks(said, entries), client, bare)
+        said = messages[first:]
+        client = said if marked is None else [messages[at] for at in sorted(marked) if at >= first]
+        lost = _lost_marks(said, entries)
+        usual = lost[0] if lost else _usual(client)
+        if usual is not None:
+            shown = _marked(body, shown, before, usual, _bare(made, first, marked))
     return dict(protocol.with_messages(body, shown))
 
 
-def _changed(protocol: Any, messages: Sequence[Wired], entry: Changed, made: Made) -> list[tuple[Json, bool]]:
-    """The same values as for the request before, where message and entry are the same."""
-    known = made.get(entry.at)
-    if known is None or known[1] is not messages[entry.at] or known[0] != entry:
-        units = [unit for unit, _ in _units(protocol, messages, entry)]
-        known = made[entry.at] = (entry, messages[entry.at], units)
-    return [(unit, False) for unit in known[2]]
+def _made(protocol: Any, messages: Sequence[Wired], first: int, entries: Sequence[Entry], before: Made | None) -> Made:
+    """What the entries become. Those at the beginning that are as before become the same values."""
+    said = messages[first:]
+    units: Units = [(unit, False) for message in messages[:first] for unit in message.units]
+    ends: list[int] = []
+    if before and (known := _known(before, messages, first, entries)):
+        ends = before.ends[:known]
+        units = before.units[: ends[-1]]
+    for entry in entries[len(ends) :]:
+        units.extend(_units(protocol, said, entry))
+        ends.append(len(units))
+    return Made(messages, entries, units, ends)
+
+
+def _known(before: Made, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
+    """How many entries are as before, and of the very same messages."""
+    same = alike(before.messages, messages)
+    if same <= first:
+        return 0
+    count = alike(before.entries, entries)
+    rest = zip(before.entries[count:], entries[count:], strict=False)
+    count += next((at for at, (one, other) in enumerate(rest) if one != other), len(entries))
+    known = entries[: min(count, len(before.entries))]
+    if same == len(before.messages):
+        return len(known)
+    others = (at for at, e in enumerate(known) if isinstance(e, _OWN) and first + e.at >= same)
+    return next(others, len(known))
+
+
+def _bare(made: Made, first: int, marked: Collection[int] | None) -> set[int]:
+    """The client's units that have no marks, by identity."""
+    if marked is None:
+        return set()
+    begin = sum(len(message.units) for message in made.messages[:first])
+    bare = {id(unit) for unit, _ in made.units[begin:]}
+    for entry, end in zip(made.entries, made.ends, strict=True):
+        if not isinstance(entry, _OWN) or first + entry.at in marked:
+            bare.difference_update(id(unit) for unit, _ in made.units[begin:end])
+        begin = end
+    return bare
 
 
 def settled(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
@@ -79,7 +138,7 @@ def settled(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> d
     left out. None where there is neither.
     """
     protocol: Any = WIRES[wire]
-    units: list[tuple[Json, bool]] = []
+    units: Units = []
     mended, waiting = 0, dict[str, str]()
     for at, message in enumerate(messages):
         stray = [i for i, p in enumerate(message.pieces) if p.kind is Kind.RESULT and waiting.pop(p.id, None) is None]
@@ -97,7 +156,7 @@ def settled(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> d
     return dict(protocol.with_messages(body, protocol.joined(units))) if mended else None
 
 
-def _units(protocol: Any, messages: Sequence[Wired], entry: Entry) -> list[tuple[Json, bool]]:
+def _units(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
     match entry:
         case As(at=at):
             return [(unit, False) for unit in messages[at].units]
@@ -129,7 +188,7 @@ def _edits(message: Wired, part: Part, answers: Sequence[str]) -> list[Edit]:
 
 def _lost_marks(messages: Sequence[Wired], entries: Sequence[Entry]) -> list[Json]:
     """Marks of messages that a fold covers whole."""
-    there = {entry.at for entry in entries if isinstance(entry, As | Changed)}
+    there = {entry.at for entry in entries if isinstance(entry, _OWN)}
     if len(there) == len(messages):
         return []
     gone = [message for at, message in enumerate(messages) if at not in there]
@@ -140,18 +199,13 @@ def _marked(
     body: Mapping[str, Json],
     units: list[Json],
     before: Sequence[Json],
-    lost: Sequence[Json],
-    client: Sequence[Wired],
+    usual: Json,
     bare: Container[int],
 ) -> list[Json]:
     """A mark before the first message that is not what was sent last, so that the provider finds what it has cached of it;
-    and one behind the last message, where what was added here stands behind the client's own. `client`: its messages that may
-    have one; `bare`: units without.
+    and one behind the last message, where what was added here stands behind the client's own. `bare`: units that have none.
     """
     rest = {key: value for key, value in body.items() if key != "messages"}
-    usual = lost[0] if lost else _usual(client)
-    if usual is None:
-        return units
     places = [at for at, unit in enumerate(units) if id(unit) not in bare and anthropic.mark_of(unit) is not None]
     count = anthropic.marks(rest) + sum(anthropic.marks(unit) for unit in units if id(unit) not in bare)
     for at in (len(units) - 1, _first_change(before, units) - 1):
@@ -172,8 +226,9 @@ def _marked(
 
 def _first_change(before: Sequence[Json], units: Sequence[Json]) -> int:
     """The first message that is another one than was sent there before; 0 where all of it goes on."""
-    for at, (one, other) in enumerate(zip(before, units, strict=False)):
-        if one is not other and anthropic.unmarked(one) != anthropic.unmarked(other):
+    same = alike(before, units)
+    for at, (one, other) in enumerate(zip(before[same:], units[same:], strict=False), same):
+        if anthropic.unmarked(one) != anthropic.unmarked(other):
             return at
     return 0
 

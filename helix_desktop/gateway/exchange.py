@@ -105,7 +105,7 @@ class Exchange:
         if not same:
             before = self.before(sent.ticket.conversation)
             marked = read.marked()
-            body = folded(request.wire, body, request.messages, sent.entries, before, marked, read.made)
+            body = folded(request.wire, body, request.messages, sent.entries, before, marked, read.kept)
         return read.written(body), body
 
     async def _mended(

@@ -18,7 +18,7 @@ from typing import Any
 
 import orjson
 
-from helix_desktop.gateway.body import FIELDS, WIRES, Made, leading
+from helix_desktop.gateway.body import FIELDS, WIRES, Kept, alike, leading
 from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.values import dataclass
 from helix_desktop.wire.message import SLICE, Head, Json, Wired, mapping
@@ -26,6 +26,7 @@ from helix_desktop.wire.message import SLICE, Head, Json, Wired, mapping
 HELD, HELD_BYTES = 64, 96 << 20  # bodies that are remembered
 OF_ONE = 8  # of one session: its agents' and its side requests'
 STEP = 1 << 16
+GROUP, MOST_WRITTEN = 64, 1 << 20  # values of a list that are written together, and bytes of them that are remembered
 _SPACE = b" \t\r\n"
 _SIGN = re.compile(rb'["\[\]{}]')
 _QUOTE, _BACKSLASH, _OPEN = ord('"'), ord("\\"), b"[{"
@@ -37,7 +38,7 @@ Pieces = Sequence[bytes | bytearray | memoryview]
 @dataclass(frozen=True, slots=True)
 class Body:
     """A body that was read. `begins` and `ends`: where each value of its list stands in `content`; empty where that is not
-    known. `made`: what folds made of its messages, for the next request.
+    known. `kept`: what its line of requests keeps for the next one.
     """
 
     wire: str
@@ -48,7 +49,7 @@ class Body:
     messages: list[Wired]
     chain: tuple[str, ...]
     head: Head
-    made: Made = field(default_factory=dict)
+    kept: Kept = field(default_factory=Kept)
 
     @property
     def units(self) -> list[Json]:
@@ -81,8 +82,25 @@ class Body:
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
         return [before, b"[", *self._values(given), b"]", behind]
 
-    def _values(self, units: Sequence[Json]) -> Iterator[bytes | memoryview]:
+    def _values(self, units: Sequence[Json]) -> Iterator[bytes | bytearray | memoryview]:
+        """In groups, so that those of the request before are not written again; large values are not held twice."""
         places = {id(unit): at for at, unit in enumerate(self.units)}
+        known, groups = self.kept.groups, list[tuple[Sequence[Json], bytes]]()
+        for at in range(0, len(units), GROUP):
+            group = units[at : at + GROUP]
+            held, written = known[len(groups)] if len(groups) < len(known) else ((), b"")
+            pieces: Pieces = (written,)
+            if not len(held) == len(group) == alike(held, group):
+                pieces = tuple(self._group(group, places))
+                small = sum(map(len, pieces)) < MOST_WRITTEN
+                held, written = (group, b"".join(pieces)) if small else ((), b"")
+            groups.append((held, written))
+            if at:
+                yield b","
+            yield from pieces
+        self.kept.groups = groups
+
+    def _group(self, units: Sequence[Json], places: Mapping[int, int]) -> Iterator[bytes | memoryview]:
         whole = memoryview(self.content)
         runs: list[list[int]] = []  # values that follow each other here as they did there; -1: one of its own
         fresh: list[Json] = []
@@ -174,13 +192,13 @@ def _from(wire: str, content: Bytes, before: Body, same: int) -> Body | None:
     protocol: Any = WIRES[wire]
     messages = protocol.messages(value, _whole(before, known))
     first = leading(messages)
-    kept = next((at for at, pair in enumerate(zip(messages, before.messages, strict=False)) if pair[0] is not pair[1]), min(len(messages), len(before.messages)))  # fmt: skip
-    same_line = first == leading(before.messages) <= kept
-    chain = chain_of(wire, messages[first:], before.chain[: kept - first] if same_line else ())
-    body = Body(wire, content, value, begins, ends, messages, chain, before.head, before.made)
+    same = alike(messages, before.messages)
+    same_line = first == leading(before.messages) <= same
+    chain = chain_of(wire, messages[first:], before.chain[: same - first] if same_line else ())
+    body = Body(wire, content, value, begins, ends, messages, chain, before.head, before.kept)
     if body.rest == before.rest and not any(map(_of_head, (*before.units[known:], *fresh))):
         return body
-    return Body(wire, content, value, begins, ends, messages, chain, protocol.head(value), before.made)
+    return Body(wire, content, value, begins, ends, messages, chain, protocol.head(value), before.kept)
 
 
 def _whole(before: Body, known: int) -> list[Wired]:

@@ -127,6 +127,8 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
+    if not any(added for _, added in units):
+        return [unit for unit, _ in units]
     out: list[tuple[Json, bool]] = []
     for unit, added in units:
         if out and (added or out[-1][1]) and out[-1][0]["role"] == unit["role"]:

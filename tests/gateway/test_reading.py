@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.gateway import reading
-from helix_desktop.gateway.body import FIELDS, WIRES, leading
+from helix_desktop.gateway.body import FIELDS, WIRES, folded, leading
 from helix_desktop.gateway.reading import Readings, common, cut
+from helix_desktop.gateway.shown import As, Entry, Says
 from helix_desktop.gateway.tracks import chain_of
 from tests.gateway.written import bodies, dumped, units
 
@@ -63,6 +64,35 @@ def test_marks_are_found_in_the_bytes_and_not_in_texts() -> None:
     found = Readings().read("anthropic", orjson.dumps({"messages": said, "system": []}), "")
     assert found is not None
     assert found.marked() == frozenset({1})
+
+
+@all_protocols
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_what_is_kept_of_a_request_makes_the_next_one_no_other(protocol: str, data: st.DataObject) -> None:
+    readings = Readings()
+    body: Any = data.draw(bodies(protocol))
+    entries: list[Entry] = []
+    before: Any = ()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "GROUP", data.draw(st.integers(1, 4)))
+        for _ in range(3):
+            found = readings.read(protocol, dumped(body, 0), "s")
+            assert found is not None
+            said = len(found.messages) - leading(found.messages)
+            own = [each for each in entries[: data.draw(st.integers(0, len(entries)))] if getattr(each, "at", 0) < said]
+            first = max([each.at for each in own if isinstance(each, As)], default=-1) + 1
+            entries = [*own, *map(As, range(first, said))]
+            if data.draw(st.booleans()):
+                entries.insert(data.draw(st.integers(0, len(entries))), Says("what was done"))
+            marks = found.marked()
+            shown = folded(protocol, found.value, found.messages, entries, before, marks, found.kept)
+            assert shown == folded(protocol, found.value, found.messages, entries, before, marks)
+            assert json.loads(b"".join(found.written(shown))) == shown
+            before = shown.get("messages", ())
+            given_units = list(body[FIELDS[protocol]])
+            keep = data.draw(st.integers(0, len(given_units)))
+            body = {**body, FIELDS[protocol]: [*given_units[:keep], *data.draw(st.lists(units(protocol), max_size=3))]}
 
 
 def test_what_goes_on_is_written_as_the_bytes_it_came_as() -> None:
