@@ -74,6 +74,7 @@ SUMMARY = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 FULL = 1_020_000  # tokens the provider says it got, so that the agent shortens its own history
+FULL_OF_CLAUDE, CLAUDE_WINDOW = 150_000, 100_000  # what fills its whole window it takes for an error
 LONGEST = 900.0  # seconds of one agent
 
 
@@ -94,7 +95,8 @@ class Work:
 
     def usage(self, _: Asked) -> dict[str, int]:
         full = self._fills and self.done >= self._ends - 3
-        return {"input": FULL if full else 100, "read": 0, "write": 0}
+        most = FULL_OF_CLAUDE if self.name == "claude" else FULL
+        return {"input": most if full else 100, "read": 0, "write": 0}
 
     def script(self, asked: Asked) -> Sequence[Block]:
         text, names = asked.raw.decode("utf-8", "replace"), _names(asked.body)
@@ -220,9 +222,6 @@ def worked(folder: Path, name: str, steps: int) -> Seen:
             elif number == 2:
                 _put_back(Path(home), Path(kept, "home"))
             _run(seen, name, program, Path(home), Path(place), goes_on=number > 0)
-            if number == 1 and name == "claude":  # of usage alone it does not shorten its history when nobody is there
-                work.begin(0)
-                _run(seen, name, program, Path(home), Path(place), goes_on=True, says="/compact")
         _check(seen, Path(home))
         return seen
 
@@ -256,6 +255,7 @@ def _started(
     quiet = {
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
+        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW),
         "NO_PROXY": "127.0.0.1,localhost",
     }
     gateway = ["wrap", "--upstream", seen.provider.url, name, "--", *given]
@@ -269,14 +269,12 @@ def _started(
     )
 
 
-def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_on: bool, says: str = "") -> None:
+def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_on: bool) -> None:
     given = BEGINS[name] if not goes_on else [*BEGINS[name][:-1], *GOES_ON[name], BEGINS[name][-1]]
     if goes_on and name == "claude":
         given = [*BEGINS[name], *GOES_ON[name]]
     elif goes_on and name == "pi":
         given = [*GOES_ON[name], *BEGINS[name]]
-    if says:
-        given[1] = says
     none, pipe = subprocess.DEVNULL, subprocess.PIPE
     process = _started(seen, name, program, home, place, given, stdin=none, stderr=pipe)
     with process:
