@@ -201,8 +201,8 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declared(
-        8, "Recent steps to leave alone", "The most recent steps of a running turn are never folded.",
-        group="Safety", within=(1, 200), unit="steps",
+        5, "Recent steps to leave alone", "The most recent steps of a running turn are never folded.",
+        group="Safety", helix=8, observational=8, none=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declared(
         0.10, "Minimum reduction per fold", "A fold must shrink what it covers by at least this share.",
