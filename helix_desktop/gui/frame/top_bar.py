@@ -155,6 +155,9 @@ class TopBar(QWidget):
         buttons = [each for each in (self._side, self._inspect) if not each.isHidden()]
         room = self.width() - px(24 if tight else 40) - 14 - 36 * len(buttons)
         room -= sum(tab.sizeHint().width() + 4 for tab in self._tabs.values())
+        self._row.setSpacing(4 if room >= 0 else 0)
+        if room < 0:
+            self._row.setContentsMargins(0, 0, 0, 0)
         room -= self._state.sizeHint().width() if self._state.text() else 0
         policy, model = (pill.wanted() + px(10) for pill in (self.policy, self.model))
         least = min(model, px(LEAST))

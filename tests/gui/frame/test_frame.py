@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtWidgets import QApplication, QLabel
 
 from helix_desktop.gui.frame.frame import TIGHT, Frame
-from helix_desktop.gui.frame.top_bar import TopBar
+from helix_desktop.gui.frame.top_bar import PAGES, TopBar
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
 
@@ -61,6 +61,16 @@ def test_the_page_always_has_room(frame: Frame, width: int) -> None:
         frame.show_page(page)
         assert frame._splitter.sizes()[1] >= 200
         assert sum(frame._splitter.sizes()) <= width
+
+
+def test_the_tabs_are_whole_in_the_narrowest_bar_in_german(theme: Theme) -> None:
+    bar = TopBar(theme)
+    bar.tab("changes").setText("Änderungen")
+    bar.tab("timeline").setText("Zeitachse")
+    bar.resize(bar.minimumWidth(), 48)
+    bar.show()
+    QApplication.processEvents()
+    assert all(bar.tab(page).width() >= bar.tab(page).sizeHint().width() for page in PAGES)
 
 
 def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
