@@ -200,8 +200,7 @@ def _meaning(workspace: str) -> list[str]:
     return [
         tr("Removes a text, such as a key or a password, from all of the workspace {name}:", name=workspace),
         tr(
-            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the "
-            "backups, and from drafts. Messages will say that something was forgotten."
+            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. Messages will say that something was forgotten."
         ),
         tr(
             "This cannot be undone. Text that was already sent to a provider and files you exported are not changed, so replace a leaked key as well."

@@ -34,7 +34,7 @@ async def share(
     """
     where = addresses.parse(address)
     if (other := workspace.settings.shared.get("url")) and other != where.url:
-        raise WrongUse(f"{workspace.name} is already shared, through {other}.", remedy="Stop sharing it first.")
+        raise WrongUse(f"{workspace.name} is already shared through {other}.", remedy="Stop sharing it first.")
     key = await _key_of(workspace.id, secrets)
     about = await _tested(where, key, quota)
     await linking.keep(workspace.id, where, key, secrets)
