@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from helix_desktop.gateway.opening import Serving
     from helix_desktop.store.workspace import Workspace
 
+TURN = 0.0005  # seconds after which a thread that reads a large body lets other clients' streams go on
+
 
 def add(nouns: Subparsers) -> None:
     gateway = nouns.add_parser("gateway", help="run agents you already use with smaller requests, recall and undo")
@@ -53,6 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from helix_desktop.gateway import serving, wrapping
     from helix_desktop.gateway.app import Options
 
+    sys.setswitchinterval(TURN)
     where = places.find(arguments.home)
     _check(arguments.upstream)
     if arguments.workspace:
