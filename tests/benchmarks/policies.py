@@ -135,6 +135,7 @@ def beside(recordings: Sequence[Recording], window: int, counting: Counting) -> 
         *(_row(each, one, half[one.name], counting) for each, one in zip(recordings, ours, strict=True)),
         *(_half(number, [one for one in ours if half[one.name] == number]) for number in (0, 1)),
         _half(2, ours),
+        _splits(ours),
     ]
 
 
@@ -165,6 +166,18 @@ def _half(number: int, figures: Sequence[Figures]) -> str:
         f"{names[number]}: {len(figures)} sessions, effective {whole.effective / whole.plain_billed:.3f} ({low:.3f}–{high:.3f}), "
         f"mean of the sessions {mean:.3f}, plain retention {whole.retention_plain:.3f}"
     )
+
+
+def _splits(figures: Sequence[Figures], seeds: int = 2_000) -> str:
+    """How far halves lie apart, whatever the seed."""
+    apart = []
+    for seed in range(seeds):
+        half = halves(figures, seed)
+        first, second = (total([one for one in figures if half[one.name] == number]) for number in (0, 1))
+        apart.append(abs(first.effective / first.plain_billed - second.effective / second.plain_billed))
+    apart.sort()
+    near = sum(one <= 0.05 for one in apart)
+    return f"{seeds:,} other splits: {near} within 0.05, least {apart[0]:.3f}, median {apart[seeds // 2]:.3f}"
 
 
 def interval(figures: Sequence[Figures], draws: int = 2_000) -> tuple[float, float]:
