@@ -62,7 +62,7 @@ async def join(workspaces: Workspaces, address: str, key_text: str, name: str, f
     try:
         await _expect_shared(connected)
     except Away as error:
-        raise Away(error.what, remedy="Check the address, or try again later; nothing was created.") from error
+        raise _unchanged(error) from error
     finally:
         await connected.remote.aclose()
     known = await asyncio.to_thread(workspaces.create, name, folder)
@@ -109,6 +109,13 @@ async def _tested(where: Address, key: bytes, quota: int | None) -> str:
         about = await connected.remote.about()
         if quota is not None:
             await connected.remote.run(connected.remote.engine.limit, quota)
+    except Away as error:
+        raise _unchanged(error) from error
     finally:
         await connected.remote.aclose()
     return about
+
+
+def _unchanged(error: Away) -> Away:
+    """Where nothing is shared yet, no changes wait."""
+    return Away(error.what, remedy="Check the address, or try again later. Nothing was changed.")

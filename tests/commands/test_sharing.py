@@ -121,6 +121,8 @@ def test_a_wrong_address_key_or_store_changes_nothing(
     code, _, err = helix("--home", here, "workspace", "share", "Work", "--to", nobody, "--yes")
     assert code == 1
     assert "does not answer" in err
+    assert "Nothing was changed" in err
+    assert "wait" not in err  # nothing is shared yet
     assert helix("--home", here, "workspace", "share", "Work", "--show-key")[0] == 1
     wrong = ["", "helix1-abc", "helix1-" + "a" * 52 + "0000"]
     for key in wrong:
@@ -168,6 +170,6 @@ def test_joining_a_store_that_does_not_answer_creates_nothing(helix: Helix, home
     where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", homes[1] / "work")
     code, _, said = helix("--home", homes[1], *where, typed=sealing.written(bytes(32)))
     assert code == 1
-    assert "nothing was created" in said
+    assert "Nothing was changed" in said
     assert "secret" not in said
     assert not open_workspace.all_of(places.find(homes[1])).list()

@@ -52,7 +52,7 @@ class MemoryEngine:
             if quota and self._used().bytes + more > quota:
                 raise full_for_workspace(quota)
             if shelf.room and sum(len(row) for row, *_ in shelf.rows.values()) + more > shelf.room:
-                raise StoreFull("The shared store is full.", remedy="Your changes wait here. Free up space there.")
+                raise StoreFull("The shared store is full.", remedy="Nothing was lost. Free up space there.")
             now = shelf.now()
             shelf.rows |= {name: (row, now, self._space) for name, row in new.items()}
 

@@ -76,8 +76,9 @@ _TIMES: Mapping[str, int] = {
     "tcp_user_timeout": 20_000,
 }
 _LOOKED_AGAIN = 20  # puts after which the quota is looked at again
-_WAITS = "Your changes wait here."
+_SAFE = "Nothing was lost."
 _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
+_CUT = ("closed", "eof", "syscall")
 _FULL = ("53100", "53200")
 _PASSING = (
     "08",
@@ -117,7 +118,7 @@ class PostgresEngine:
             self._own.doubtful = False
             connection.execute(PUT.encode(), (self._space, names, keys, bodies, self._space), prepare=True)
             if self._own.doubtful:
-                raise Away("The shared store's standby did not confirm it.", remedy=_WAITS)
+                raise Away("The shared store's standby did not confirm it.", remedy=_SAFE)
 
         self.call(put)
 
@@ -326,13 +327,18 @@ def failure(error: psycopg.Error) -> HelixError:
             "The shared store rejected the user name or the password.",
             remedy="Nothing was lost. Check both in the address, and share the workspace again.",
         )
-    if "certificate" in told or ("ssl" in told and not code and "closed" not in told and "eof" not in told):
+    if "server does not support ssl" in told:
+        return StoreFailed(
+            "The server of the shared store does not encrypt its connections.",
+            remedy="Nothing was sent. Turn on TLS on the server, or, in a network you trust, add sslmode=disable to the address.",
+        )
+    if "certificate" in told or ("ssl" in told and not code and not any(words in told for words in _CUT)):
         return StoreFailed(
             f"The shared store's certificate is not accepted: {text}",
             remedy="Nothing was sent, and nothing was lost. Use the right host name, or name its certificate with sslrootcert=FILE.",
         )
     if code in _FULL:
-        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Free up space on its disk.")
+        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space on its disk.")
     if code == "3D000" or ('database "' in told and "does not exist" in told):
         return NotThere("There is no such database on the server of the shared store.", remedy="Create it there first.")
     return _other(code, text)
@@ -342,14 +348,14 @@ def _other(code: str, text: str) -> HelixError:
     if code == "42501":
         return StoreFailed(
             "The user of the shared store is not allowed to use its tables, or to create them.",
-            remedy=f"{_WAITS} Give the user the right to create a schema in that database.",
+            remedy=f"{_SAFE} Give the user the right to create a schema in that database.",
         )
     if not code or code[:2] in _PASSING:
         return Away(
             f"The shared store does not answer: {text}",
             remedy="You can keep working; changes wait here until it answers.",
         )
-    return StoreFailed(f"The shared store refused: {text}", remedy=_WAITS)
+    return StoreFailed(f"The shared store refused: {text}", remedy=_SAFE)
 
 
 def _first_line(error: BaseException) -> str:

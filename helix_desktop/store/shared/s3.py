@@ -39,7 +39,7 @@ _HEAD = b"helix-index-%d\n"
 _PLACE = struct.Struct(">32sQQ32s")  # name, where in the pack, how long; the key
 _SUM = 32
 _OWN = (1 << 64) - 1  # instead of where: an object of its own
-_WAITS = "Your changes wait here."
+_SAFE = "Nothing was lost."
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +264,7 @@ class S3Engine:
         if int(head.rpartition(b"-")[2]) > VERSION:
             raise NewerVersion(
                 "The shared store has objects from a newer Helix Desktop.",
-                remedy=f"Update the program. {_WAITS} Nothing was changed.",
+                remedy=f"Update the program. {_SAFE} Nothing was changed.",
             )
         places = {name: Place(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(rows)}
         self._known[pack] = frozenset(places)
@@ -363,7 +363,7 @@ def failure(error: Exception) -> HelixError:
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
         bucket = "NoSuchBucket" in text
-        return StoreFailed("There is no such bucket in the shared store.", remedy=_WAITS) if bucket else NotThere("-")
+        return StoreFailed("There is no such bucket in the shared store.", remedy=_SAFE) if bucket else NotThere("-")
     kind = type(error).__name__
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
         return StoreFailed(
@@ -371,7 +371,7 @@ def failure(error: Exception) -> HelixError:
             remedy="Nothing was lost. Check both in the address, and share the workspace again.",
         )
     if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
-        return StoreFull("The shared store is full.", remedy=f"{_WAITS} Free up space there.")
+        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space there.")
     if "certificate" in text.lower():
         return StoreFailed(
             "The shared store's certificate is not accepted.",

@@ -52,7 +52,7 @@ def prepare(connection: Connection) -> None:
     if version > VERSION:
         raise NewerVersion(
             f"The shared store has tables from a newer Helix Desktop (version {version}).",
-            remedy="Update the program. Your changes wait here; nothing was changed.",
+            remedy="Update the program. Nothing was changed.",
         )
     if version < VERSION:
         _upgrade(connection)

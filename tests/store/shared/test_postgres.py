@@ -17,7 +17,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import Away, HelixError, NewerVersion, NotThere, StoreFailed, WrongUse
 from helix_desktop.store.shared import schema, sealing
 from helix_desktop.store.shared.engine import KEY, Tomb
-from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.store.shared.postgres import PostgresEngine, failure
 from helix_desktop.store.shared.sealing import Seal
 from tests.peers import postgres
 from tests.store.shared.homes import machine
@@ -73,6 +73,17 @@ def test_a_wrong_certificate_is_a_sentence_and_nothing_is_sent(guarded: postgres
     assert "certificate" in error.what  # it is trusted, and is another host's
 
 
+def test_a_server_without_tls_is_a_sentence_without_the_librarys_words(server: postgres.Server, seal: Seal) -> None:
+    error = fails(f"{server.url}?sslmode=require", seal)
+    assert error.what == "The server of the shared store does not encrypt its connections."
+    assert "sslmode=disable" in error.remedy
+
+
+def test_a_cut_while_keys_are_exchanged_is_no_wrong_certificate() -> None:
+    error = failure(psycopg.OperationalError("connection failed: SSL SYSCALL error: Connection reset by peer"))
+    assert isinstance(error, Away)
+
+
 def test_a_server_elsewhere_must_prove_who_it_is(seal: Seal, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -86,7 +97,7 @@ def test_a_server_elsewhere_must_prove_who_it_is(seal: Seal, monkeypatch: pytest
 
 
 def test_no_database_no_server_and_no_address_are_sentences(server: postgres.Server, seal: Seal) -> None:
-    assert "refuses the user" in fails(server.url.replace("helix@", "nobody@"), seal).what
+    assert "rejected the user" in fails(server.url.replace("helix@", "nobody@"), seal).what
     missing = fails(server.url.replace("/postgres", "/nothing"), seal)
     assert isinstance(missing, NotThere)
     assert "no such database" in missing.what
