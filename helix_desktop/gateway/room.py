@@ -110,16 +110,17 @@ class Room:
         return track
 
     async def _taken(self, arrival: Arrival, messages: Sequence[Wired], place: Place, track: Track) -> Sent:
+        known = place.track is not None and place.known == len(messages)
+        aside = known and not place.at_tip and not _is_of(arrival, track)
         if not track.conversation:
             title = title_of(messages)
             session = await self._bench.new_conversation(title, agent=arrival.agent, parent=place.parent)
             track.conversation = session.id
-        elif not place.at_tip and place.known < len(messages):
+        elif not place.at_tip and not aside:
             track = await self._branch(place, track, arrival)
         self._tracks.join(track, arrival.session)
         follower = await self._follower(track)
         conversation = follower.conversation
-        aside = place.track is not None and place.known == len(messages) and not place.at_tip
         if not aside:
             if _last_message(conversation.state.facts) > track.tip:
                 await conversation.append(Rewound(track.tip))  # a step whose reply never reached the agent
@@ -199,7 +200,7 @@ class Room:
         another session with the same beginning, which gets a conversation of its own.
         """
         seq = place.seqs[-1] if place.seqs else 0
-        if arrival.session and arrival.session == track.session:
+        if _is_of(arrival, track):
             follower = await self._follower(track)
             await follower.conversation.append(Rewound(seq))
             follower.shown = None
@@ -380,6 +381,11 @@ def _saw(track: Track, ticket: Ticket) -> int:
 
 def _recallable(shown: Shown) -> bool:
     return any(block.fold for block in shown.blocks)
+
+
+def _is_of(arrival: Arrival, track: Track) -> bool:
+    """The agent names its conversation, and it is this one: what is left of it was rewound, or is asked again."""
+    return bool(arrival.session) and arrival.session == track.session
 
 
 def title_of(messages: Sequence[Wired]) -> str:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from helix_desktop import places
+from helix_desktop.engine.facts import ModelReplied, Text
 from helix_desktop.gateway import opening
 from helix_desktop.store.conversations import Row
 from helix_desktop.store.workspace import Workspaces
@@ -226,6 +227,20 @@ def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_
         assert sorted(one["requests"] for one in found) in ([1, 3], [2, 3])
 
 
+def test_a_reply_that_is_asked_for_again_is_recorded_too(tmp_path: Path) -> None:
+    """The first reply was recorded, but the agent never got it: a gateway was killed in between."""
+    heard, script = scripted([Says("one")], [Says("two")], [Says("three")], [Says("four")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent("anthropic", url, session="a session")
+        for words in ("look around", "go on"):
+            agent.say(words)
+            agent.ask()
+            agent.units.pop()
+            agent.ask()
+        assert b"one" not in heard[2].raw
+    assert replies(tmp_path) == ["one", "two", "three", "four"]
+
+
 @all_protocols
 def test_a_call_the_client_left_without_a_result_is_answered_when_the_provider_refuses_it(
     tmp_path: Path, expect: Expect, protocol: str
@@ -283,6 +298,25 @@ def test_a_subagent_that_works_beside_its_parent_has_a_conversation_of_its_own_b
     rows = conversations(tmp_path)
     above, below = sorted(rows, key=lambda row: bool(row.parent))
     assert (above.parent, below.parent) == ("", above.id)
+
+
+def replies(home: Path) -> list[str]:
+    async def read() -> list[str]:
+        workspace = await Workspaces(places.find(home).workspaces).open(opening.NAME)
+        try:
+            rows = await workspace.journal.conversations()
+            facts = [recorded.fact for row in rows for recorded in await workspace.journal.read(row.id)]
+        finally:
+            await workspace.aclose()
+        return [
+            part.text
+            for fact in facts
+            if isinstance(fact, ModelReplied)
+            for part in fact.parts
+            if isinstance(part, Text)
+        ]
+
+    return asyncio.run(read())
 
 
 def conversations(home: Path) -> list[Row]:
