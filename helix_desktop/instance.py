@@ -224,7 +224,7 @@ def _arguments(content: bytes) -> list[str]:
         request = json.loads(content)
         version, arguments = request["version"], request["arguments"]
     except (ValueError, KeyError, TypeError) as error:
-        raise WrongUse("The request cannot be read.") from error
+        raise WrongUse("The request is not valid.") from error
     if version != VERSION:
         raise WrongUse(f"The request has version {version}, but this program needs version {VERSION}.")
     return [str(argument) for argument in arguments]

@@ -159,7 +159,7 @@ async def test_a_defect_is_logged_and_the_owner_goes_on(run: Path, expect: Expec
     console = MemoryConsole()
     async with owner(run, fails):
         assert [await hand_over(run, [], console) for _ in range(2)] == [1, 1]
-    assert "defect" in console.sentences[0]
+    assert "bug" in console.sentences[0]
 
 
 @KINDS

@@ -79,7 +79,7 @@ def _file(path: Path) -> Path | None:
 
 def _count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or len(text) > LONGEST:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a number, 0 or greater")
     return int(text)
 
 

@@ -152,7 +152,7 @@ async def _check(arguments: argparse.Namespace, desk: Desk) -> int:
         raise WrongUse("A model is written as PROVIDER/MODEL.", remedy="`helix-desktop model list` shows them.")
     corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
     if not all(0 <= value < math.inf for value in corrections.values()):
-        raise WrongUse("A window or a price must be a number of 0 or more.", remedy="Nothing was changed.")
+        raise WrongUse("A window size or price must be a number, 0 or greater.", remedy="Nothing was changed.")
     if not arguments.workspace and not corrections:
         raise WrongUse(
             "Nothing to set.", remedy="Use --workspace to choose the model for a workspace, or give a value to correct."

@@ -315,7 +315,7 @@ class Writer:
             return text
         pieces = list(_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1)))
         if rung.way == "transcript" and len(pieces) > 1:
-            raise ModelFailed(f"The messages to fold don't fit the window of {rung.client.model}.")
+            raise ModelFailed(f"The messages to fold don't fit in the window of {rung.client.model}.")
         text = ""
         for piece in pieces:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece

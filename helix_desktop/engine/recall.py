@@ -233,7 +233,7 @@ def span(words: str) -> tuple[int, int]:
         return 1, 0
     match = _LINES.fullmatch(words)
     if match is None:
-        raise WrongUse(f"lines = {words[:40]!r} cannot be read.", remedy="Write 10-40, 10- or 10.")
+        raise WrongUse(f"lines = {words[:40]!r} is not a valid line range.", remedy="Write 10-40, 10- or 10.")
     first = max(1, int(match[1]))
     last = int(match[3]) if match[3] else (0 if match[2] else first)
     if last and last < first:

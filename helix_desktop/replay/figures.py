@@ -82,7 +82,7 @@ class Figures:
 
     @property
     def fits(self) -> bool:
-        """Whether the session fits the window as it is."""
+        """Whether the session fits in the window as it is."""
         return self.plain_peak <= self.window
 
     @property
@@ -128,7 +128,7 @@ class Figures:
         } | self._apart()
 
     def _apart(self) -> dict[str, object]:
-        """Of a total: the sessions that fit the window as they are, and those that do not."""
+        """Of a total: the sessions that fit in the window as they are, and those that do not."""
         groups = {
             "fitting": [one for one in self.of if one.fits],
             "overflowing": [one for one in self.of if not one.fits],

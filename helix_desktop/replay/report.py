@@ -28,8 +28,8 @@ _COLUMNS = (
 )
 LEGEND = (
     "sent: tokens · effective: what is billed for all of it, in tokens at the input price: with the system prompt and the tools, and with the recalls of "
-    "what a reply uses and the view no longer shows (of recalls) · of none: both as shares of sending everything every time · kept: identifiers that "
-    "came again and stood in the view; plain: without markers and lists of names · recalls: hashes that gave back the original, of those that stood in a view · lost: details"
+    "what a reply uses and the view no longer shows (of recalls) · of none: both as shares of the figures for sending everything · kept: identifiers that "
+    "appeared again and were still in view; plain: without markers and lists of names · recalls: hashes that gave back the original, of those in a view · lost: details"
 )
 
 
@@ -72,14 +72,14 @@ def side_by_side(results: Sequence[Result]) -> list[str]:
 
 
 def apart(result: Result) -> list[str]:
-    """What the sessions come to that fit the window as they are, and those that do not: the second save most."""
+    """What the sessions come to that fit in the window as they are, and those that do not: the second save most."""
     groups = {
-        "fit the window": [one for one in result.sessions if one.fits],
+        "fit in the window": [one for one in result.sessions if one.fits],
         "overflow it": [one for one in result.sessions if not one.fits],
     }
     totals = {name: total(group) for name, group in groups.items() if group}
     return [
-        f"{one.sessions} sessions that {name}: {_share(one.effective, one.plain_billed)} of sending everything, "
+        f"{one.sessions} sessions that {name}: {_share(one.effective, one.plain_billed)} of the bill for sending everything, "
         f"plain retention {one.retention_plain:.3f}"
         for name, one in totals.items()
     ]

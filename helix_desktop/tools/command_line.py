@@ -197,7 +197,7 @@ class _Reader(Words):
 
     def _function(self, words: list[str]) -> bool:
         if len(words) != 1 or not certain(words[0]):
-            raise Hidden("it has brackets that cannot be read")
+            raise Hidden("brackets in it are not understood")
         self.found.plain = False
         self._must(_BRACKETS)
         self._space()

@@ -246,7 +246,7 @@ class Words(ABC):
             self.at += 1
             self.commands(")")
         elif behind == "[":
-            raise Hidden("it has arithmetic that cannot be read")
+            raise Hidden("arithmetic in it is not understood")
         elif behind == "{":
             self.at += 1
             filled = MANY if self._parameter(quoted=quoted) else filled
@@ -261,13 +261,13 @@ class Words(ABC):
         """Past `${…}`; whether it can come to several words even between quotes."""
         begin = self.at
         if self.text[begin : begin + 1] in (" ", "\t", "\n", "|", "\\"):
-            raise Hidden("it has an expansion that cannot be read")
+            raise Hidden("an expansion in it is not understood")
         while not self.text.startswith("}", self.at):
             if self.at >= len(self.text):
                 raise Hidden("an expansion in it is not closed")
             char = self.text[self.at]
             if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
-                raise Hidden("it has an expansion that cannot be read")
+                raise Hidden("an expansion in it is not understood")
             if char == '"':
                 self.at += 1
                 self.filled_in('"')
@@ -300,7 +300,7 @@ class Words(ABC):
             open_ += (char == "(") - (char == ")")
             self.at += 1
         if not self.text.startswith("))", self.at):
-            raise Hidden("it has arithmetic that cannot be read")
+            raise Hidden("arithmetic in it is not understood")
         self.at += 2
 
     def _backquotes(self, *, quoted: bool) -> None:

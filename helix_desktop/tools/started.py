@@ -90,7 +90,7 @@ class Line:
             if any(not certain(word) and ">" not in word for word in self.writes) or any(name in word for word in made):
                 raise Hidden(f"it creates {name} and runs it")
         if self.moves_path and (self.places or self.writes):
-            raise Hidden("it changes where programs are found, and puts files there")
+            raise Hidden("it changes the search path for programs and puts files in a folder on that path")
         if self.sums and self.literal:
             raise Hidden("its arithmetic can run text as a command")
 

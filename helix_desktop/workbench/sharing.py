@@ -108,7 +108,7 @@ class Sharing:
             await self._conversations.take_over(conversation)
         except Away as error:
             raise Away(
-                f"The shared store does not answer, so {machine} can't know that you continue here.",
+                f"The shared store is not responding, so {machine} can't know that you are continuing here.",
                 remedy="You can write here too. If both computers do, both versions are kept.",
             ) from error
         finally:

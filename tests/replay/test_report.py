@@ -20,7 +20,7 @@ def test_one_line_per_session_and_a_total() -> None:
     assert "fit.jsonl" in second
     assert summed.startswith("total")
     assert "0.500 / 0.333" in first
-    assert fitting.startswith("2 sessions that fit the window: 0.333")
+    assert fitting.startswith("2 sessions that fit in the window: 0.333")
     assert columns.index("folds") == first.index("3 marker")
 
 

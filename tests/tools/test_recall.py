@@ -53,7 +53,7 @@ async def test_some_lines(here: World, lines: str, shown: str) -> None:
         ({"sha256": "", "lines": "1"}, "is not a hash"),
         ({"lines": "7-9"}, "no line 7"),
         ({"lines": "9-7"}, "before"),
-        ({"lines": "a"}, "cannot be read"),
+        ({"lines": "a"}, "is not a valid line range"),
         ({"grep": "("}, "not a regular expression"),
     ],
 )

@@ -201,10 +201,10 @@ async def test_a_tool_whose_description_changed_asks_again(here: World) -> None:
 
 
 async def test_a_server_that_fails_is_an_outcome(here: World) -> None:
-    here.box = here.kit.toolbox(more=lambda: [Echo(error=Unreachable("The server srv does not answer."))])
+    here.box = here.kit.toolbox(more=lambda: [Echo(error=Unreachable("The server srv is not responding."))])
     outcome = await here.run("srv__echo")
     assert not outcome.ok
-    assert here.text(outcome) == "The server srv does not answer."
+    assert here.text(outcome) == "The server srv is not responding."
 
 
 async def test_a_servers_tool_never_takes_the_place_of_a_built_in_one(here: World) -> None:

@@ -97,7 +97,7 @@ def when_it_pays(situation: Situation) -> Clearing | None:
         return None
     freed = sum(part.frees for part in standing[index:])
     return Clearing(
-        firsts[index], end, f"replacing outputs from #{firsts[index]} on frees {freed:,} tokens and saves money"
+        firsts[index], end, f"replacing outputs from #{firsts[index]} onward frees {freed:,} tokens and saves money"
     )
 
 

@@ -19,7 +19,7 @@ def due(situation: Situation) -> Plan | None:
     span = unobserved(situation)
     if span is None:
         return None
-    return Plan(FoldKind.OBSERVATIONS, span, f"unfolded history takes {raw / meter.window:.0%} of the window")
+    return Plan(FoldKind.OBSERVATIONS, span, f"unfolded history takes up {raw / meter.window:.0%} of the window")
 
 
 def unobserved(situation: Situation) -> Span | None:

@@ -18,7 +18,7 @@ def due(situation: Situation) -> Plan | None:
     span = observations(situation)
     if span is None:
         return None
-    return Plan(FoldKind.REFLECTION, span, f"observations take {observed / meter.window:.0%} of the window")
+    return Plan(FoldKind.REFLECTION, span, f"observations take up {observed / meter.window:.0%} of the window")
 
 
 def observations(situation: Situation) -> Span | None:

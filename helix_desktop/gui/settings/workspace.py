@@ -228,7 +228,7 @@ def in_words(value: Any) -> str:
     known = {
         "off": tr("Off"),
         "ask": tr("Ask the agent"),
-        "ahead": tr("Let the agent say in advance"),
+        "ahead": tr("Let the agent say in advance what it needs"),
         "auto": tr("Keep a preview"),
         "steps": tr("After a number of steps"),
         "panic": tr("Only when nothing else fits"),

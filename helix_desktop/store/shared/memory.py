@@ -39,7 +39,8 @@ class MemoryEngine:
     def _held(self) -> threading.Lock:
         if self.away:
             raise Away(
-                "The shared store does not answer.", remedy="You can keep working; changes wait here until it answers."
+                "The shared store is not responding.",
+                remedy="You can keep working; changes wait here until it answers.",
             )
         return self._shelf.lock
 

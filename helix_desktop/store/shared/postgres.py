@@ -352,7 +352,7 @@ def _other(code: str, text: str) -> HelixError:
         )
     if not code or code[:2] in _PASSING:
         return Away(
-            f"The shared store does not answer: {text}",
+            f"The shared store is not responding: {text}",
             remedy="You can keep working; changes wait here until it answers.",
         )
     return StoreFailed(f"The shared store refused: {text}", remedy=_SAFE)

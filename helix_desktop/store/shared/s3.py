@@ -378,6 +378,6 @@ def failure(error: Exception) -> HelixError:
             remedy="Nothing was sent, and nothing was lost. Check the host name.",
         )
     return Away(
-        f"The shared store does not answer: {text[:200]}",
+        f"The shared store is not responding: {text[:200]}",
         remedy="You can keep working; changes wait here until it answers.",
     )

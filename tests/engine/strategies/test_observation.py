@@ -24,7 +24,7 @@ def test_due_when_raw_history_passes_its_share() -> None:
     plan = observation.due(situation(talk_of(31_000), OBSERVATIONAL))
     assert plan is not None
     assert plan.kind is FoldKind.OBSERVATIONS
-    assert "unfolded history takes 32% of the window" in plan.why
+    assert "unfolded history takes up 32% of the window" in plan.why
     assert observation.due(situation(talk_of(31_000), policy.preset("layered"))) is None
 
 

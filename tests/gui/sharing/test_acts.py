@@ -58,12 +58,12 @@ def test_the_turn_of_a_connected_agent_is_not_offered_to_be_taken_up(window: Mai
 def test_a_store_that_is_away_is_told_and_the_user_can_write(window: MainWindow, bench: FakeWorkbench) -> None:
     session = window.session
     assert session is not None
-    bench.sharing.refusing = "The shared store does not answer."
+    bench.sharing.refusing = "The shared store is not responding."
     bench.sharing.writing[session.id] = "laptop"
     bench.sharing.stand(Standing("away", 3, 1_000_000.0))
     window.chat.foreign.button.click()
     assert not window.chat.composer.isHidden()
-    assert "does not answer" in window.notices.text
+    assert "is not responding" in window.notices.text
 
 
 def test_a_branch_is_told_once(window: MainWindow, bench: FakeWorkbench) -> None:

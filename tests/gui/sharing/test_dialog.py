@@ -53,10 +53,10 @@ def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(dialog: Sh
 
 
 def test_it_follows_how_things_stand(dialog: ShareDialog, bench: FakeWorkbench) -> None:
-    bench.sharing.stand(Standing("away", 212, 1_000_000.0, "The shared store does not answer."))
+    bench.sharing.stand(Standing("away", 212, 1_000_000.0, "The shared store is not responding."))
     assert "212 changes have not been sent yet" in shown(dialog)
-    assert "The shared store does not answer." in shown(dialog)
-    bench.sharing.stand(Standing("away", 0, 1_000_000.0, "The shared store does not answer."))
+    assert "The shared store is not responding." in shown(dialog)
+    bench.sharing.stand(Standing("away", 0, 1_000_000.0, "The shared store is not responding."))
     assert "not been sent" not in shown(dialog)
     dialog.reject()
     assert len(bench.sharing.listeners) == 1  # the window's own

@@ -67,7 +67,7 @@ class Way(Remote):
         if self.answer_lost:
             self.answer_lost = False
             work(*args, **kwargs)
-        raise Away("The shared store does not answer.")
+        raise Away("The shared store is not responding.")
 
 
 class Desk(Nobody):

@@ -193,7 +193,7 @@ async def test_while_the_store_is_away_work_goes_on_and_then_it_is_caught_up_in_
         status = await here.link.status()
         assert (status.waiting, status.waiting_bytes) == (450, sum(one.size for one in stored))
         assert status.away
-        assert "does not answer" in status.trouble
+        assert "is not responding" in status.trouble
         assert await here.cache.get(stored[0].digest) == b"0"
         elsewhere = Stored(Digest.of(b"perhaps there"), 13)
         with pytest.raises(NotThere, match="not on this computer"):
