@@ -78,7 +78,7 @@ def _spread(three: list[float]) -> Figure:
 # begins of names in store_million's report, with the limit in the name's own unit
 MILLION = (
     ("open (ms)", 500.0), ("first page", 50.0), ("sort by", 200.0), ("filter by", 200.0), ("scroll to", 200.0),
-    ("search, rare", 100.0), ("memory growth", 60.0), ("longest gap", 16.0),
+    ("search for a rare", 100.0), ("memory growth", 60.0), ("longest gap", 16.0),
 )  # fmt: skip
 
 
@@ -95,7 +95,7 @@ def store_million(text: str) -> list[Row]:
         plain, _, unit = name.partition(" (")
         asked = "" if limit is None else f"< {limit:g} {unit.rstrip(')')}"
         met = None if limit is None else figure.median < limit
-        rows.append(Row(f"{plain}, {entries:,} entries", unit.rstrip(")") or "count", figure, asked=asked, met=met))
+        rows.append(Row(f"{plain}, {entries:,} entries", unit.rstrip(")"), figure, asked=asked, met=met))
     return rows
 
 
@@ -139,7 +139,9 @@ def _transcript_rows(text: str) -> Iterator[Row]:
 def _frame(frame: re.Match[str], of: str) -> Row:
     median, p99, longest = (float(each) for each in frame.groups()[1:])
     figure = Figure(p99, median, longest, 100)
-    return Row(frame[1].strip() + of, "ms, p99 (median–longest)", figure, asked="p99 < 16 ms", met=p99 < 16)
+    return Row(
+        frame[1].strip() + of, "ms, p99 (median to longest in parentheses)", figure, asked="< 16 ms", met=p99 < 16
+    )
 
 
 def gui_timeline(text: str) -> list[Row]:
@@ -148,8 +150,16 @@ def gui_timeline(text: str) -> list[Row]:
     for line in text.splitlines():
         if begun := re.match(r"^([\d,]+ steps, [\d,]+ folds).* \(longest gap ([\d.]+) ms\), drawn in (\d+) ms", line):
             gap, drawn = float(begun[2]), float(begun[3])
-            rows.append(Row(f"drawn, {begun[1]}", "ms", Figure(drawn, drawn, drawn), asked="< 200 ms", met=drawn < 200))
-            rows.append(Row("longest gap meanwhile", "ms", Figure(gap, gap, gap), asked="< 50 ms", met=gap < 50))
+            rows.append(Row(f"{begun[1]} drawn", "ms", Figure(drawn, drawn, drawn), asked="< 200 ms", met=drawn < 200))
+            rows.append(
+                Row(
+                    "longest gap in the event loop meanwhile",
+                    "ms",
+                    Figure(gap, gap, gap),
+                    asked="< 50 ms",
+                    met=gap < 50,
+                )
+            )
         elif frame := FRAMES.match(line):
             rows.append(_frame(frame, ""))
     return rows
@@ -159,9 +169,9 @@ GAPS = re.compile(r"gaps: p99 +([\d.]+), longest +([\d.]+) ms")
 CACHE = (  # what a line says, the row's name, what is asked of it in ms
     (r"entries: page shown in (\d+) ms", "page shown", 100),
     (r"sorted by (\w+) +in +(\d+) ms", "sorted by {}", 500),
-    (r"^ +([\d,]+) of it chosen in +(\d+) ms", "filter that leaves {}", 500),
+    (r"^ +([\d,]+) of it chosen in +(\d+) ms", "filter that leaves {} entries", 500),
     (r"rows there in (\d+) ms \(median\)", "rows shown after a jump", 0),
-    (r"^  scrolled:()", "scrolled", 0),
+    (r"^  scrolled:()", "scrolling", 0),
     (r"their hashes copied in (\d+) ms", "all hashes copied", 0),
     (r"first page, checked, shown in (\d+) ms", "first page of a 200 MB entry", 100),
 )
@@ -187,8 +197,8 @@ def _cache_rows(text: str) -> Iterator[Row]:
                 p99, longest = float(gaps[1]), float(gaps[2])
                 yield Row(
                     f"{named}: event-loop delay",
-                    "ms, p99 (–longest)",
-                    Figure(p99, 0, longest, 2),
+                    "ms, p99 (longest in parentheses)",
+                    Figure(p99, p99, longest, 2),
                     asked="< 16 ms",
                     met=p99 < 16,
                 )
@@ -213,14 +223,14 @@ def policies(text: str) -> list[Row]:
         )
         kept = said["layered"]["retention_plain"]
         met = ours.median <= cheapest + 1e-9
-        note = f"plain retention {kept:.3f}, sent {said['layered']['sent'] / whole['sent']:.3f}"
+        note = f"plain retention {kept:.3f}, tokens sent {said['layered']['sent'] / whole['sent']:.3f}"
         rows.append(
             Row(
-                f"billed by `layered`, {table}",
-                "of sending everything",
+                f"billed by `layered` ({table})",
+                "as a share of the bill for sending everything",
                 ours,
                 others,
-                "no more expensive than any",
+                "no more expensive than any other",
                 met,
                 note=note,
             )
@@ -242,15 +252,15 @@ def _part(one: Mapping[str, Any], name: str) -> float:
 def _asked_of_layered(one: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Row]:
     """What is asked of `layered` on the traces at their own prices, whatever others do."""
     limits: tuple[tuple[str, float, str, bool | None], ...] = (
-        ("effective, a share of sending everything", _effective(one, whole), "≤ 0.42", _effective(one, whole) <= 0.42),
-        ("of it recalls", one["recalls_billed"] / whole["effective"], "", None),
-        ("of sessions that fit the window", _part(one, "fitting"), "", None),
-        ("of sessions that overflow it", _part(one, "overflowing"), "", None),
-        ("sent, a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),
+        ("effective tokens, as a share of sending everything", _effective(one, whole), "≤ 0.42", _effective(one, whole) <= 0.42),
+        ("recalls, as a share of sending everything", one["recalls_billed"] / whole["effective"], "", None),
+        ("effective tokens in sessions that fit in the window, as a share", _part(one, "fitting"), "", None),
+        ("effective tokens in sessions that overflow it, as a share", _part(one, "overflowing"), "", None),
+        ("tokens sent, as a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),
         ("plain retention", one["retention_plain"], "≥ 0.90", one["retention_plain"] >= 0.90),
         ("tokens of system prompt and tools in every request", one["head_tokens"], "≤ 2,000", one["head_tokens"] <= 2_000),
-        ("peak, a share of the window", one["peak"], "≤ 0.5", one["peak"] <= 0.5),
-        ("use of the window in the median step", one["median_use"], "< 0.3", one["median_use"] < 0.3),
+        ("peak, as a share of the window", one["peak"], "≤ 0.5", one["peak"] <= 0.5),
+        ("median step, as a share of the window", one["median_use"], "< 0.3", one["median_use"] < 0.3),
         ("requests that overflow", one["overflowed"], "0", one["overflowed"] == 0),
         ("illegal requests", one["illegal_requests"], "0", one["illegal_requests"] == 0),
         ("failed recalls", one["recalls_failed"], "0", one["recalls_failed"] == 0),

@@ -24,7 +24,7 @@ BEGIN, END = "<!-- figures: made by `dev.py bench --keep` -->", "<!-- end of fig
 
 HEAD = """# Figures
 
-This page is generated from the latest measurements by `python3 packaging/dev.py bench --keep`, so you can repeat them. Each figure is the median of the runs in one process, with the lowest and highest values in brackets. Other programs were measured in the same process, alternating with ours, on the same data. Each table names the computer, because times mean little without it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs means more than the times.
+This page is generated from the latest measurements by `python3 packaging/dev.py bench --keep`, so you can repeat them. Each figure is the median of the runs in one process, with the lowest and highest values in parentheses. Other programs were measured in the same process, alternating with ours, on the same data. Each table names the computer, because times mean little without it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs means more than the times.
 """
 
 
@@ -68,7 +68,7 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield "Goals that are not met:\n"
         yield (
             "\n".join(
-                f"- {name}: {row.name}, {shown(row.ours.median)} {row.unit} ({row.asked})" for name, row in missed
+                f"- {name}: {report.label(row)}: {shown(row.ours.median)} (goal: {row.asked})" for name, row in missed
             )
             + "\n"
         )
@@ -79,12 +79,12 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer
     ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {× parts} times as long as its parts alone (SHA-256, zstd and LevelDB's synced put). A put in lmdb takes {lmdb × parts} times as long as these parts."),
     ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, takes {× parts} times as long as its parts alone. An unchecked get from diskcache takes {diskcache × parts} times as long as these parts."),
-    ("view", "a step at 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for view, meter and strategies; computing the view from scratch takes {from scratch} ms."),
+    ("view", "a step after 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for view, meter and strategies; computing the view from scratch takes {from scratch} ms."),
     ("tokens", "counting code", "Tokens are counted at {× tiktoken} times the speed of tiktoken by itself."),
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
     ("start", "first paint", "The window takes {× bare Qt window} times as long to appear as a bare Qt window."),
     ("start", "memory after start", "After start, the program uses {ours} MB of memory. A bare Qt window uses {bare Qt window} MB."),
-    ("policies", "billed by `layered`, cache read 0.1, write 1.25", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save most; short ones may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. It does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
+    ("policies", "billed by `layered` (cache read 0.1, write 1.25)", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save most; short ones may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. It does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
 )  # fmt: skip
 
 

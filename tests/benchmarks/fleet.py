@@ -76,8 +76,8 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
         machine = (
             f"On the computer used for the figures page, a durable put of 2 KB takes {shown(put.ours.median)} µs and a checked get "
             f"{shown(get.ours.median)} µs. All puts and gets of a day therefore take one thread {seconds / 60:.0f} minutes, and at the peak this thread "
-            f"is busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f} % of the time. So a fleet does not need a shared store because of the rate. "
-            "It needs one because many computers want the same content, and because everything would be lost with a single disk."
+            f"is busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So the rate is not the reason to share a store. "
+            "The reasons are that many computers need the same content, and that a single disk that fails would lose everything."
         )
     return f"""# A fleet of agents
 
@@ -85,7 +85,7 @@ This page shows what a shared store can handle, and what that means when {AGENTS
 
 ## The load
 
-The load is computed from {sizes.sessions} recorded sessions of public agents, each counted as one task. A task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies on average.
+The load is computed from {sizes.sessions} recorded sessions of public agents, each counted as one task. On average, a task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies.
 The outputs take {sizes.bytes / 1000:.0f} KB in total, and the median output has {sizes.median:.0f} bytes. zstd level 1 compresses them to {sizes.packed:.0%}.
 
 | | per day | per second at the peak |
@@ -102,10 +102,10 @@ The peak is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
 
 ## What stays local
 
-Each agent has its own workspace with LevelDB, journal and index, just as without sharing. A put is complete as soon as it is stored there, unless the workspace is set to wait for the shared
+Each agent has its own workspace, with its own LevelDB database, journal and index, just as it would without sharing. A put is complete as soon as it is stored there, unless the workspace is set to wait for the shared
 store. A get that finds its content there does not use the network. Content is addressed by its hash, so a copy can never be out of date.
 
-## Measured: one PostgreSQL
+## Measured: a single PostgreSQL server
 
 {_measured(rates)}
 
@@ -115,12 +115,12 @@ store. A get that finds its content there does not use the network. Content is a
 
 ## What was not tested
 
-- {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts a few hundred. A fleet of this size therefore needs a
+- {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts only a few hundred. A fleet of this size therefore needs a
   connection pooler, or several databases with the workspaces divided among them. Neither was tested.
-- A network. Client and server ran on one computer. Over a network, each put takes one round trip longer.
+- A network. Client and server ran on one computer. Over a network, each put takes one more round trip.
 - An S3-compatible store under load, or one from a real provider. The tests use moto's server, which keeps everything in memory and says nothing about speed. Such a store packs small
   entries together, but each computer keeps an index of all rows in memory, about 200 bytes per row. It is suitable for workspaces with a few million rows.
-- More rows than in the table above. Figures beyond it are extrapolated.
+- More rows than in the table above. Figures for larger tables are extrapolated.
 
 If your fleet's tasks are larger than these sessions, everything above grows in proportion. The sizes come from `python -m tests.benchmarks.fleet --traces DIR`,
 the rates from `packaging/dev.py bench shared store_put`.
@@ -130,11 +130,11 @@ the rates from `packaging/dev.py bench shared store_put`.
 def _measured(rates: dict[str, Row]) -> str:
     """The figures of the benchmark `shared`, in sentences."""
     puts, read = rates.get("puts into PostgreSQL"), rates.get("local get in a shared workspace")
-    middle, high = (rates.get(f"put of an agent until PostgreSQL has it, {part}") for part in ("p50", "p99"))
+    middle, high = (rates.get(f"put by an agent until it is in PostgreSQL, {part}") for part in ("p50", "p99"))
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        f"PostgreSQL ran with its usual durable settings, on a computer with 2 cores that also ran the clients and {_load()}. The comparisons with pgbench",
+        f"PostgreSQL ran with its usual durable settings, on a computer with 2 cores that also ran the clients and {_load()}. The comparison with pgbench",
         "and the local reads were measured with nothing else running:",
         "",
         (
@@ -151,12 +151,15 @@ def _measured(rates: dict[str, Row]) -> str:
             f"{shown(read.peers['not shared'].median)} µs in one that is not shared ({read.note})."
         ),
         "",
-        "| rows in the table | put of 100 | fastest | get of 100 | fastest |",
+        "| rows in the table | put of 100 rows (median) | fastest | get of 100 rows (median) | fastest |",
         "|---:|---:|---:|---:|---:|",
     ]
     sizes = sorted({row.at for row in rates.values() if row.series == "shared put"})
     for size in sizes:
-        put, get = rates[f"put of 100 rows beside {size:,}"], rates[f"get of 100 of {size:,} rows"]
+        put, get = (
+            rates[f"put of 100 rows into a table of {size:,}"],
+            rates[f"get of 100 rows from a table of {size:,}"],
+        )
         figures_ = (put.ours.median, put.ours.least, get.ours.median, get.ours.least)
         lines.append(f"| {size:,} | " + " | ".join(f"{shown(figure)} ms" for figure in figures_) + " |")
     grows = {name: line for name, line in fits(list(rates.values())).items() if name.startswith("shared")}
@@ -193,13 +196,13 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     return f"""Computed from the two sections above:
 
 - The rate is not a problem: the peak is {peak:.0f} puts per second{part}. {_agents(rates)}
-- The space can be one. Rows are padded to powers of two and take at most {most / 1000:.1f} KB on average, so the {puts * DAYS / 1e6:.0f} million rows of {DAYS} days take up to {puts * DAYS * most / 1e9:.0f} GB.
+- Space can be a problem. Rows are padded to powers of two and take at most {most / 1000:.1f} KB on average, so the {puts * DAYS / 1e6:.0f} million rows of {DAYS} days take up to {puts * DAYS * most / 1e9:.0f} GB.
   `workspace sync --collect` removes rows that no computer uses any more.
-- While the store is offline, puts wait in the local cache. In {DAYS} days, this takes {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
+- While the store is offline, puts wait in the local cache. Over {DAYS} days, they take up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
 
 
 def _agents(rates: dict[str, Row]) -> str:
-    row = rates.get("put of an agent until PostgreSQL has it, p99")
+    row = rates.get("put by an agent until it is in PostgreSQL, p99")
     return (
         f"The agents measured above stored {row.note.split(',')[-1].split(';')[0].split()[0]} per second."
         if row
@@ -207,9 +210,9 @@ def _agents(rates: dict[str, Row]) -> str:
     )
 
 
-_LATER = "  In a later run with more other work (load 12 to 16), these times were 31 ms and 385 ms, puts reached 0.93 of pgbench's rate, and local reads took 0.91 × as long."
+_LATER = "  In a later run, with more other work running on the computer (load 12 to 16), these times were 31 ms and 385 ms, puts reached 0.93 of pgbench's rate, and local reads took 0.91 times as long."
 _TABLE = (
-    "This table was measured in a separate run with other work (load about 10), so its medians vary. The fastest of 60 runs are affected less.",
+    "This table was measured in a separate run with other work (load about 10), so its medians vary. The fastest of 60 runs is affected less.",
     "10 million rows with 512 bytes of content take 7.6 GB: 761 bytes per row, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py

@@ -1,4 +1,4 @@
-"""How costs grow with size: the cache, the journal and the index with 1,000, 10,000, 100,000 and, without --quick, 1,000,000 entries.
+"""How costs grow with size: the cache, the journal and the index with 1,000 to 1,000,000 entries.
 
 python -m tests.benchmarks.growth [--quick: to 100,000]      beside plyvel alone with the same keys; a fit of cost over size for each
 """
@@ -56,16 +56,17 @@ async def _at(base: Path, size: int) -> list[Row]:
     alone = _plyvel(base / "alone", size)
     figures = [
         ("storing an entry and its fact", "µs", Figure(seconds / size * 1e6, seconds / size * 1e6, seconds / size * 1e6), {}),
-        ("bytes on disk for an entry of 430 bytes", "bytes", Figure(disk / size, disk / size, disk / size), {}),
+        ("size on disk of an entry of 430 bytes", "bytes", Figure(disk / size, disk / size, disk / size), {}),
         ("put", "µs", asked["put"], {"plyvel alone": alone["put"]}),
         ("get, checked", "µs", asked["get"], {"plyvel alone": alone["get"]}),
-        ("append a fact", "µs", asked["append"], {}),
-        ("newest page of the entry list", "µs", asked["page"], {}),
-        ("a page sorted by size, from the middle", "µs", asked["middle"], {}),
+        ("appending a fact", "µs", asked["append"], {}),
+        ("the newest page of the list of entries", "µs", asked["page"], {}),
+        ("a page from the middle of the list, sorted by size", "µs", asked["middle"], {}),
         ("search for a rare word", "µs", asked["search"], {}),
     ]  # fmt: skip
     return [
-        Row(f"{name} at {size:,}", unit, figure, peers, series=name, at=size) for name, unit, figure, peers in figures
+        Row(f"{name}, with {size:,} entries", unit, figure, peers, series=name, at=size)
+        for name, unit, figure, peers in figures
     ]
 
 

@@ -163,7 +163,10 @@ def main() -> None:
     told("whole chart drawn", frames(app, 100, repaint))
     told("zoomed", frames(app, 200, wheel))
     told("hovered", frames(app, 200, hover))
-    told("list scrolled anywhere", frames(app, 100, lambda _: bar.setValue(random.randrange(max(1, bar.maximum())))))
+    told(
+        "list scrolled to a random row",
+        frames(app, 100, lambda _: bar.setValue(random.randrange(max(1, bar.maximum())))),
+    )
     told(
         "a fold selected",
         frames(app, 50, lambda n: page.list.select(page.list.rows.events[n * 37 % len(page.list.rows.events)])),

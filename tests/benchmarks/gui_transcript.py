@@ -195,20 +195,20 @@ def opened(messages: int) -> None:
     print(f"  opened and painted in {1000 * (time.perf_counter() - start):.0f} ms")
     random.seed(1)
     bar = trial.pane.view.verticalScrollBar()
-    told("wheel up", trial.frames(300, lambda _: trial.wheel(120)))
+    told("scroll up", trial.frames(300, lambda _: trial.wheel(120)))
     there: list[tuple[bool, float]] = []
 
     def jump(_: int) -> None:
         bar.setValue(random.randrange(bar.maximum()))
         there.append(trial.there())
 
-    told("jump anywhere", trial.frames(100, jump))
+    told("jump to a random message", trial.frames(100, jump))
     at_once, share = sum(words for words, _ in there), sum(share for _, share in there)
     print(
         f"  in the first frame of a jump: words at its place {at_once} of 100 times, {share:.0f} % of what is in sight"
     )
     bar.setValue(bar.maximum() // 4)
-    told("wheel down fast", trial.frames(200, lambda _: trial.wheel(-960)))
+    told("scroll down fast", trial.frames(200, lambda _: trial.wheel(-960)))
     trial.pane.view.jump_to_end()
     trial.settle()
     seq = len(facts)
@@ -224,7 +224,7 @@ def opened(messages: int) -> None:
         text = " ".join(words[(number * 12) % len(words) : (number * 12) % len(words) + 12]) + " "
         trial.pane.hear([Streamed("c", TextDelta(text))])
 
-    told("stream, a flush of 12 words", trial.frames(400, stream))
+    told("add 12 streamed words", trial.frames(400, stream))
     print(f"  memory grew by {memory() - started:.0f} MB over the facts and an empty window")
 
 
@@ -240,7 +240,7 @@ def hostile() -> None:
         "50,000 nested brackets": "[" * 25_000 + "]" * 25_000,
         "a table of 2,000 rows": "| a | b | c |\n|---|---|---|\n" + "| one | two | three |\n" * 2_000,
         "10,000 links": "[a](http://b.example/c) " * 10_000,
-        "10,000 links, a line each": "[a](http://b.example/c)\n" * 10_000,
+        "10,000 links, one per line": "[a](http://b.example/c)\n" * 10_000,
         "ANSI, bidi, zero width": "\x1b[31mred\x1b[0m \u202edesrever\u200b " * 20_000,
         "a million spaces": " " * 1_000_000 + "x",
         "a million line ends": "\n" * 1_000_000 + "x",

@@ -72,7 +72,7 @@ def _rows(taken: dict[str, list[float]], begun: dict[str, float]) -> list[Row]:
     name = "a recall over stdio"
     start = {each: Figure(value, value, value) for each, value in begun.items()}
     return [
-        Row(name, "ms", ours, {"smallest server": peer}, f"median < {LIMIT:g} ms", ours.median < LIMIT, note=f"{ours.runs} recalls of {SIZE} bytes"),
+        Row(name, "ms", ours, {"smallest server": peer}, f"median < {LIMIT:g} ms", ours.median < LIMIT, note=f"{ours.runs:,} recalls of {SIZE:,} bytes"),
         Row("from start to first answer", "ms", start["ours"], {"smallest server": start["smallest server"]}),
     ]  # fmt: skip
 

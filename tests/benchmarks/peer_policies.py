@@ -251,12 +251,12 @@ class Design(Policy):
 PEERS: Mapping[str, Callable[[], Policy]] = {
     "no management": Policy,
     "rolling masking after 10 steps": Masking,
-    "summary near the window, 15K kept": lambda: Summary(0.80, 15_000),
-    "summary at 90 %": lambda: Summary(0.90),
-    "excerpts, observations at 30 %": Observational,
-    "excerpts; clearing (4 kept), handover from 30 %": lambda: Design(4, arguments=False, floor_tokens=10**9),
-    "the design": Design,
-    "the design, handover from 64K": lambda: Design(floor_tokens=64_000, floor_share=0.5),
+    "summary at 80%, 15,000 tokens kept": lambda: Summary(0.80, 15_000),
+    "summary at 90%": lambda: Summary(0.90),
+    "excerpts, observations at 30%": Observational,
+    "excerpts, 4 recent steps unfolded, handover from 30%": lambda: Design(4, arguments=False, floor_tokens=10**9),
+    "the plain design": Design,
+    "the plain design, handover from 64,000 tokens": lambda: Design(floor_tokens=64_000, floor_share=0.5),
 }
 
 

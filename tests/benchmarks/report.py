@@ -40,8 +40,10 @@ def _cells(row: Row, peers: Sequence[str]) -> list[str]:
 
 
 def _figure(figure: Figure) -> str:
-    middle = shown(figure.median)
-    return middle if figure.runs < 2 else f"{middle} ({shown(figure.least)}–{shown(figure.most)})"
+    middle, least, most = shown(figure.median), shown(figure.least), shown(figure.most)
+    if figure.runs < 2 or least == most:
+        return middle
+    return f"{middle} ({most})" if figure.least == figure.median else f"{middle} ({least}–{most})"
 
 
 def verdict(row: Row) -> str:
@@ -56,8 +58,13 @@ def markdown(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         cells = [_figure(row.peers[name]) if name in row.peers else "" for name in peers]
         asked = " — ".join(filter(None, (row.asked, verdict(row).replace("NOT MET", "**not met**"), row.note)))
-        lines.append("| " + " | ".join([f"{row.name}, {row.unit}", _figure(row.ours), *cells, asked]) + " |")
+        lines.append("| " + " | ".join([label(row), _figure(row.ours), *cells, asked]) + " |")
     return lines
+
+
+def label(row: Row) -> str:
+    """What a row measures, with its unit if it has one."""
+    return f"{row.name}, {row.unit}" if row.unit else row.name
 
 
 def fit_lines(rows: Sequence[Row]) -> list[str]:
@@ -66,7 +73,7 @@ def fit_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def fit_words(each: Fit) -> str:
-    return f"cost ~ size^{each.slope:.2f} (explains {max(each.share, 0):.0%} of the spread)"
+    return f"grows with the size to the power of {each.slope:.2f} (this explains {max(each.share, 0):.0%} of the variation)"
 
 
 def page(runs: Sequence[Mapping[str, Any]]) -> str:

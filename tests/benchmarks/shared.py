@@ -126,7 +126,7 @@ def puts(one: postgres.Server, seconds: float, rounds: int) -> Row:
         theirs.append(pgbench(one, seconds))
         mine.append(ours(one.url, seconds))
     ratio = statistics.median(a / b for a, b in zip(mine, theirs, strict=True))
-    note = f"{ratio:.2f} of pgbench's; batches of {BATCH} rows of 512 bytes over {CONNECTIONS} connections, ours sealed"
+    note = f"{ratio:.2f} × pgbench; batches of {BATCH} rows of 512 bytes over {CONNECTIONS} connections; ours are encrypted"
     return Row(
         "puts into PostgreSQL", "rows/s", Figure.of(mine), {"pgbench": Figure.of(theirs)},
         "≥ 0.6 × pgbench with the same statement, batch size and connections", ratio >= 0.6, note=note,
@@ -217,8 +217,8 @@ async def fleet(url: str, agents: int) -> list[Row]:
     note = f"{agents} agents, {len(taken):,} puts, {rate:.0f} a second; lost: {lost}"
     middle, high = (taken[int(len(taken) * share)] for share in (0.5, 0.99))
     return [
-        Row("put of an agent until PostgreSQL has it, p50", "ms", Figure(middle, taken[0], taken[-1], len(taken)), note=note),
-        Row("put of an agent until PostgreSQL has it, p99", "ms", Figure(high, taken[0], taken[-1], len(taken)),
+        Row("put by an agent until it is in PostgreSQL, p50", "ms", Figure(middle, taken[0], taken[-1], len(taken)), note=note),
+        Row("put by an agent until it is in PostgreSQL, p99", "ms", Figure(high, taken[0], taken[-1], len(taken)),
             asked="200 agents on one PostgreSQL server, nothing lost", met=lost == 0, note=note),
     ]  # fmt: skip
 
@@ -266,10 +266,24 @@ def _at(engine: PostgresEngine, seal: Seal, size: int, rounds: int) -> list[Row]
         begun = time.perf_counter()
         engine.get(names)
         get.append((time.perf_counter() - begun) * 1000)
-    note = f"{BATCH} rows of 512 bytes, a table of {size:,} rows"
+    note = "rows of 512 bytes"
     return [
-        Row(f"put of {BATCH} rows beside {size:,}", "ms", Figure.of(put), series="shared put", at=size, note=note),
-        Row(f"get of {BATCH} of {size:,} rows", "ms", Figure.of(get), series="shared get", at=size, note=note),
+        Row(
+            f"put of {BATCH} rows into a table of {size:,}",
+            "ms",
+            Figure.of(put),
+            series="shared put",
+            at=size,
+            note=note,
+        ),
+        Row(
+            f"get of {BATCH} rows from a table of {size:,}",
+            "ms",
+            Figure.of(get),
+            series="shared get",
+            at=size,
+            note=note,
+        ),
     ]
 
 

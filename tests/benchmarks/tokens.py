@@ -26,7 +26,7 @@ def texts() -> dict[str, str]:
         f"2026-11-20T08:{n % 60:02d}:{n % 59:02d} worker[{n}] GET /api/items/{n * 7919} 200 {n % 97} ms\n"
         for n in range(12_000)
     )
-    return {"code": code, "log": log[:700_000], "chinese": "上下文窗口不再是障碍，历史记录只增不减。" * 30_000}
+    return {"code": code, "a log": log[:700_000], "Chinese": "上下文窗口不再是障碍，历史记录只增不减。" * 30_000}
 
 
 def rows(*, quick: bool) -> list[Row]:
@@ -40,12 +40,14 @@ def rows(*, quick: bool) -> list[Row]:
     alone = _alone(counter)
     made = [_single("loading the vocabulary", "ms", loaded), _single("memory of the vocabulary", "MB", grown)]
     made += [_beside(name, text, counter, alone, 2 if quick else 5) for name, text in texts().items()]
-    made.append(_single("a million spaces", "ms", _milliseconds(lambda: counter.count(" " * 1_000_000))))
+    made.append(_single("counting a million spaces", "ms", _milliseconds(lambda: counter.count(" " * 1_000_000))))
     if not quick:
         made.append(
-            _single("200 MB of log", "ms", _milliseconds(lambda: counter.count("line of a log\n" * 14_000_000)))
+            _single(
+                "counting 200 MB of a log", "ms", _milliseconds(lambda: counter.count("line of a log\n" * 14_000_000))
+            )
         )
-    return [*made, _single("10 KB counted again", "µs", _again(counter))]
+    return [*made, _single("counting the same 10 KB again", "µs", _again(counter))]
 
 
 def _single(name: str, unit: str, value: float) -> Row:
@@ -60,7 +62,7 @@ def _beside(name: str, text: str, counter: Counter, alone: tiktoken.Encoding, ro
     exact, counted = len(alone.encode_ordinary(text)), counter.count(text)
     off = (counted - exact) / exact
     enough = Figure.of(ours).median >= 0.75 * Figure.of(theirs).median and abs(off) < 0.001
-    asked, note = "≥ 0.75 × tiktoken, off by < 0.1 %", f"{off:+.5%} tokens"
+    asked, note = "≥ 0.75 × tiktoken, off by < 0.1%", f"{off:+.5%} tokens"
     return Row(f"counting {name}", "MB/s", Figure.of(ours), {"tiktoken": Figure.of(theirs)}, asked, enough, note=note)
 
 

@@ -55,14 +55,14 @@ def _rows_at(length: int) -> list[Row]:
     talk = conversation(length)
     gc.collect()
     taken: dict[str, list[float]] = {
-        name: [] for name in ("a step's facts", "the view", "the meter", "what is due", "")
+        name: [] for name in ("the facts of a step", "the view", "the meter", "the strategies that are due", "")
     }
     for number in range(STEPS):
         parts = {
-            "a step's facts": _milliseconds(partial(talk.step, f"new{number}")),
+            "the facts of a step": _milliseconds(partial(talk.step, f"new{number}")),
             "the view": _milliseconds(talk.view),
             "the meter": _milliseconds(lambda: budget.meter(talk.state, RULES)),
-            "what is due": _milliseconds(lambda: due(talk)),
+            "the strategies that are due": _milliseconds(lambda: due(talk)),
         }
         parts[""] = sum(parts.values())
         for name, value in parts.items():
@@ -73,11 +73,12 @@ def _rows_at(length: int) -> list[Row]:
     limit = 5.0 if length <= 10_000 else 10.0
     asked = f"p99 < {limit:g} ms" if length >= 10_000 else ""
     step = Row(
-        f"a step at {length:,} messages", "ms of the processor", Figure.of(whole), {"from scratch": nothing}, asked,
+        f"a step after {length:,} messages", "ms of processor time", Figure.of(whole), {"from scratch": nothing}, asked,
         p99 < limit if asked else None, series="a step", at=length, note=f"p99 {p99:.2f} ms",
     )  # fmt: skip
     parts_ = [
-        Row(f"{name} at {length:,}", "ms", Figure.of(each), series=name, at=length) for name, each in taken.items()
+        Row(f"{name}, after {length:,} messages", "ms", Figure.of(each), series=name, at=length)
+        for name, each in taken.items()
     ]
     return [step, *parts_, _past(talk, length)]
 
@@ -90,7 +91,7 @@ def _past(talk: Talk, length: int) -> Row:
     taken = [_milliseconds(partial(_request_at, talk, seq)) for seq in seqs]
     highest = max(taken)
     return Row(
-        f"the request of any earlier step, of {length:,} messages", "ms of the processor", Figure.of(taken), {},
+        f"the request of any earlier step, after {length:,} messages", "ms of processor time", Figure.of(taken), {},
         "all < 50 ms", highest < 50, series="an earlier step", at=length, note=f"at most {highest:.1f} ms",
     )  # fmt: skip
 

@@ -245,13 +245,13 @@ def run_of(samples: list[Sample], minutes: float, where: dict[str, str]) -> dict
     rows = [
         Row(
             name, unit, Figure.of([value(each) for each in samples[-5:]]), {"after a sixth of the time": Figure.of([value(early)])},
-            "≤ 1.1 × after a sixth" if name == "memory at the end" else "", good if name == "memory at the end" else None,
+            "≤ 1.1 × the value after a sixth of the time" if name == "memory at the end" else "", good if name == "memory at the end" else None,
             note=words if name == "memory at the end" else "",
         )
         for name, unit, value in WATCHED
     ]  # fmt: skip
     return {
-        "name": "soak", "measures": f"the real window at work for {minutes:g} minutes", "machine": where,
+        "name": "soak", "measures": f"the real window in use for {minutes:g} minutes", "machine": where,
         "seconds": 60 * minutes, "failed": "", "rows": [row.as_json() for row in rows],
     }  # fmt: skip
 
@@ -259,8 +259,8 @@ def run_of(samples: list[Sample], minutes: float, where: dict[str, str]) -> dict
 WATCHED: tuple[tuple[str, str, Callable[[Sample], float]], ...] = (
     ("memory at the end", "MB", lambda sample: sample.memory),
     ("widgets", "", lambda sample: sample.widgets),
-    ("objects of Qt below the window", "", lambda sample: sample.qt_objects),
-    ("objects of Python", "", lambda sample: sample.objects),
+    ("Qt objects in the window", "", lambda sample: sample.qt_objects),
+    ("Python objects", "", lambda sample: sample.objects),
     ("threads", "", lambda sample: sample.threads),
     ("open files", "", lambda sample: sample.files),
 )
