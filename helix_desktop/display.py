@@ -27,7 +27,7 @@ def missing(environ: Mapping[str, str] = os.environ, platform: str = sys.platfor
     places = [place for kind, place in known.items() if kind in wanted and place]
     if not places:
         return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
-    return "" if any(map(_answers, places)) else f"the display {places[0]} does not respond"
+    return "" if any(map(_answers, places)) else f"the display {places[0]} is not responding"
 
 
 def _wayland(environ: Mapping[str, str]) -> str:

@@ -35,7 +35,7 @@ def whole(standing: Standing) -> str:
         "starting": [tr("Connecting to the shared store…")],
         "in step": [tr("Everything is in sync with the shared store.")],
         "waiting": [waiting],
-        "away": [tr("The shared store has not answered since {time}.", time=clock(standing.since)), *unsent],
+        "away": [tr("The shared store has not responded since {time}.", time=clock(standing.since)), *unsent],
         "refused": unsent,
     }
     found = sentences.get(standing.state, [])
