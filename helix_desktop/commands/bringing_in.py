@@ -25,14 +25,14 @@ KEYS_SHOWN = 20
 
 
 def add(verbs: Subparsers) -> None:
-    one = _verb(verbs, "import", "bring in conversations from other programs, except those already here")
+    one = _verb(verbs, "import", "import conversations from other programs, except those already here")
     one.add_argument(
         "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder (default: everything that `find` lists)"
     )
     one.add_argument(
         "--from", dest="kind", metavar="KIND", default="", help="the program or format, if it can't be recognized"
     )
-    one.add_argument("--watch", action="store_true", help="keep bringing in new conversations until Ctrl+C")
+    one.add_argument("--watch", action="store_true", help="keep importing new conversations until Ctrl+C")
     one.add_argument(
         "--forget-keys", action="store_true", help="after the import, forget everything that looks like a key"
     )
@@ -204,9 +204,7 @@ async def _tell_rest(result: Result, console: Console) -> None:
         await console.complain(complaint)
     if len(result.complaints) > SHOWN:
         await console.complain(f"… and {len(result.complaints) - SHOWN} more; --json lists all of them.")
-    await console.say(
-        f"{len(result.imported):,} were brought in (import {result.run}), {result.unchanged:,} were already here."
-    )
+    await console.say(f"{len(result.imported):,} imported (import {result.run}), {result.unchanged:,} already here.")
 
 
 async def imports(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

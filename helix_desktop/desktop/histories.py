@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.desk import Desk
 
 Key = tuple[str, str]
+_EARLIER = ("Brought in", "Übernommen")  # what the workspace without a folder was called before
 
 
 @dataclass(slots=True)
@@ -169,9 +170,9 @@ class Histories:
     async def _bench(self, folder: Path | None) -> Workbench:
         """The workspace of a folder; one for all whose folder is not on this computer."""
         rows = await asyncio.to_thread(self._desk.workspaces)
-        name = folder.name or str(folder) if folder is not None else tr("Brought in")
+        name = folder.name or str(folder) if folder is not None else tr("Imported conversations")
         if folder is None:
-            known = next((row.id for row in rows if row.name == name), "")
+            known = next((row.id for row in rows if row.name in {name, *_EARLIER}), "")
         else:
             known = next((row.id for row in rows if row.folder == folder), "")
         if known:

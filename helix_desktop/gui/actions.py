@@ -50,7 +50,7 @@ def _of_the_window() -> tuple[Action, ...]:
         Action("open-folder", tr("Open folder as workspace…"), file, "Ctrl+O"),
         Action("workspace-settings", tr("Workspace settings"), file),
         Action("workspace-folder", tr("Change the workspace folder…"), file),
-        Action("bring-in", tr("Bring in conversations…"), file),
+        Action("bring-in", tr("Import conversations…"), file),
         Action("connect-agent", tr("Connect an agent…"), file),
         Action("share-workspace", tr("Share this workspace…"), file),
         Action("join-workspace", tr("Join a shared workspace…"), file),

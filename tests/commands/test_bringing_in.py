@@ -101,12 +101,15 @@ def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> No
     open_workspace.all_of(places.find(home)).create("Work", tmp_path)
     command = [sys.executable, "-m", "helix_desktop", "--home", str(home), "conversation", "import", "-w", "Work", str(path), "--watch"]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
-        assert watching.stdout is not None
-        assert "list the files" in watching.stdout.readline()
-        assert watching.stdout.readline().startswith("1 brought in")
-        written.lines(path, written.claude_session())
-        assert "list the files" in watching.stdout.readline()
-        assert watching.stdout.readline().startswith("1 brought in")
-        watching.send_signal(signal.SIGINT)
-        assert watching.stdout.read() == "Stopped watching. New or grown conversations: 1.\n"
-        assert watching.wait(30) == 0
+        try:
+            assert watching.stdout is not None
+            assert "list the files" in watching.stdout.readline()
+            assert watching.stdout.readline().startswith("1 imported")
+            written.lines(path, written.claude_session())
+            assert "list the files" in watching.stdout.readline()
+            assert watching.stdout.readline().startswith("1 imported")
+            watching.send_signal(signal.SIGINT)
+            assert watching.stdout.read() == "Stopped watching. New or grown conversations: 1.\n"
+            assert watching.wait(30) == 0
+        finally:
+            watching.kill()  # a trial that fails does not wait for it

@@ -48,7 +48,7 @@ class BringInDialog(QDialog):
         self._boxes: list[tuple[QCheckBox, Group]] = []
         self._at_once = self._going = False
         self._outcome = Outcome()
-        self.setWindowTitle(tr("Bring in conversations"))
+        self.setWindowTitle(tr("Import conversations"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(WIDTH, HEIGHT)
         self._words = _label("", "")
@@ -57,7 +57,7 @@ class BringInDialog(QDialog):
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 1000)
         self._bar.setTextVisible(False)
-        self._bar.setAccessibleName(tr("Bring in conversations"))
+        self._bar.setAccessibleName(tr("Import conversations"))
         self._far = _label("", "small")
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 16)
@@ -84,7 +84,7 @@ class BringInDialog(QDialog):
         return area
 
     def _watching(self) -> QCheckBox:
-        self._watch = QCheckBox(tr("Keep bringing in new messages until Helix Desktop is closed"), self)
+        self._watch = QCheckBox(tr("Keep importing new messages until Helix Desktop is closed"), self)
         self._watch.setChecked(self._histories.watching)
         self._watch.toggled.connect(
             lambda on: self._histories.watch(self._chosen() if on else (), lambda _outcome: self._changed())
@@ -97,7 +97,7 @@ class BringInDialog(QDialog):
         self._left_out = self._button(tr("What was left out"), self._tell_left_out, "link")
         self._close = self._button(tr("Close"), self.reject, "")
         self._stop = self._button(tr("Stop"), self._stop_it, "")
-        self.begin_ = self._button(tr("Bring in"), self.begin, "primary")
+        self.begin_ = self._button(tr("Import"), self.begin, "primary")
         line = QHBoxLayout()
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
@@ -150,7 +150,9 @@ class BringInDialog(QDialog):
         box.toggled.connect(lambda _on: self._ticked())
         if not group.there:
             box.setToolTip(
-                tr("This folder is not on this computer. Its conversations go into the workspace “Brought in”.")
+                tr(
+                    "This folder is not on this computer. Its conversations go into the workspace “Imported conversations”."
+                )
             )
         self._boxes.append((box, group))
         words = count(group.conversations, "{n} conversation", "{n} conversations")
@@ -172,7 +174,7 @@ class BringInDialog(QDialog):
         chosen = sum(group.conversations for group in self._chosen())
         self.begin_.setEnabled(chosen > 0 and not self._going)
         self.begin_.setText(
-            count(chosen, "Bring in {n} conversation", "Bring in {n} conversations") if chosen else tr("Bring in")
+            count(chosen, "Import {n} conversation", "Import {n} conversations") if chosen else tr("Import")
         )
 
     # --- while it goes on
@@ -180,7 +182,7 @@ class BringInDialog(QDialog):
     def begin(self) -> None:
         """Bring in what is ticked."""
         self._show_going(going=True)
-        self._words.setText(tr("Bringing in…"))
+        self._words.setText(tr("Importing…"))
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
         work = self._histories.bring_in(self._chosen(), self._report)
@@ -225,13 +227,13 @@ class BringInDialog(QDialog):
         self._close.setProperty("look", "" if outcome.stopped else "primary")
         self._close.style().polish(self._close)
         self._close.setFocus()
-        words = [count(outcome.new, "{n} conversation was brought in.", "{n} conversations were brought in.")]
+        words = [count(outcome.new, "{n} conversation was imported.", "{n} conversations were imported.")]
         if outcome.grown:
             words.append(count(outcome.grown, "{n} has new messages.", "{n} have new messages."))
         if outcome.unchanged:
             words.append(count(outcome.unchanged, "{n} was already here.", "{n} were already here."))
         if outcome.stopped:
-            words.append(tr("Stopped. What was brought in stays; bring in again to add the rest."))
+            words.append(tr("Stopped. What was imported stays. Import again to add the rest."))
         if outcome.keys:
             words.append(tr("They contain what looks like a key: {keys}", keys=", ".join(outcome.keys[:5])))
         self._words.setText(" ".join(words))

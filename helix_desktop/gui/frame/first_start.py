@@ -102,12 +102,12 @@ class WelcomePage(QWidget):
         words = count(
             conversations, "{n} conversation found on this computer", "{n} conversations found on this computer"
         )
-        self._found.setText(tr("{found}: {programs}. Bring them in to search them, recall them and continue with any model.", found=words, programs=programs))  # fmt: skip
+        self._found.setText(tr("{found}: {programs}. Import them to search them, recall them and continue with any model.", found=words, programs=programs))  # fmt: skip
         self._found_card.setVisible(conversations > 0)
 
     def _bring_in_card(self, column: QVBoxLayout) -> QPushButton:
         """Hidden until there is something to bring in."""
-        row, button = self._row(self._found_card, self._found, tr("Bring them in"), "")
+        row, button = self._row(self._found_card, self._found, tr("Import them"), "")
         choose = QPushButton(tr("Choose which…"), self._found_card)
         choose.setProperty("look", "link")
         choose.clicked.connect(lambda: self.bring_in_wanted.emit(False))

@@ -195,7 +195,7 @@ class Rail(QWidget):
         menu = QMenu(self)
         for name, text in (
             ("open-folder", tr("Open folder as workspace…")),
-            ("bring-in", tr("Bring in conversations…")),
+            ("bring-in", tr("Import conversations…")),
             ("connect-agent", tr("Connect an agent…")),
             ("join-workspace", tr("Join a shared workspace…")),
             ("import-workspace", tr("Import workspace…")),

@@ -32,10 +32,10 @@ def test_what_was_found_is_listed_and_all_of_it_ticked(window: MainWindow) -> No
     dialog, _, _ = shown(window, FakeHistories())
     dialog.look()
     assert "13 conversations were found" in words(dialog)
-    assert dialog.begin_.text() == "Bring in 13 conversations"
+    assert dialog.begin_.text() == "Import 13 conversations"
     box, _ = dialog._boxes[1]
     box.setChecked(False)
-    assert dialog.begin_.text() == "Bring in 12 conversations"
+    assert dialog.begin_.text() == "Import 12 conversations"
     dialog._boxes[0][0].setChecked(False)
     assert not dialog.begin_.isEnabled()
 
@@ -46,7 +46,7 @@ def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
     dialog.look(at_once=True)
     assert [len(groups) for groups in histories.done] == [2]
     assert brought[0].new == 13
-    assert "13 conversations were brought in. 2 were already here." in words(dialog)
+    assert "13 conversations were imported. 2 were already here." in words(dialog)
     pressed(dialog, "Undo")
     assert histories.undone
     assert changed == [True]
