@@ -24,7 +24,7 @@ BEGIN, END = "<!-- figures: made by `dev.py bench --keep` -->", "<!-- end of fig
 
 HEAD = """# Figures
 
-This page is generated from the latest measurements by `python3 packaging/dev.py bench --keep`, so you can repeat them. Each figure is the median of the runs in one process, with the lowest and highest values in parentheses. Other programs were measured in the same process, alternating with ours, on the same data. Each table names the computer, because times mean little without it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs means more than the times.
+This page is generated from the latest measurements by `python3 packaging/dev.py bench --keep`, so you can repeat them. Each figure is the median of the runs in one process, with the lowest and highest values in parentheses unless the row says otherwise. Other programs were measured in the same process, alternating with ours, on the same data. Each table names the computer, because times mean little without it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs means more than the times.
 """
 
 

@@ -168,7 +168,7 @@ def _measured(rates: dict[str, Row]) -> str:
         [
             *lines,
             "",
-            f"Time grows with the number of rows raised to a power: {told}. A power of 0 would mean no growth, 1 growth in proportion.",
+            f"Time is proportional to the number of rows raised to a power: {told}. A power of 0 would mean no growth, 1 growth in proportion.",
             *_TABLE,
         ]
     )

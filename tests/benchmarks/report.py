@@ -73,7 +73,7 @@ def fit_lines(rows: Sequence[Row]) -> list[str]:
 
 
 def fit_words(each: Fit) -> str:
-    return f"grows with the size to the power of {each.slope:.2f} (this explains {max(each.share, 0):.0%} of the variation)"
+    return f"proportional to size^{each.slope:.2f} (this explains {max(each.share, 0):.0%} of the variation)"
 
 
 def page(runs: Sequence[Mapping[str, Any]]) -> str:
