@@ -210,15 +210,18 @@ class Turn:
     # --- the model
 
     async def _ask_model(self) -> Reply:
-        """One reply, recorded. A request that is too long is folded and asked again."""
+        """One reply, recorded. A request that is too long is folded and asked again, unless nothing more could be folded."""
         self._talk.running(Running.THINKING)
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream()
             except ContextTooLong as error:
                 await take_up(self._crew, self._conversation)  # the refusal may have named the model's real window
+                used = self._conversation.meter().used
                 await self._steward.before_step(overflowed=True)
                 failed = error
+                if self._conversation.meter().used >= used:
+                    break
         raise failed
 
     async def _stream(self) -> Reply:

@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import (
     Decided,
     Fact,
     Folded,
+    FoldFailed,
     ModelReplied,
     PartRef,
     Pinned,
@@ -354,6 +355,8 @@ async def test_a_request_too_long_is_folded_and_asked_again() -> None:
 async def test_a_provider_that_always_finds_it_too_long_ends_the_turn() -> None:
     at = await world(*[ContextTooLong("too long")] * 9)
     assert (await told(at)).reason is TurnEnd.FAILED
+    assert len(at.model.requests) == 1, "nothing could be folded, so the same would be refused again"
+    assert len(at.of(FoldFailed)) <= 1
 
 
 async def test_the_step_limit_ends_a_turn() -> None:
