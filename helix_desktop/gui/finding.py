@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from PySide6.QtGui import QAction
 
 from helix_desktop.engine.ports import Hit
+from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.chat.completion import Asked, Offer
 from helix_desktop.gui.frame.palette import Find
@@ -70,9 +71,8 @@ def of_workspaces(rows: Sequence[WorkspaceRow], go: Go) -> list[Find]:
     return [find(row) for row in rows]
 
 
-def of_hits(hits: Sequence[Hit], rows: Sequence[ConversationRow], workspace: str, go: Go, name: str = "") -> list[Find]:
+def of_hits(hits: Sequence[Hit], titles: Mapping[str, str], workspace: str, go: Go, name: str = "") -> list[Find]:
     """Messages and entries a workspace's search found; `name`: of the workspace, where it is not the one in front."""
-    titles = {row.id: row.title for row in rows}
 
     def find(hit: Hit) -> Find:
         text = " ".join(hit.snippet.split())[:200]
@@ -88,6 +88,14 @@ def of_hits(hits: Sequence[Hit], rows: Sequence[ConversationRow], workspace: str
         )
 
     return [find(hit) for hit in hits]
+
+
+def not_searched(row: WorkspaceRow, error: HelixError, go: Go) -> Find:
+    """A workspace that could not be searched; choosing it opens it, or says why that cannot be done."""
+    busy = tr("Not searched: this workspace is open in another program")
+    unread = tr("Not searched: this workspace can't be read. Open it to repair it.")
+    words = busy if isinstance(error, StoreBusy) else unread
+    return Find(words, lambda: go(Place("workspace", row.id)), kind="folder", note=row.name)
 
 
 def commands(actions: Actions, asked: Asked, brought: Sequence[Brought] = ()) -> list[Offer]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import FoldKind, Text, UserPart
+from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
 from helix_desktop.engine.ports import Hit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
@@ -15,13 +15,13 @@ from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.ports import Session, Workbench
+from helix_desktop.gui.ports import Session, Workbench, WorkspaceRow
 from helix_desktop.gui.questions import ask_which
 from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.words import tr
 from helix_desktop.settings import ASK_ABOVE
 
-NotSent = Callable[[HelixError], None]
+NotSent = Callable[[HelixError | None], None]
 
 
 def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
@@ -33,9 +33,10 @@ def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None: 
         window.chat.composer.take(parts)
         window.setup_wanted.emit()
     elif window.session is not None and _is_command(bench, parts):
-        _expand(window, bench, window.session, parts)
+        not_sent = given_back(window.chat.composer, window.notices, parts)
+        _expand(window, bench, window.session, parts, not_sent)
     elif window.session is not None:
-        _say(window, window.session, parts, steer=steer)
+        _say(window, window.session, parts, given_back(window.chat.composer, window.notices, parts), steer=steer)
     else:
         _begin(window, bench, parts)
 
@@ -49,9 +50,8 @@ def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) ->
         window.doing.do(bench.new_conversation(), name="begin a conversation", then=begun, failed=not_sent)
 
     def ask(unbegun: Session) -> None:
-        ask_first(window, unbegun.price_with(parts), begin, lambda: window.chat.composer.hold(place, parts))
+        ask_first(window, unbegun.price_with(parts), begin, lambda: not_sent(None))
 
-    place = window.chat.composer.place
     if window.settings[ASK_ABOVE]:
         window.doing.do(bench.unbegun(), name="price a first message", then=ask, failed=not_sent)
     else:
@@ -63,10 +63,30 @@ def _begun(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], se
     if window.session is None:
         window.show_session_of(bench, session)
     if _is_command(bench, parts):
-        _expand(window, bench, session, parts)
+        _expand(window, bench, session, parts, partial(_unsaid, window, bench, session, parts))
     else:
         _send(window, session, parts, given_back(window.chat.composer, window.notices, parts))
     window.refresh_conversations()
+
+
+def _unsaid(
+    window: MainWindow, bench: Workbench, session: Session, parts: tuple[UserPart, ...], error: HelixError | None
+) -> None:
+    """A command that was to be the first message was not sent: the conversation begun for it goes to the trash, unless something
+    else was said there meanwhile, and the command is where it was written.
+    """
+
+    def back() -> None:
+        window.refresh_conversations()
+        window.chat.composer.hold((bench.id, session.id if begun else "new"), parts)
+        if error is not None:
+            window.notices.tell_error(error)
+
+    begun = session.queue or any(isinstance(each.fact, UserSaid) for each in session.conversation.state.facts)
+    if begun:
+        back()
+    else:
+        window.doing.do(session.trash(), name="drop an empty conversation", then=lambda _done: back(), owner=window)
 
 
 def _is_command(bench: Workbench, parts: tuple[UserPart, ...]) -> bool:
@@ -76,14 +96,13 @@ def _is_command(bench: Workbench, parts: tuple[UserPart, ...]) -> bool:
     return bool(name) and any(item.name == name[0] for item in bench.commands())
 
 
-def _expand(window: MainWindow, bench: Workbench, session: Session, parts: tuple[UserPart, ...]) -> None:
+def _expand(
+    window: MainWindow, bench: Workbench, session: Session, parts: tuple[UserPart, ...], not_sent: NotSent
+) -> None:
     def say(whole: tuple[UserPart, ...]) -> None:
-        _say(window, session, whole)
+        _say(window, session, whole, not_sent)
 
-    work = bench.expanded(session, parts)
-    window.doing.do(
-        work, name="fill in a command", then=say, failed=given_back(window.chat.composer, window.notices, parts)
-    )
+    window.doing.do(bench.expanded(session, parts), name="fill in a command", then=say, failed=not_sent)
 
 
 def _send(
@@ -96,8 +115,9 @@ def _send(
     window.pages.follow()
 
 
-def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
-    not_sent = given_back(window.chat.composer, window.notices, parts)
+def _say(
+    window: MainWindow, session: Session, parts: tuple[UserPart, ...], not_sent: NotSent, *, steer: bool = False
+) -> None:
     say = partial(_send, window, session, parts, not_sent, steer=steer)
 
     def fold_and_say() -> None:
@@ -109,9 +129,9 @@ def _say(window: MainWindow, session: Session, parts: tuple[UserPart, ...], *, s
             failed=not_sent,
         )
 
-    place, saves = window.chat.composer.place, session.fold_first()
+    saves = session.fold_first()
     folding = (saves, fold_and_say) if saves else None
-    ask_first(window, session.price_with(parts), say, lambda: window.chat.composer.hold(place, parts), folding=folding)
+    ask_first(window, session.price_with(parts), say, lambda: not_sent(None), folding=folding)
 
 
 def ask_first(
@@ -140,12 +160,13 @@ def ask_first(
 
 
 def given_back(composer: Composer, notices: Notices, parts: tuple[UserPart, ...]) -> NotSent:
-    """For what could not be said: the error is shown, and the words are where they were written."""
+    """For what was not said: the words are where they were written, and an error is shown."""
     place = composer.place
 
-    def give_back(error: HelixError) -> None:
+    def give_back(error: HelixError | None) -> None:
         composer.hold(place, parts)
-        notices.tell_error(error)
+        if error is not None:
+            notices.tell_error(error)
 
     return give_back
 
@@ -160,17 +181,48 @@ def recall(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = N
 
 
 def search(window: MainWindow, words: str) -> None:
-    """Ask all open workspaces for what the box that finds everything is looking for; the one in front comes first."""
+    """Ask all workspaces for what the box that finds everything is looking for: first those that are open, the one in front before
+    the others, then the closed ones, one after the other.
+    """
     shown: list[Find] = []
+    opened = window.open_workspaces()
+    closed = [row for row in window.workspaces() if all(row.id != bench.id for bench in opened)]
+
+    def show(finds: Sequence[Find]) -> None:
+        shown.extend(finds)
+        window.palette_.show_found(words, shown, more=bool(closed))
 
     def found(bench: Workbench, hits: Sequence[Hit]) -> None:
         name = "" if bench is window.bench else bench.name
-        shown.extend(finding.of_hits(hits, bench.conversations(), bench.id, window.go, name))
-        window.palette_.show_found(words, shown)
+        titles = {row.id: row.title for row in bench.conversations()}
+        show(finding.of_hits(hits, titles, bench.id, window.go, name))
 
-    for bench in window.open_workspaces():
+    for bench in opened:
         work = bench.search(words)
         window.doing.do(work, name="search everything", then=partial(found, bench), owner=window)
+    _search_closed(window, words, closed, show)
+
+
+def _search_closed(
+    window: MainWindow, words: str, closed: list[WorkspaceRow], show: Callable[[Sequence[Find]], None]
+) -> None:
+    """The next of them, as long as somebody waits for it."""
+    if not closed or not window.palette_.awaits(words):
+        return
+    row = closed[0]
+
+    def go_on(finds: Sequence[Find]) -> None:
+        closed.pop(0)
+        show(finds)
+        _search_closed(window, words, closed, show)
+
+    window.doing.do(
+        window.desk.search_closed(row.id, words),
+        name="search a closed workspace",
+        then=lambda found: go_on(finding.of_hits(found.hits, found.titles, row.id, window.go, row.name)),
+        owner=window,
+        failed=lambda error: go_on([finding.not_searched(row, error, window.go)]),
+    )
 
 
 def offer(window: MainWindow, typed: Asked) -> None:

@@ -224,8 +224,7 @@ def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
         work = session.edit_and_resend(seq, parts)
         window.doing.do(work, name="edit and resend", owner=window, failed=not_sent)
 
-    place, price = window.chat.composer.place, session.price_with(parts, instead_of=seq)
-    sending.ask_first(window, price, resend, lambda: window.chat.composer.hold(place, parts))
+    sending.ask_first(window, session.price_with(parts, instead_of=seq), resend, lambda: not_sent(None))
 
 
 def _compose(window: MainWindow) -> None:

@@ -43,6 +43,17 @@ def connect(path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: s
     return connection
 
 
+def connect_unseen(path: Path, corrupt: type[StoreFailed], what: str) -> sqlite3.Connection:
+    """A connection to a file nobody in this process has open: it writes nothing, not even beside the file. A log that a killed
+    program left is read with it.
+    """
+    way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
+    with Reading(corrupt, what):
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro&{way}=1", uri=True, isolation_level=None, check_same_thread=False
+        )
+
+
 def prepare(connection: sqlite3.Connection, schema: str, *, application: int, version: int, what: str) -> None:
     """Make the tables of a new database; refuse a newer one. Closes the connection when it raises."""
     try:

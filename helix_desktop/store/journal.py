@@ -72,13 +72,17 @@ def seal(conversation: str, seq: int, time: float, fact: str) -> bytes:
 
 
 class JournalFile:
-    """The open journal. One of an older version is brought up to this one, unless the caller wants to do so later."""
+    """The open journal. One of an older version is brought up to this one, unless the caller wants to do so later. `unseen`: only to
+    read from, see `database.connect_unseen`.
+    """
 
-    def __init__(self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True, unseen: bool = False
+    ) -> None:
         self.path = path
         self._now = now
         self.replacing: Callable[[Line], object] = lambda _line: None  # heard within the transaction
-        self.connection = database.connect(path, JournalCorrupt, "journal")
+        self.connection = (database.connect_unseen if unseen else database.connect)(path, JournalCorrupt, "journal")
         self.connection.text_factory = _readable
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal")
         if upgrade:

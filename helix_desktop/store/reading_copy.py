@@ -1,4 +1,4 @@
-"""Reading a workspace whose disk takes nothing: it is full, or it may only be read.
+"""Reading a workspace without writing to it: its disk is full or may only be read, or nobody has it open and it is searched.
 
 Opening the stores writes: LevelDB begins a log, SQLite shares memory through a file. So they are opened in a folder elsewhere
 that stands in for the workspace: small files are copied, and LevelDB's tables, which nothing ever changes, are links. Nothing of
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,9 +40,20 @@ def of(workspace: Path) -> Iterator[Path]:
     """A folder of the same name that can be opened in its place. StoreBusy while somebody has the workspace open."""
     held = _held(workspace)
     try:
+        with of_cache(workspace, _COPIED) as copy:
+            yield copy
+    finally:
+        if held is not None:
+            held.release()
+
+
+@contextmanager
+def of_cache(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
+    """Such a folder with the cache, and these files `beside` it. No lock is taken: whoever reads there checks what was read."""
+    try:
         files = [
             each
-            for each in (*(workspace / name for name in _COPIED), *(workspace / "cache").glob("*"))
+            for each in (*(workspace / name for name in beside), *(workspace / "cache").glob("*"))
             if each.is_file()
         ]
         room = sum(each.stat().st_size for each in files if each.suffix not in _TABLES)
@@ -54,9 +65,6 @@ def of(workspace: Path) -> Iterator[Path]:
             yield copy
     except OSError as error:
         raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error
-    finally:
-        if held is not None:
-            held.release()
 
 
 def _held(workspace: Path) -> Lock | None:

@@ -21,6 +21,7 @@ from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
 from helix_desktop.settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, MACHINE, Settings
+from helix_desktop.store import closed
 from helix_desktop.store.shared import linking
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
@@ -107,6 +108,19 @@ class Desk:
                 last_first.push_async_callback(bench.aclose)
                 if serving is not None:
                     last_first.push_async_callback(serving.finish)
+
+    async def search_closed(self, workspace: str, words: str) -> closed.Found:
+        """What is found in a workspace that is not open, one at a time. StoreBusy where another program has it open."""
+        known = await asyncio.to_thread(self._known.find, workspace)
+        if (wire := await instance.reach(self.places.run, known.id)) is not None:
+            await wire.close()
+            raise StoreBusy(
+                f"{known.name} is open in another program.", remedy="Use it there, or close it there first."
+            )
+        async with self._opening:  # nobody here opens it while it is read
+            if known.id in self._known.opened():
+                raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
+            return await asyncio.to_thread(closed.search, known.folder, words)
 
     async def create(self, name: str, folder: Path | None) -> Workbench:
         """A workspace on a folder, or on none, with the models chosen last."""

@@ -45,8 +45,9 @@ from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import state_of
-from helix_desktop.errors import Away, NotThere, Refused, StoreFailed, WrongUse
+from helix_desktop.errors import Away, HelixError, NotThere, Refused, StoreFailed, WrongUse
 from helix_desktop.project.item import Item
+from helix_desktop.store.closed import Found
 from helix_desktop.workbench.sharing import Standing
 from helix_desktop.workbench.workforce import AgentRow
 from tests.gui import story
@@ -607,6 +608,7 @@ class FakeDesk:
         self.benches = {bench.id: bench for bench in made}
         self.trashed: dict[str, FakeWorkbench] = {}
         self.imports = ""
+        self.unsearched: dict[str, HelixError] = {}
         self.left_out: Sequence[str] = ()
         self.damaged: Sequence[str] = ()
 
@@ -617,6 +619,11 @@ class FakeDesk:
         if workspace not in self.benches:
             raise NotThere(f"There is no workspace {workspace}.")
         return self.benches[workspace]
+
+    async def search_closed(self, workspace: str, words: str) -> Found:
+        if workspace in self.unsearched:
+            raise self.unsearched[workspace]
+        return Found(await self.benches[workspace].search(words), {story.CONVERSATION: "Extract the lock manager"})
 
     async def create(self, name: str, folder: Path) -> FakeWorkbench:
         self.benches[name] = FakeWorkbench(name, "#6b4fa0", folder)

@@ -26,7 +26,7 @@ def test_a_hit_leads_to_its_message_or_entry() -> None:
     went: list[Place] = []
     digest = story.stored(story.TABLE).digest
     hits = [Hit("said\n  here", conversation="a", seq=7), Hit("text", digest=digest, about=About("read_file", "a.rs"))]
-    finds = finding.of_hits(hits, ROWS, "one", went.append)
+    finds = finding.of_hits(hits, {"a": "Older"}, "one", went.append)
     assert [(find.text, find.kind) for find in finds] == [("said here", "message"), ("text", "entry")]
     assert finds[0].note == "Older"
     assert finds[1].note.startswith("read_file · a.rs · ")

@@ -25,10 +25,20 @@ from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.catalogue import Sort
 from helix_desktop.engine.encoding import decode, encode
 from helix_desktop.engine.events import Answered, Folding, ReadAnew, Running, Streamed
-from helix_desktop.engine.facts import Attachment, FoldKind, ModelReplied, Stop, Text, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.facts import (
+    Attachment,
+    FoldKind,
+    ModelReplied,
+    Stop,
+    Text,
+    TurnEnd,
+    TurnEnded,
+    UserPart,
+    UserSaid,
+)
 from helix_desktop.engine.ports import Answer, Question
 from helix_desktop.engine.view import state_of
-from helix_desktop.errors import StoreBusy, WrongUse
+from helix_desktop.errors import StoreBusy, StoreFailed, WrongUse
 from helix_desktop.gui import chat_acts, sending
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.queued_messages import OneLine
@@ -40,7 +50,9 @@ from helix_desktop.gui.ports import ALLOW_ALL
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import intents
 from helix_desktop.gui.wiring import wire
+from helix_desktop.project.item import Item
 from helix_desktop.settings import ASK_ABOVE, Settings
+from helix_desktop.store.closed import Found
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Row
@@ -170,6 +182,27 @@ def test_a_first_message_above_the_sum_is_asked_about_too(
     next(each for each in box.buttons() if each.text() == "Send").click()
     assert window.session is not None
     assert said(bench.sessions[window.session.id]) == ["all of it"]
+
+
+def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversation(
+    window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a command comes to is known, and priced, only when it is filled in."""
+
+    async def costly(session: FakeSession, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+        session.price = 0.62
+        return (Text("much more"),)
+
+    bench.named = [Item("command", "review", Path("review.md"), "Review it.", "Review it.")]
+    monkeypatch.setattr(bench, "expanded", costly)
+    window.settings.change(ASK_ABOVE, 50)
+    window.begin_anew()
+    shown = titles(window)
+    write(window, "/review src")
+    box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
+    box.reject()
+    assert (window.session, titles(window)) == (None, shown)
+    assert window.chat.composer.text.toPlainText() == "/review src"
 
 
 def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(window: MainWindow) -> None:
@@ -331,6 +364,36 @@ def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) ->
     notes = [find.note for find in window.palette_.finds if find.kind in ("entry", "message")]
     assert any("storage-engine" in note for note in notes)
     assert not notes[0].startswith("storage-engine")
+
+
+def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(window: MainWindow, desk: FakeDesk) -> None:
+    desk.unsearched["infra"] = StoreBusy("infra is open in another program.")
+    window.palette_.open("Shard")
+    sending.search(window, "Shard")
+    finds = [find for find in window.palette_.finds if find.kind != "action"]
+    assert any(find.kind == "entry" and find.note.startswith("parser · ") for find in finds)
+    assert ("Not searched: this workspace is open in another program", "infra") in [(f.text, f.note) for f in finds]
+    desk.unsearched["infra"] = StoreFailed("It cannot be read.")
+    window.palette_.open("Shard")
+    sending.search(window, "Shard")
+    assert any(find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_.finds)
+    message = next(find for find in finds if find.note == "parser · Extract the lock manager")
+    message.act()
+    assert window.bench is desk.benches["parser"]
+
+
+def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(window: MainWindow, desk: FakeDesk) -> None:
+    asked: list[str] = []
+
+    async def asks(workspace: str, words: str) -> Found:
+        asked.append(workspace)
+        window.palette_.line.setText("other words")
+        return Found()
+
+    desk.search_closed = asks  # type: ignore[method-assign]
+    window.palette_.open("Shard")
+    sending.search(window, "Shard")
+    assert asked == ["parser"]
 
 
 def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:

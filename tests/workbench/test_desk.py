@@ -14,7 +14,7 @@ import pytest
 from helix_desktop import places
 from helix_desktop.commands import open_workspace
 from helix_desktop.engine.facts import Text, ToolReturned
-from helix_desktop.errors import NotThere, Refused, StoreFailed, StoreFull
+from helix_desktop.errors import NotThere, Refused, StoreBusy, StoreFailed, StoreFull
 from helix_desktop.secrets import Secrets
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.workbench import Desk, Workbench
@@ -81,6 +81,32 @@ async def test_only_what_is_in_the_trash_is_deleted(desks: Desks, folder: Path) 
     await desk.delete(bench.id)
     assert list(desk.workspaces(trashed=True)) == []
     assert (folder / "src" / "pairs.py").exists()
+
+
+async def test_a_closed_workspace_is_searched_and_one_that_another_program_has_open_is_not(
+    folder: Path, tmp_path: Path
+) -> None:
+    where = places.find(tmp_path / "home")
+
+    def desk() -> Desk:
+        return Desk(
+            where, Secrets(where.key_file, environ={}), serve=lambda opened: open_workspace.serve(opened, where)
+        )
+
+    another, here = desk(), desk()
+    bench = await another.create("Pairs", folder)
+    await bench.new_conversation("Kept")
+    await bench.attach("a.txt", b"a needle in the cache", "text/plain")
+    await bench.workspace.index.caught_up()
+    with pytest.raises(StoreBusy, match="another program"):
+        await here.search_closed(bench.id, "needle")
+    await another.aclose()
+    found = await here.search_closed(bench.id, "needle")
+    assert [hit.snippet for hit in found.hits] == ["a needle in the cache"]
+    await here.open(bench.id)
+    with pytest.raises(StoreBusy):
+        await here.search_closed(bench.id, "needle")
+    await here.aclose()
 
 
 async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard(folder: Path, tmp_path: Path) -> None:

@@ -168,12 +168,18 @@ class Palette(SearchBox):
         super().close_it()
         self.closed.emit()
 
-    def show_found(self, words: str, finds: Sequence[Find]) -> None:
-        """What the workspace's search found; an answer to older words is dropped."""
+    def awaits(self, words: str) -> bool:
+        """Whether these are still the words that are looked for."""
+        return self.isVisible() and words == self.line.text().strip()
+
+    def show_found(self, words: str, finds: Sequence[Find], *, more: bool = False) -> None:
+        """What was found so far, with `more` to come; an answer to older words is dropped."""
         if words == self.line.text().strip():
             self._found = finds
             chosen = self.list.currentIndex().row()
             self._refill()
+            self._nothing.setText(tr("Searching for “{words}”…", words=words) if more else tr("Nothing found"))
+            self._nothing.adjustSize()
             self._nothing.setVisible(bool(words) and not self._model.rowCount())
             self._nothing.move(self._theme.px(14), self._theme.px(8))
             if chosen >= 0:  # what was found stands behind what is known

@@ -1,0 +1,106 @@
+"""A workspace nobody has open is searched as if it were, and not a byte of it changes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import ConversationChanged, Text, UserSaid
+from helix_desktop.engine.ports import About
+from helix_desktop.errors import StoreFailed
+from helix_desktop.store import closed, reading_copy
+from helix_desktop.store.lock import Lock
+from helix_desktop.store.opening import INDEX
+from helix_desktop.store.workspace import Workspace, Workspaces
+
+SHELL = About("shell", "cat log")
+KILLED = """
+import asyncio, os, sys
+from pathlib import Path
+from helix_desktop.store.workspace import Workspace
+from tests.store.test_closed import fill
+
+async def main():
+    await fill(await Workspace.open(Path(sys.argv[1])))
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+
+def state(folder: Path) -> dict[str, tuple[bytes, int]]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
+
+
+async def fill(opened: Workspace) -> None:
+    await opened.cache.put(b"first line\na needle in an entry\n", SHELL)
+    await opened.journal.append("c", [ConversationChanged(title="Hay"), UserSaid((Text("a needle in a message"),))])
+    await opened.index.caught_up()
+
+
+@pytest.fixture
+async def folder(workspace: Workspace) -> Path:
+    await fill(workspace)
+    await workspace.aclose()
+    return workspace.folder
+
+
+async def test_what_is_found_is_what_is_found_when_it_is_open_and_nothing_is_written(folder: Path) -> None:
+    before = state(folder)
+    found = closed.search(folder, "needle")
+    assert state(folder) == before
+    opened = await Workspace.open(folder)
+    assert found.hits == await opened.index.search("needle")
+    assert {(hit.conversation, hit.line) for hit in found.hits} == {("c", 1), ("", 2)}
+    assert found.titles == {"c": "Hay"}
+    assert closed.search(folder, "nowhere") == closed.Found()
+    await opened.aclose()
+
+
+def test_one_that_was_killed_is_searched_with_what_it_wrote_last(workspaces: Workspaces, tmp_path: Path) -> None:
+    folder = workspaces.create("Killed", tmp_path).folder
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(folder)], cwd=Path(__file__).parents[2], check=False)
+    assert ended.returncode == -9
+    assert (folder / f"{INDEX}-wal").stat().st_size > 0
+    before = state(folder)
+    found = closed.search(folder, "needle")
+    assert (len(found.hits), found.titles) == (2, {"c": "Hay"})
+    assert state(folder) == before
+
+
+async def test_it_asks_for_no_lock(folder: Path) -> None:
+    lock = Lock(folder / "lock")
+    assert len(closed.search(folder, "needle").hits) == 2
+    lock.release()
+
+
+async def test_one_that_cannot_be_read_is_an_error_and_no_empty_answer(folder: Path) -> None:
+    index = folder / INDEX
+    whole = index.read_bytes()
+    index.write_bytes(b"no database at all" * 1000)
+    with pytest.raises(StoreFailed):
+        closed.search(folder, "needle")
+    index.unlink()
+    with pytest.raises(StoreFailed, match="index"):
+        closed.search(folder, "needle")
+    index.write_bytes(whole)
+    (folder / "cache" / "CURRENT").unlink()
+    with pytest.raises(StoreFailed, match="cache"):
+        closed.search(folder, "needle")
+
+
+async def test_the_cache_is_copied_only_for_an_entry_that_was_found(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_copy, "_SPARE", 1 << 60)
+    assert closed.search(folder, "message").titles == {"c": "Hay"}
+    with pytest.raises(StoreFailed, match="no other folder"):
+        closed.search(folder, "entry")
+
+
+def test_one_that_was_never_opened_has_nothing(workspaces: Workspaces, tmp_path: Path) -> None:
+    assert closed.search(workspaces.create("New", tmp_path).folder, "needle") == closed.Found()
