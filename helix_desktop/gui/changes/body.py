@@ -22,6 +22,7 @@ from helix_desktop.engine.changes.story import FileChange, written
 from helix_desktop.engine.changes.tree import Item, Kind
 from helix_desktop.gui.chat.attachments import Flow
 from helix_desktop.gui.shared.chip import ChipLabel
+from helix_desktop.gui.shared.difference_rows import Sheet
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
@@ -125,7 +126,12 @@ class FileBody(QWidget):
             button.hide()
 
     def show_file(
-        self, file: FileChange, contents: tuple[bytes, bytes], hunks: Sequence[Hunk], kept: frozenset[str]
+        self,
+        file: FileChange,
+        contents: tuple[bytes, bytes],
+        hunks: Sequence[Hunk],
+        made: Sheet,
+        kept: frozenset[str],
     ) -> None:
         self._name.say(written(file.place))
         step = tr("{tool}, step {step}", tool=file.by, step=file.step) if file.step else file.by
@@ -147,7 +153,7 @@ class FileBody(QWidget):
             self._stack.setCurrentIndex(1)
         else:
             all_kept = frozenset(hunk.id for hunk in hunks) if whole else kept
-            self.view.show_hunks(hunks, language=language_of(file.place), kept=all_kept)
+            self.view.show_hunks(hunks, language=language_of(file.place), kept=all_kept, made=made)
             self._stack.setCurrentIndex(0)
 
     def _show_pictures(self, contents: tuple[bytes, bytes]) -> None:

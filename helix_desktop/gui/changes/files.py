@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QFontMetricsF, QPainter
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QPainter, QStaticText, QTransform
 from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.changes.story import FileChange, Left, TurnOfChanges, written
@@ -14,6 +14,7 @@ from helix_desktop.gui.words import numeral, tr
 from helix_desktop.values import dataclass
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
+MOST_TEXTS = 4_000  # that stay shaped
 _Index = QModelIndex | QPersistentModelIndex
 
 
@@ -85,6 +86,13 @@ class _Painter(QStyledItemDelegate):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
+        self._restyle()
+        theme.changed.connect(self._restyle)
+
+    def _restyle(self) -> None:
+        theme = self._theme
+        self._fonts = {"heading": theme.font(11.5), "count": theme.font(11), "name": theme.mono()}
+        self._texts: dict[tuple[str, str, int], QStaticText] = {}
 
     def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
         entry = _entry(index)
@@ -108,18 +116,14 @@ class _Painter(QStyledItemDelegate):
 
     def _paint_words(self, painter: QPainter, place: QRectF, entry: Entry) -> None:
         name = entry.heading or entry.folder or written(entry.left.place if entry.left else "")
-        painter.setFont(self._theme.font(11.5) if entry.heading else self._theme.mono())
-        painter.setPen(self._theme.colour("faint"))
-        flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        font = "heading" if entry.heading else "name"
         if entry.heading:
             place = place.adjusted(0, place.height() - self._theme.px(26), 0, 0)
-        if entry.folder:
-            room = round(place.width() * 2 / 3)
-            name = painter.fontMetrics().elidedText(name, Qt.TextElideMode.ElideMiddle, room)
-        painter.drawText(place, flags, name)
-        if entry.added or entry.removed:
-            used = QFontMetricsF(painter.font()).horizontalAdvance(name) + self._theme.px(6)
-            self._counts(painter, place.adjusted(used, 0, 0, 0), entry.added, entry.removed, flags)
+        text = self._text(font, name, round(place.width() * 2 / 3) if entry.folder else 0)
+        self._write(painter, place, place.left(), font, text, "faint")
+        at = place.left() + text.size().width() + self._theme.px(6)
+        for count, tone in self._counts(entry.added, entry.removed):
+            at = self._write(painter, place, at, "count", count, tone) + self._theme.px(4)
 
     def _paint_file(self, painter: QPainter, place: QRectF, file: FileChange) -> None:
         theme, px = self._theme, self._theme.px
@@ -127,36 +131,40 @@ class _Painter(QStyledItemDelegate):
         painter.setBrush(theme.colour(_DOTS[file.sort]))
         left = place.left() + (px(12) if "/" in file.place else 0)
         painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
-        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-        painter.setFont(theme.font(11))
-        if file.sort == "deleted":
-            painter.setPen(theme.colour("text"))
-            painter.drawText(place, right, tr("deleted"))
-            used = QFontMetricsF(painter.font()).horizontalAdvance(tr("deleted"))
-        else:
-            used = self._counts(painter, place, file.added, file.removed, right)
-        painter.setFont(theme.mono())
-        painter.setPen(theme.colour("text"))
+        deleted = [(self._text("count", tr("deleted")), "text")]
+        at = place.right() + px(4)
+        for count, tone in reversed(deleted if file.sort == "deleted" else self._counts(file.added, file.removed)):
+            at -= px(4) + count.size().width()
+            self._write(painter, place, at, "count", count, tone)
         above, _, own = written(file.place).rpartition("/")
-        name = place.adjusted(px(28 if above else 16), 0, -used - px(8), 0)
-        shown = painter.fontMetrics().elidedText(own, Qt.TextElideMode.ElideMiddle, round(name.width()))
-        painter.drawText(name, Qt.AlignmentFlag.AlignVCenter, shown)
+        left = place.left() + px(28 if above else 16)
+        self._write(painter, place, left, "name", self._text("name", own, round(at - px(8) - left)), "text")
 
-    def _counts(self, painter: QPainter, place: QRectF, added: int, removed: int, flags: Qt.AlignmentFlag) -> float:
-        """`+38 −29`; returns its width."""
-        painter.setFont(self._theme.font(11))
-        measure = QFontMetricsF(painter.font()).horizontalAdvance
-        plus, minus = (f"+{numeral(added)}" if added else ""), (f"−{numeral(removed)}" if removed else "")
-        gap = self._theme.px(4) if plus and minus else 0
-        whole = measure(plus) + gap + measure(minus)
-        left = place.right() - whole if flags & Qt.AlignmentFlag.AlignRight else place.left()
-        middle = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
-        painter.setPen(self._theme.colour("output_text"))
-        painter.drawText(QRectF(left, place.top(), measure(plus) + 2, place.height()), middle, plus)
-        painter.setPen(self._theme.colour("danger"))
-        at = left + measure(plus) + gap
-        painter.drawText(QRectF(at, place.top(), measure(minus) + 2, place.height()), middle, minus)
-        return whole
+    def _counts(self, added: int, removed: int) -> list[tuple[QStaticText, str]]:
+        """`+38` and `−29`, each with its colour."""
+        counts = (("+", added, "output_text"), ("−", removed, "danger"))
+        return [(self._text("count", f"{sign}{numeral(figure)}"), tone) for sign, figure, tone in counts if figure]
+
+    def _text(self, font: str, words: str, room: int = 0) -> QStaticText:
+        """Words as they are drawn, shaped once: with "…" in the middle where there is not enough `room`."""
+        found = self._texts.get((font, words, room))
+        if found is None:
+            metrics = QFontMetricsF(self._fonts[font])
+            shown = metrics.elidedText(words, Qt.TextElideMode.ElideMiddle, room) if room else words
+            found = QStaticText(shown)
+            found.setTextFormat(Qt.TextFormat.PlainText)
+            found.prepare(QTransform(), self._fonts[font])
+            if len(self._texts) >= MOST_TEXTS:
+                self._texts.clear()
+            self._texts[font, words, room] = found
+        return found
+
+    def _write(self, painter: QPainter, place: QRectF, left: float, font: str, text: QStaticText, tone: str) -> float:
+        """Returns where the words end."""
+        painter.setFont(self._fonts[font])
+        painter.setPen(self._theme.colour(tone))
+        painter.drawStaticText(QPointF(left, place.center().y() - text.size().height() / 2), text)
+        return left + text.size().width()
 
 
 def _entry(index: _Index) -> Entry:

@@ -23,6 +23,7 @@ from helix_desktop.gui.changes.files import Entry, FileList, by_folder
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
 from helix_desktop.gui.changes_port import Changes, Progress, Undone
 from helix_desktop.gui.questions import ask_text
+from helix_desktop.gui.shared.difference_rows import Sheet, rows, sheet
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
@@ -32,7 +33,7 @@ WIDTH, LEAST, NOTE = 268, 168, 90  # pixels: of the files, at least, and of the 
 MOST_MOMENTS, MOST_WORDS = 20, 90  # checkpoints in the menu, and letters of each
 MOST_STEPS = 8  # of a turn, that can be undone one by one
 ARROW = " ▾"
-SLOW = 200_000  # bytes of both versions beyond which hunks are found in a thread
+Looked = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], Sheet, frozenset[str]]
 RUNS = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
 
 
@@ -270,21 +271,15 @@ class ChangesPage(QWidget):
         self._shown = file
         self._do(self._looked(changes, file), name="show a change", then=self._show)
 
-    async def _looked(
-        self, changes: Changes, file: FileChange
-    ) -> tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], frozenset[str]]:
-        before, after = await changes.contents(file)
-        found: Sequence[Hunk] = ()
-        if not binary(before, after):
-            slow = len(before) + len(after) > SLOW
-            found = await asyncio.to_thread(hunks, before, after) if slow else hunks(before, after)
+    async def _looked(self, changes: Changes, file: FileChange) -> Looked:
+        contents = await changes.contents(file)
+        found, made = await asyncio.to_thread(_difference, *contents, columns=self.body.view.columns)
         kept = await changes.kept(self._conversation) if self._conversation else {}
-        return file, (before, after), found, kept.get(file.path, frozenset())
+        return file, contents, found, made, kept.get(file.path, frozenset())
 
-    def _show(self, looked: tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], frozenset[str]]) -> None:
-        file, contents, found, kept = looked
-        if file is self._shown:
-            self.body.show_file(file, contents, found, kept)
+    def _show(self, looked: Looked) -> None:
+        if looked[0] is self._shown:
+            self.body.show_file(*looked)
 
     # --- choosing
 
@@ -471,6 +466,11 @@ class ChangesPage(QWidget):
 
     def _do(self, work: Coroutine[Any, Any, Any], *, name: str, then: Any = None) -> None:
         self._doing.do(work, name=name, then=then, owner=self)
+
+
+def _difference(before: bytes, after: bytes, *, columns: bool) -> tuple[Sequence[Hunk], Sheet]:
+    found = hunks(before, after) if not binary(before, after) else ()
+    return found, sheet(rows(found, columns=columns), columns=columns)
 
 
 def _group(words: str, files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[Entry]:

@@ -46,6 +46,22 @@ class Row:
     right: Line | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """The rows of a file in one column or two, which of them are heads, and how many letters wide each is at most."""
+
+    columns: bool
+    rows: Sequence[Row]
+    heads: Sequence[int]
+    lengths: Sequence[int]
+
+
+def sheet(found: Sequence[Row], *, columns: bool) -> Sheet:
+    heads = [number for number, row in enumerate(found) if row.head]
+    lengths = [max(_length(row.left) if columns else 0, _length(row.right)) for row in found]
+    return Sheet(columns, found, heads, lengths)
+
+
 def rows(hunks: Sequence[Hunk], *, columns: bool) -> list[Row]:
     """All rows of a file."""
     found: list[Row] = []
@@ -161,3 +177,11 @@ def _pairs(lines: Sequence[Line]) -> Iterator[tuple[Line | None, Line | None]]:
             gone, come = [], []
             yield line, line
     yield from zip_longest(gone, come)
+
+
+def _length(line: Line | None) -> int:
+    """At most so many letters wide."""
+    if line is None:
+        return 0
+    text = line.text if line.text.isprintable() else line.text.expandtabs(4)
+    return len(text) * (6 if not text.isprintable() else 1 if text.isascii() else 3)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from math import ceil
+from typing import cast
 
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import (
     QFontMetrics,
     QFontMetricsF,
@@ -25,7 +26,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk
-from helix_desktop.gui.shared.difference_rows import Line, Row, patch_rows, rows
+from helix_desktop.gui.shared.difference_rows import Line, Row, Sheet, patch_rows, rows, sheet
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.drawing import Ink, Marks, format_range, wrapping
 from helix_desktop.gui.transcript.harmless import harmless
@@ -71,12 +72,12 @@ class DifferenceView(QAbstractScrollArea):
         self._hunks: Sequence[Hunk] = ()
         self._patch = ""
         self._kept: frozenset[str] = frozenset()
-        self._rows: list[Row] = []
-        self._heads: list[int] = []
+        self._rows: Sequence[Row] = ()
+        self._heads: Sequence[int] = ()
         self._tops: list[float] = [0.0]
         self._columns = False
         self.tail = TAIL  # pixels below the last row
-        self._lengths: list[int] = []  # of the rows, in letters
+        self._lengths: Sequence[int] = ()  # of the rows, in letters
         self._heights: list[float] = []
         self._exact: set[int] = set()  # rows that wrap and whose height is known
         self._letters = 0.0  # of a line before it wraps
@@ -109,13 +110,15 @@ class DifferenceView(QAbstractScrollArea):
         *,
         language: str = "",
         kept: frozenset[str] = frozenset(),
+        made: Sheet | None = None,
     ) -> None:
-        """Another file, from its top."""
+        """Another file, from its top. `made`: its rows, where they were made in a thread."""
         self._hunks, self._language, self._kept, self._actions = hunks, language, kept, True
         self._patch = ""
         self._close_comment()
-        self._lay()
+        self._rows = ()  # or those of the file before are laid out at the top
         self.verticalScrollBar().setValue(0)
+        self._lay(made)
 
     def show_patch(self, text: str, *, language: str = "") -> bool:
         """A unified difference, every line of it exactly; to be read only. False: it is none."""
@@ -127,6 +130,10 @@ class DifferenceView(QAbstractScrollArea):
         """Before and after beside each other, or below each other."""
         self._columns = two
         self._lay()
+
+    @property
+    def columns(self) -> bool:
+        return self._columns
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -147,11 +154,12 @@ class DifferenceView(QAbstractScrollArea):
     def high_of(self, lines: int) -> int:
         return round(lines * self._ink.code_line) + self._ink.px(self.tail)
 
-    def _lay(self) -> None:
+    def _lay(self, made: Sheet | None = None) -> None:
         two = self._columns
-        self._rows = patch_rows(self._patch, columns=two) if self._patch else rows(self._hunks, columns=two)
-        self._heads = [number for number, row in enumerate(self._rows) if row.head]
-        self._lengths = [max(_length(row.left) if two else 0, _length(row.right)) for row in self._rows]
+        if made is None or made.columns != two:
+            found = patch_rows(self._patch, columns=two) if self._patch else rows(self._hunks, columns=two)
+            made = sheet(found, columns=two)
+        self._rows, self._heads, self._lengths = made.rows, made.heads, made.lengths
         self._laid.clear()
         self._plain.clear()
         self._anchor = self._caret = Spot(-1, 0)
@@ -161,16 +169,15 @@ class DifferenceView(QAbstractScrollArea):
         self._wide = self._room()
         self._letters = self._wide / self._ink.letter
         self._exact = set()
-        self._heights = [self._height(number, exact=bool(self._patch)) for number in range(len(self._rows))]
+        letters, line = self._letters, self._ink.code_line
+        self._heights = [line if length <= letters else line * ceil(length / letters) for length in self._lengths]
+        for number in self._heads:
+            self._heights[number] = self._ink.px(HEAD) + (self._ink.px(GAP) if number else 0)
+        if self._asking >= 0:
+            self._heights[self._asking] += self._ink.px(BOX)
+        if self._patch:
+            self._settle(range(len(self._rows)))
         self._pile()
-
-    def _height(self, number: int, *, exact: bool) -> float:
-        """Of a row. Of one that wraps it is estimated until it comes in sight, or a file of 25,000 long lines took seconds."""
-        row, length, line = self._rows[number], self._lengths[number], self._ink.code_line
-        high = float(self._ink.px(HEAD) + (self._ink.px(GAP) if number else 0)) if row.head else line
-        if length > self._letters:
-            high = line * (self._lines_of(number, row) if exact else ceil(length / self._letters))
-        return high + (self._ink.px(BOX) if number == self._asking else 0)
 
     def _pile(self) -> None:
         tops = list(accumulate(self._heights, initial=0.0))
@@ -179,14 +186,15 @@ class DifferenceView(QAbstractScrollArea):
         self._tops = tops
         self._fit()
 
-    def _settle(self) -> bool:
-        """Whether a row in sight was not as high as estimated."""
-        first, last = self._seen()
-        wrapped = {number for number in range(first, last) if self._lengths[number] > self._letters} - self._exact
-        self._exact |= wrapped
-        found = {number: self._height(number, exact=True) for number in wrapped}
-        other = any(high != self._heights[number] for number, high in found.items())
-        for number, high in found.items():
+    def _settle(self, numbers: Iterable[int]) -> bool:
+        """Whether one of these rows, which are in sight, was not as high as estimated. All at once, a file of 25,000 long lines took seconds."""
+        wrapped = [number for number in numbers if self._lengths[number] > self._letters and number not in self._exact]
+        self._exact.update(wrapped)
+        other = False
+        for number in wrapped:
+            high = self._ink.code_line * self._lines_of(number, self._rows[number])
+            high += self._ink.px(BOX) if number == self._asking else 0
+            other |= high != self._heights[number]
             self._heights[number] = high
         return other
 
@@ -208,7 +216,7 @@ class DifferenceView(QAbstractScrollArea):
         self._arrange()
 
     def _arrange(self) -> None:
-        if self._settle():
+        if self._settle(range(*self._seen())):
             self._pile()  # and comes back here
         else:
             self._place()
@@ -262,9 +270,10 @@ class DifferenceView(QAbstractScrollArea):
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
         painter.fillRect(event.rect(), self._ink.colour("panel"))
-        first, last = self._seen(event.rect().top(), event.rect().bottom())
+        parts = (self._seen(part.top(), part.bottom()) for part in cast("Iterable[QRect]", event.region()))
+        numbers = sorted({number for part in parts for number in range(*part)})
         offset = self.verticalScrollBar().value()
-        for number in range(first, last):
+        for number in numbers:
             row, y = self._rows[number], self._tops[number] - offset
             high = self._tops[number + 1] - offset - y - (self._ink.px(BOX) if number == self._asking else 0)
             if row.head:
@@ -276,7 +285,7 @@ class DifferenceView(QAbstractScrollArea):
             else:
                 whole = QRectF(0, y, self.viewport().width(), high)
                 self._paint_line(painter, number, row.right, whole, right=True)
-        for number in {self._rows[at].hunk for at in range(first, last)} - {-1}:
+        for number in {self._rows[at].hunk for at in numbers} - {-1}:
             self._paint_frame(painter, number)
         painter.end()
 
@@ -318,22 +327,17 @@ class DifferenceView(QAbstractScrollArea):
         self._paint_numbers(painter, line, place, right=right)
         layout = self._layout(number, line, right=right)
         left = self._code_left(right)
-        painter.save()
-        painter.setClipRect(QRectF(left - 2, place.top(), place.right() - left + 2, place.height()))
         painter.setPen(self._ink.colour("text"))
-        chosen = part(self._anchor, self._caret, number, len(layout.text())) if right is self._right else (0, 0)
-        layout.draw(painter, QPointF(left, place.top()), self._ink.overlays(Marks(chosen)))
-        painter.restore()
+        some = right is self._right and self._anchor != self._caret
+        chosen = part(self._anchor, self._caret, number, len(layout.text())) if some else (0, 0)
+        layout.draw(painter, QPointF(left, place.top()), self._ink.overlays(Marks(chosen)) if some else [])
 
     def _paint_numbers(self, painter: QPainter, line: Line, place: QRectF, *, right: bool) -> None:
-        ink, gutter = self._ink, self._ink.px(GUTTER)
-        base = place.top() + self._base
-        columns = [(line.new if right else line.old, 1)] if self._columns else [(line.old, 1), (line.new, 2)]
-        for figure, at in columns:
-            if figure:
-                edge = place.left() + at * gutter - ink.px(8)
-                painter.drawText(QPointF(edge - len(str(figure)) * ink.letter, base), str(figure))
-        painter.drawText(QPointF(self._code_left(right) - 2 * ink.letter, base), line.sign)
+        """They and the sign are one text, up to a letter before the line's own: each text that is drawn takes its time."""
+        figures = ((line.new if right else line.old),) if self._columns else (line.old, line.new)
+        text = "".join(f"{figure or '':>5} " for figure in figures) + (line.sign or " ")
+        left = self._code_left(right) - (len(text) + 1) * self._ink.letter
+        painter.drawText(QPointF(left, place.top() + self._base), text)
 
     def _layout(self, number: int, line: Line, *, right: bool, coloured: bool = False) -> QTextLayout:
         key = (number, right)
@@ -344,6 +348,7 @@ class DifferenceView(QAbstractScrollArea):
         text = line.text if self._patch else harmless(line.text[:LONGEST]) + ("…" if len(line.text) > LONGEST else "")
         laid = self._laid[key] = QTextLayout(text, self._ink.mono)
         laid.setTextOption(self._option)
+        laid.setCacheEnabled(True)  # or each painting shapes it again
         if coloured:
             runs = highlight(text, self._language)
             formats = [format_range(at, size, self._ink.coloured(name)) for at, size, name in runs]
@@ -351,7 +356,8 @@ class DifferenceView(QAbstractScrollArea):
             laid.setFormats(formats)
         else:
             self._plain[key] = line
-            self._colouring.start()
+            if not self._colouring.isActive():
+                self._colouring.start()
         laid.beginLayout()
         at = 0.0
         while (made := laid.createLine()).isValid():
@@ -478,7 +484,7 @@ class DifferenceView(QAbstractScrollArea):
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         """What stays in sight is moved, not drawn again."""
-        if self._settle():
+        if self._settle(range(*self._seen())):
             self._pile()
         else:
             self.viewport().scroll(dx, dy)
@@ -496,11 +502,3 @@ class DifferenceView(QAbstractScrollArea):
     def _restyled(self) -> None:
         self._restyle()
         self._lay()
-
-
-def _length(line: Line | None) -> int:
-    """At most so many letters wide."""
-    if line is None:
-        return 0
-    text = line.text if line.text.isprintable() else line.text.expandtabs(4)
-    return len(text) * (6 if not text.isprintable() else 1 if text.isascii() else 3)
