@@ -56,7 +56,10 @@ class ShareDialog(Form):
         )
         self.line = self._line(tr("Address for another computer"))
         self.line.setReadOnly(True)
-        return [label("muted", steps), self._row(self.line, self.copy_address, self.copy_key)]
+        key = self._line(tr("Key of the shared workspace"))
+        key.setText("helix1-" + "•" * 24)
+        key.setReadOnly(True)
+        return [label("muted", steps), self._row(self.line, self.copy_address), self._row(key, self.copy_key)]
 
     def _show(self) -> None:
         """As it stands now."""

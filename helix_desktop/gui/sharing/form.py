@@ -84,12 +84,19 @@ class Form(QDialog):
             self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
 
     def _do(self, work: Coroutine[Any, Any, Any], name: str, meanwhile: str, then: Callable[[Any], object]) -> None:
-        def failed(error: HelixError) -> None:
+        focused = self.focusWidget()  # Qt moves the focus on from a button that is disabled
+
+        def enable() -> None:
             self._enable()
+            if focused is not None and focused.isVisible():
+                focused.setFocus()
+
+        def failed(error: HelixError) -> None:
+            enable()
             self._say(said(str(error)))
 
         def done(result: Any) -> None:
-            self._enable()
+            enable()
             then(result)
 
         self._say(meanwhile)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import ssl
 import threading
 import time
@@ -79,6 +80,9 @@ _LOOKED_AGAIN = 20  # puts after which the quota is looked at again
 _SAFE = "Nothing was lost."
 _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
 _CUT = ("closed", "eof", "syscall")
+_BEFORE = re.compile(
+    r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
+)  # what is known
 _FULL = ("53100", "53200")
 _PASSING = (
     "08",
@@ -360,5 +364,5 @@ def _other(code: str, text: str) -> HelixError:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    text = lines[0] if lines else type(error).__name__
-    return f"{text.removeprefix('connection failed: ').rstrip('.')[:300]}."
+    text = _BEFORE.sub("", lines[0]) if lines else type(error).__name__
+    return f"{text.rstrip('.')[:300]}."

@@ -31,7 +31,9 @@ def test_it_says_what_is_sent_and_does_nothing_without_an_address(dialog: ShareD
 
 def test_a_store_is_tested_before_anything_is_sent(dialog: ShareDialog, bench: FakeWorkbench) -> None:
     dialog.address.setText(ADDRESS)
+    dialog.test.setFocus()
     dialog.test.click()
+    assert dialog.focusWidget() is dialog.test  # and not Close, which comes after it
     assert f"Connected to PostgreSQL 15.6 at {ADDRESS}." in shown(dialog)
     assert bench.sharing.standing.state == "off"
     bench.sharing.refusing = "The shared store rejected the user name or the password."
