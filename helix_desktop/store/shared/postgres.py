@@ -355,10 +355,10 @@ def _other(code: str, text: str) -> HelixError:
             remedy=f"{_SAFE} Give the user the right to create a schema in that database.",
         )
     if not code or code[:2] in _PASSING:
-        return Away(
-            f"The shared store is not responding: {text}",
-            remedy="You can keep working; changes wait here until it answers.",
-        )
+        what = f"The shared store is not responding: {text}"
+        if "Connection refused" in text:
+            what = "No server is running at the address of the shared store."
+        return Away(what, remedy="You can keep working; changes wait here until it answers.")
     return StoreFailed(f"The shared store refused: {text}", remedy=_SAFE)
 
 

@@ -103,7 +103,7 @@ def test_no_database_no_server_and_no_address_are_sentences(server: postgres.Ser
     assert "no such database" in missing.what
     nobody = fails(f"postgresql://helix@127.0.0.1:{postgres.free_port()}/postgres", seal)
     assert isinstance(nobody, Away)
-    assert nobody.what == "The shared store does not answer: Connection refused."
+    assert nobody.what == "No server is running at the address of the shared store."
     with pytest.raises(WrongUse):
         PostgresEngine("postgresql://%zz", seal.space)
 
