@@ -190,6 +190,7 @@ def search(window: MainWindow, words: str) -> None:
 
     def show(finds: Sequence[Find]) -> None:
         shown.extend(finds)
+        shown.sort(key=lambda find: find.kind == "folder")  # what was not searched comes last
         window.palette_.show_found(words, shown, more=bool(closed))
 
     def found(bench: Workbench, hits: Sequence[Hit]) -> None:

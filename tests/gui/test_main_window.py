@@ -373,10 +373,11 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(wind
     finds = [find for find in window.palette_.finds if find.kind != "action"]
     assert any(find.kind == "entry" and find.note.startswith("parser · ") for find in finds)
     assert ("Not searched: this workspace is open in another program", "infra") in [(f.text, f.note) for f in finds]
-    desk.unsearched["infra"] = StoreFailed("It cannot be read.")
+    desk.unsearched = {"parser": StoreFailed("It cannot be read.")}
     window.palette_.open("Shard")
     sending.search(window, "Shard")
     assert any(find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_.finds)
+    assert window.palette_.finds[-1].text.startswith("Not searched")
     message = next(find for find in finds if find.note == "parser · Extract the lock manager")
     message.act()
     assert window.bench is desk.benches["parser"]
