@@ -26,7 +26,7 @@ class CoverDialog(QDialog):
         self.resize(theme.px(560), theme.px(440))
         why = QLabel(
             tr(
-                "This folder is larger than the limit, so it has no checkpoints yet. Changes made by commands cannot be undone. Uncheck the folders that need no checkpoints. Other folders with the same name are then left out too."
+                "This folder is larger than the limit, so no new checkpoints are made. New changes made by commands cannot be undone. Uncheck the folders that need no checkpoints. Other folders with the same name are then left out too."
             ),
             self,
         )

@@ -378,24 +378,26 @@ class ChangesPage(QWidget):
             return
         undoes = [source.seq for source in own(sources) if source.conversation == self._conversation]
 
-        def found(files: Sequence[FileChange]) -> None:
-            self._take_back(files, undoes, title.removesuffix("…"))
+        def found(left: tuple[Sequence[FileChange], bool]) -> None:
+            self._take_back(left[0], undoes, title.removesuffix("…"), redo=left[1])
 
         self._do(self._to_undo(self._changes, sources), name="list what is undone", then=found)
 
-    async def _to_undo(self, changes: Changes, sources: Sequence[Source]) -> Sequence[FileChange]:
+    async def _to_undo(self, changes: Changes, sources: Sequence[Source]) -> tuple[Sequence[FileChange], bool]:
         """What is left of some steps; where all of it is undone already, the last undo: that is a redo."""
         left = await changes.with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
-        return left or (await changes.with_folders(undone[-1:]) if undone else ())
+        return (left, False) if left or not undone else (await changes.with_folders(undone[-1:]), True)
 
-    def _take_back(self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "") -> None:
+    def _take_back(
+        self, files: Sequence[FileChange], undoes: Sequence[int] = (), title: str = "", *, redo: bool = False
+    ) -> None:
         changes = self._changes
         if changes is None or not files:
             return
 
         def planned(plan: Sequence[Planned]) -> None:
-            dialog = TakingBack(self._theme, title or tr("Undo"), files, plan, self._compare, self)
+            dialog = TakingBack(self._theme, title or tr("Undo"), files, plan, self._compare, self, redo=redo)
             dialog.accepted.connect(lambda: self._really(files, dialog.choices, undoes))
             dialog.open()
 

@@ -40,6 +40,8 @@ class TakingBack(QDialog):
         planned: Sequence[Planned],
         compare: Compare,
         parent: QWidget | None = None,
+        *,
+        redo: bool = False,
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -63,7 +65,7 @@ class TakingBack(QDialog):
         column.addWidget(note)
         column.addStretch(0 if conflicts else 1)
         buttons = QDialogButtonBox(self)
-        self.yes = buttons.addButton(tr("Undo"), QDialogButtonBox.ButtonRole.AcceptRole)
+        self.yes = buttons.addButton(tr("Redo") if redo else tr("Undo"), QDialogButtonBox.ButtonRole.AcceptRole)
         set_look(self.yes, "primary")
         buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
         buttons.accepted.connect(self.accept)

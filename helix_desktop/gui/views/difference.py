@@ -127,9 +127,12 @@ class DifferenceView(QAbstractScrollArea):
         return bool(self._rows)
 
     def show_columns(self, *, two: bool) -> None:
-        """Before and after beside each other, or below each other."""
+        """Before and after beside each other, or below each other. A comment that is being written stays at its line."""
+        line, self._asking = self._asked(), -1
         self._columns = two
         self._lay()
+        if line is not None:
+            self._ask_below(next(number for number, row in enumerate(self._rows) if line in (row.left, row.right)))
 
     @property
     def columns(self) -> bool:
@@ -440,7 +443,8 @@ class DifferenceView(QAbstractScrollArea):
 
     def comment_on(self, number: int) -> None:
         """Ask what the agent is to be told about a line."""
-        line = self._rows[number].right or self._rows[number].left
+        row = self._rows[number]
+        line = row.right or row.left
         if line is None:
             return
         self._comment.open(tr("Line {number}", number=line.new or line.old))
@@ -462,8 +466,13 @@ class DifferenceView(QAbstractScrollArea):
         else:
             super().keyPressEvent(event)
 
+    def _asked(self) -> Line | None:
+        """The line that is commented."""
+        row = self._rows[self._asking] if self._asking >= 0 else None
+        return (row.right or row.left) if row is not None else None
+
     def _send(self, words: str) -> None:
-        line = self._rows[self._asking].right or self._rows[self._asking].left
+        line = self._asked()
         if line is not None:
             self.commented.emit(line.new or line.old, line.text, words)
         self._close_comment()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton
 
 from helix_desktop.engine.changes.hunks import hunks
-from helix_desktop.engine.changes.story import Left
+from helix_desktop.engine.changes.story import FileChange, Left, Source
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.changes.commit import CommitDialog
 from helix_desktop.gui.changes.cover import CoverDialog
@@ -163,6 +164,21 @@ def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage
     assert page.body._plain.text() == "What the agent changed here was undone. You can redo it from the Undo menu."
     page.undo_button.click()
     assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Redo turn 12…"]
+
+
+def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
+    class AllUndone(FakeChanges):
+        async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+            return self._files() if all(source.fact.by == "undo" for source in sources) else []
+
+    changes = AllUndone()
+    changes.fill({"a.py": (BEFORE, AFTER)})
+    page.open(changes, "c1")
+    source = page._turns[0].sources[0]
+    page.undo([source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…")
+    asked = dialog(page, TakingBack)
+    assert isinstance(asked, TakingBack)
+    assert (asked.windowTitle(), asked.yes.text()) == ("Redo turn 12", "Redo")
 
 
 def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes: FakeChanges) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QFontMetrics, QGuiApplication
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QPainter
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
@@ -117,3 +119,38 @@ def test_colours_and_changed_words_come_after_the_first_frame(theme: Theme) -> N
     formats = [(each.start, each.length) for each in view._laid[2, True].formats()]
     assert (0, 6) in formats, "the keyword"
     assert (7, 11) in formats, "the word that changed"
+
+
+def test_only_the_rows_of_the_parts_that_changed_are_drawn(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    usual = DifferenceView._paint_line
+
+    def paint_line(view: DifferenceView, painter: QPainter, number: int, *rest: Any, **named: Any) -> None:
+        drawn.append(number)
+        usual(view, painter, number, *rest, **named)
+
+    view = DifferenceView(theme)
+    view.resize(600, 600)
+    view.show_hunks(hunks(b"", b"line\n" * 100))
+    view.show()
+    QApplication.processEvents()
+    monkeypatch.setattr(DifferenceView, "_paint_line", paint_line)
+    view._plain.clear()
+    first, last = 5, 25
+    for number in (first, last):
+        view.viewport().update(0, int(view._tops[number]) + 3, 600, 5)
+    QApplication.processEvents()
+    assert drawn == [first, last]
+
+
+def test_a_comment_stays_at_its_line_in_the_other_form(theme: Theme) -> None:
+    said: list[tuple[int, str, str]] = []
+    view = DifferenceView(theme)
+    view.commented.connect(lambda *what: said.append(what))
+    view.show_hunks(hunks(b"one\ntwo\n", b"eins\nzwei\n"))
+    view.comment_on(len(view.rows) - 1)
+    view.show_columns(two=True)
+    view._comment.words.setPlainText("Why?")
+    view._comment._send()
+    assert said == [(2, "zwei", "Why?")]
+    assert view._tops[-1] == sum(view._heights)
