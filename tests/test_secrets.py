@@ -150,7 +150,7 @@ async def test_a_damaged_key_file_is_named_and_left_alone(make: Make, key_file: 
     key_file.parent.mkdir()
     key_file.write_text("{")
     secrets = make(consent=lambda: True)
-    with pytest.raises(ConfigMistake, match=r"keys\.json, cannot be read"):
+    with pytest.raises(ConfigMistake, match=r"keys\.json cannot be read"):
         await secrets.set("openai", KEY, where=Where.FILE)
     assert key_file.read_text() == "{"
 

@@ -89,9 +89,9 @@ def test_the_demonstration_can_be_chosen(helix: Helix, ring: MemoryKeyring, work
         (("work/nope", "-w", "Thesis"), 1, "has no model 'nope'"),
         (("nobody/m", "-w", "Thesis"), 1, "There is no provider"),
         (("work/big", "-w", "Nowhere"), 1, "Nowhere"),
-        (("work/big", "--window", "-5"), 2, "0 or more"),
-        (("work/big", "--input", "nan"), 2, "0 or more"),
-        (("work/big", "--input", "inf"), 2, "0 or more"),
+        (("work/big", "--window", "-5"), 2, "0 or greater"),
+        (("work/big", "--input", "nan"), 2, "0 or greater"),
+        (("work/big", "--input", "inf"), 2, "0 or greater"),
         (("work/big", "-w", "Thesis", "--role", "odd"), 2, "invalid choice"),
     ],
 )
