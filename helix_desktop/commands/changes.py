@@ -92,7 +92,7 @@ async def _list(bench: Workbench, arguments: argparse.Namespace, console: Consol
         files = await bench.changes.files(turn.sources)
         told.append({"turn": turn.number, "message": turn.title, "files": [_described(file) for file in files]})
         if not arguments.json:
-            await console.say(f"Turn {turn.number}: {turn.title}")
+            await console.say(f"Turn {turn.numbers}: {turn.title}")
             for file in files:
                 await console.say(f"  {file.sort:<8} +{file.added:<6} -{file.removed:<6} {shown(_text(file.place))}")
     if arguments.json:
@@ -166,7 +166,7 @@ async def _turns(bench: Workbench, arguments: argparse.Namespace, conversation: 
     if arguments.turn == "last":
         return turns[-1:]
     if arguments.turn:
-        turns = [turn for turn in turns if str(turn.number) == arguments.turn]
+        turns = [turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))]
         if not turns:
             raise NotThere(f"Turn {arguments.turn} of this conversation changed no files.")
     return turns

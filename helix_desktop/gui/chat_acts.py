@@ -13,7 +13,9 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Session
 from helix_desktop.gui.questions import ask_which
 from helix_desktop.gui.transcript import intents
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.words import numeral, tr
+
+MOST_LINES = 8  # of what a rewind did to files
 
 
 def do(window: MainWindow, want: intents.Want) -> None:
@@ -118,7 +120,8 @@ def _rewind(window: MainWindow, session: Session, seq: int) -> None:
         window.doing.do(session.rewind(seq, restore_files=restore), name="rewind", then=told, owner=window)
 
     def told(lines: Sequence[str]) -> None:
-        window.notices.tell("\n".join([tr("Conversation rewound."), *map(said, lines)]))
+        rest = [tr("and {n} more", n=numeral(len(lines) - MOST_LINES))] if len(lines) > MOST_LINES else []
+        window.notices.tell("\n".join([tr("Conversation rewound."), *map(said, lines[:MOST_LINES]), *rest]))
 
     text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
     ways = [

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.engine.changes import tree
-from helix_desktop.engine.changes.story import How, Planned
+from helix_desktop.engine.changes.story import How, Planned, undone
 from helix_desktop.engine.collaborators import Restored
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
@@ -39,7 +40,9 @@ async def restored(facts: Sequence[Recorded], around: Around) -> Restored:
     changes, broken = tree.joined(change for difference in differences for change in difference)
     planned = await restore.plan(checkpoints, changes, broken)
     done = await restore.put_back(checkpoints, restore.steps(planned))
-    return Restored((*said, *_said(checkpoints, planned, done)), done.fact)
+    undoes = undone(facts, facts[0].conversation)
+    fact = None if done.fact is None else replace(done.fact, undoes=undoes)
+    return Restored((*said, *_said(checkpoints, planned, done)), fact)
 
 
 def _said(checkpoints: Checkpoints, planned: Sequence[Planned], done: restore.Done) -> Iterator[str]:

@@ -141,37 +141,46 @@ class FileChanges:
 
     async def files(self, sources: Sequence[Source]) -> Sequence[FileChange]:
         """What some steps came to together, file by file."""
-        changes: list[Change] = []
-        last: dict[str, Source] = {}
+        found = []
         for source in sources:
             with suppress(NotThere):  # forgotten, or removed to make room
-                content = await self._bench.workspace.cache.get(source.fact.difference.digest)
-                for change in tree.read_difference(content):
-                    changes.append(change)
-                    if source.fact.by != "undo" or change.path not in last:
-                        last[change.path] = source
-        whole, broken = tree.joined(changes)
-        found = [self._file(change, last.get(change.path), change.path in broken) for change in tree.files_of(whole)]
-        return await self._counted(found)
+                found.append((source, await self._difference(source)))
+        return await self._counted(self._joined(found, tree.files_of))
+
+    async def _difference(self, source: Source) -> Sequence[Change]:
+        return tree.read_difference(await self._bench.workspace.cache.get(source.fact.difference.digest))
+
+    def _joined(
+        self,
+        differences: Sequence[tuple[Source, Sequence[Change]]],
+        shown: Callable[[Sequence[Change]], Sequence[Change]],
+    ) -> list[FileChange]:
+        by_path: dict[str, list[Source]] = {}
+        for source, changes in differences:
+            for change in changes:
+                by_path.setdefault(change.path, []).append(source)
+        whole, broken = tree.joined(change for _, changes in differences for change in changes)
+        return [self._file(change, by_path[change.path], change.path in broken) for change in shown(whole)]
 
     async def since(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
         """What is different now from a checkpoint, whoever changed it. `folders`: also those in which a file is."""
         before = await self.checkpoints.state(checkpoint)
         await self.checkpoints.look()
         changes = tree.compared(before, self.checkpoints.items())
-        found = [self._file(change, None, broken=False) for change in (changes if folders else tree.files_of(changes))]
+        found = [self._file(change, (), broken=False) for change in (changes if folders else tree.files_of(changes))]
         return found if folders else await self._counted(found)
 
     async def since_revision(self, revision: str) -> Sequence[FileChange]:
         """What is different now from a revision of the user's repository. The index is not looked at."""
         await self.checkpoints.look()
         changes = await self.repository.compared(self.checkpoints, revision)
-        return await self._counted([self._file(change, None, broken=False) for change in changes])
+        return await self._counted([self._file(change, (), broken=False) for change in changes])
 
-    def _file(self, change: Change, source: Source | None, broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
-        what = (source.what or source.fact.by) if source is not None else ""
-        step = source.step if source is not None else 0
-        return FileChange(change, self.checkpoints.place(change.path), by=what, step=step, broken=broken)
+    def _file(self, change: Change, sources: Sequence[Source], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
+        last = [*sources[:1], *story.own(sources)][-1:]
+        what, step = next(((source.what or source.fact.by, source.step) for source in last), ("", 0))
+        place = self.checkpoints.place(change.path)
+        return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
 
     async def _counted(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
         """With the lines that came and went, as far as that is quick."""
@@ -232,12 +241,7 @@ class FileChanges:
 
     async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
         """All that some steps changed, the folders of files among it: what must be put back together."""
-        changes: list[Change] = []
-        for source in sources:
-            content = await self._bench.workspace.cache.get(source.fact.difference.digest)
-            changes += tree.read_difference(content)
-        whole, broken = tree.joined(changes)
-        return [self._file(change, None, change.path in broken) for change in whole]
+        return self._joined([(source, await self._difference(source)) for source in sources], list)
 
     async def take_back(
         self,
@@ -247,7 +251,10 @@ class FileChanges:
         choices: Mapping[str, str] = {},
         undoes: Sequence[int] = (),
     ) -> Undone:
-        """Put files as they were. `choices`, for what somebody else has changed: before, merge or now; without one it is left alone."""
+        """Put files as they were. `choices`, for what somebody else has changed: before, merge or now; without one it is left alone.
+        `undoes`: the facts it is about, where the files do not name them.
+        """
+        undoes = undoes or story.undone((source for file in files for source in file.sources), conversation)
         planned = await self.plan(files)
         chosen: dict[str, Item | None] = {}
         left: list[tuple[str, str]] = []
@@ -284,7 +291,7 @@ class FileChanges:
         if not content and file.change.before is None:
             target = None
         done = await restore.put_back(self.checkpoints, [restore.Step(file.path, now, target)])
-        return await self._told(done, [], conversation, ())
+        return await self._told(done, [], conversation, story.undone(file.sources, conversation))
 
     async def versions(self, planned: Planned) -> tuple[bytes, bytes, bytes]:
         """Before the agent, after it, and now: for the user to choose."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.changes.story import Source
-from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.facts import FilesChanged, Text, UserSaid
 from tests.workbench.conftest import Desks
 
 
@@ -94,3 +94,42 @@ async def test_everything_since_a_checkpoint_goes_back_whoever_changed_it(desks:
     assert undone.left == ()
     assert not (folder / "made").exists()
     assert (folder / "README.md").read_bytes() == before
+
+
+async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(desks: Desks, folder: Path) -> None:
+    bench = await desks().create("W", folder)
+    changes, session = bench.changes, await bench.new_conversation()
+    await changes.prepare()
+
+    async def turn(name: str) -> None:
+        window = await changes.checkpoints.begin("", session.id, "command")
+        assert window is not None
+        (folder / name).write_text(name)
+        (folder / "both").write_text(name)
+        fact = await changes.checkpoints.end(window)
+        assert fact is not None
+        await session.conversation.append(UserSaid((Text(name, 1),)), fact)
+
+    async def listed() -> list[tuple[str, list[str]]]:
+        turns = await changes.turns(session.id)
+        return [(turn.numbers, [file.place for file in await changes.files(turn.sources)]) for turn in turns]
+
+    for name in ("a", "b", "c"):
+        await turn(name)
+    (first, *_) = [
+        file
+        for turn in await changes.turns(session.id)
+        for file in await changes.files(turn.sources)
+        if file.place == "a"
+    ]
+    await changes.take_back([first], conversation=session.id)
+    assert await listed() == [("1", ["both"]), ("2", ["b", "both"]), ("3", ["both", "c"])]
+    await session.rewind(session.facts[-1].seq - 5, restore_files=True)
+    assert not {"b", "c"} & {path.name for path in folder.iterdir()}
+    assert (folder / "both").read_text() == "a"
+    assert await listed() == [("1–3", ["a", "both"])]
+    undo = [each.fact for each in session.facts if isinstance(each.fact, FilesChanged)][-1]
+    (source,) = [each for turn in await changes.turns(session.id) for each in turn.sources if each.fact is undo]
+    await changes.take_back(await changes.with_folders([source]), conversation=session.id)
+    assert (folder / "both").read_text() == "c"
+    assert await listed() == [("1–3", ["b", "both", "c"])]

@@ -54,7 +54,9 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class TurnOfChanges:
-    """A turn that changed files, with its sub-agents' changes. `seq`: of the message it answers; `end`: its last fact."""
+    """A turn that changed files, with its sub-agents' changes. `seq`: of the message it answers; `end`: its last fact. Turns that
+    were undone together are one, up to the turn `last`.
+    """
 
     number: int
     seq: int
@@ -62,6 +64,12 @@ class TurnOfChanges:
     title: str
     sources: tuple[Source, ...]
     children: tuple[str, ...] = ()
+    last: int = 0
+
+    @property
+    def numbers(self) -> str:
+        """2, or 2–4."""
+        return f"{self.number}–{self.last}" if self.last > self.number else str(self.number)
 
     @property
     def before(self) -> Digest:
@@ -71,8 +79,8 @@ class TurnOfChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file of a list of changes. `place`: its name as people know it; `by`: what changed it last; `broken`: somebody else
-    changed it in between.
+    """A file of a list of changes. `place`: its name as people know it; `by`: what changed it last; `sources`: all that
+    did; `broken`: somebody else changed it in between.
     """
 
     change: Change
@@ -82,6 +90,7 @@ class FileChange:
     by: str = ""
     step: int = 0
     broken: bool = False
+    sources: tuple[Source, ...] = ()
 
     @property
     def path(self) -> str:
@@ -107,14 +116,13 @@ class Left:
 def turns(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
     """Every turn with what it changed, also those that changed nothing: the sub-agents they started may have."""
     found: list[TurnOfChanges] = []
-    ends: list[int] = []
     names: dict[str, tuple[str, int]] = {}
-    steps = 0
+    steps = said = 0
     for recorded in facts:
         match recorded.fact:
             case UserSaid(steering=False) as fact:
-                found.append(TurnOfChanges(len(found) + 1, recorded.seq, recorded.seq, _title(fact), ()))
-                ends.append(recorded.seq)
+                said += 1
+                found.append(TurnOfChanges(said, recorded.seq, recorded.seq, _title(fact), (), last=said))
             case ModelReplied(parts=parts):
                 steps += 1
                 names.update({part.id: (part.name, steps) for part in parts if isinstance(part, ToolCall)})
@@ -123,15 +131,35 @@ def turns(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
             case FilesChanged() as fact if found:
                 what, step = names.get(fact.call, ("", 0))
                 source = Source(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
-                found[-1] = replace(found[-1], sources=(*found[-1].sources, source))
+                _add(found, source)
         if found:
-            ends[-1] = recorded.seq
-    return tuple(replace(turn, end=end) for turn, end in zip(found, ends, strict=True))
+            found[-1] = replace(found[-1], end=recorded.seq)
+    return tuple(found)
+
+
+def _add(found: list[TurnOfChanges], source: Source) -> None:
+    """To the last turn; an undo to the turn that it undoes, or to several, which are one from now on."""
+    undone = source.fact.undoes or (found[-1].seq,)
+    at = [number for number, turn in enumerate(found) if turn.seq <= max(undone) and turn.end >= min(undone)] or [-1]
+    first, last = found[at[0]], found[at[-1]]
+    inside = [each for number in at for each in found[number].sources]
+    children = tuple(child for number in at for child in found[number].children)
+    one = replace(first, end=last.end, last=last.last, sources=(*inside, source), children=children)
+    found[at[0] : at[-1] + 1 or None] = [one]
 
 
 def own(sources: Sequence[Source]) -> tuple[Source, ...]:
     """Without what the user did: undo and redo."""
     return tuple(source for source in sources if source.fact.by != "undo")
+
+
+def undone(changed: Iterable[Source | Recorded], conversation: str) -> tuple[int, ...]:
+    """The facts of a conversation that are undone with these changes; with an undo, those that it undid."""
+    found: set[int] = set()
+    for each in changed:
+        if isinstance(each.fact, FilesChanged) and each.conversation == conversation:
+            found.update(each.fact.undoes if each.fact.by == "undo" else (each.seq,))
+    return tuple(sorted(found))
 
 
 def kept(facts: Iterable[Recorded]) -> Mapping[str, frozenset[str]]:

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QListWidget, QL
 from helix_desktop.engine.changes.story import written
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.theme import Theme, set_look
-from helix_desktop.gui.words import numeral, tr
+from helix_desktop.gui.words import count, numeral, tr
 
 
 class CoverDialog(QDialog):
@@ -52,7 +52,7 @@ class CoverDialog(QDialog):
         """By name, files and bytes; an empty name: what lies in no folder."""
         self.list.clear()
         for name, files, held in folders:
-            words = tr("{name}: {files} files, {size}", name=_name(name), files=numeral(files), size=size(held))
+            words = f"{_name(name)}: {count(files, '{n} file', '{n} files')}, {size(held)}"
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
             if not name or name != name.strip() or "\n" in name:  # a rule cannot name it

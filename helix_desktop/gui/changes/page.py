@@ -11,7 +11,7 @@ from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
-from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own
+from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own, undone
 from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.errors import HelixError
@@ -128,7 +128,7 @@ class ChangesPage(QWidget):
         """The changes of a conversation; empty: of one that has not begun."""
         if changes is not self._changes:
             self._leave()
-            self._leave = changes.watch(self._show_note) if changes is not None else lambda: None
+            self._leave = changes.watch(self._heard) if changes is not None else lambda: None
             if changes is not None:
                 self._show_note(changes.progress)
         self._changes, self._conversation = changes, conversation
@@ -209,8 +209,8 @@ class ChangesPage(QWidget):
         if changes is not self._changes or conversation != self._conversation:
             return
         self._turns, shown = turns, [entry.turn for entry in entries]
-        undone = (turn for turn in turns if turn not in shown and len(own(turn.sources)) < len(turn.sources))
-        self._undone = list(undone) if self._scope == "turns" else []
+        gone = (turn for turn in turns if turn not in shown and len(own(turn.sources)) < len(turn.sources))
+        self._undone = list(gone) if self._scope == "turns" else []
         self._files = [entry.file for entry in entries if entry.file is not None]
         wanted, self._shown = (self._shown.path if self._shown else ""), None
         self.files.show_entries(entries, wanted)
@@ -223,6 +223,11 @@ class ChangesPage(QWidget):
             self.show_turn(seq, path)
         self.undo_button.setEnabled(bool(self._turns))
         self.commit_button.setEnabled(bool(self._files))
+
+    def _heard(self, progress: Progress) -> None:
+        self._show_note(progress)
+        if progress.state == "ready" and self.isVisible():  # what is not covered is known now
+            self.refresh()
 
     def _show_note(self, progress: Progress) -> None:
         words = {
@@ -254,15 +259,12 @@ class ChangesPage(QWidget):
 
         def chosen(leave_out: Sequence[str], all_of_it: bool) -> None:  # noqa: FBT001 -- as the dialog says it
             rules = [*changes.rules(), *leave_out] if leave_out else None
-            self._do(changes.cover(all_of_it=all_of_it, leave_out=rules), name="cover a folder", then=self._covered)
+            self._do(changes.cover(all_of_it=all_of_it, leave_out=rules), name="cover a folder")
 
         dialog = CoverDialog(self._theme, self)
         dialog.chosen.connect(chosen)
         dialog.open()
         self._doing.do(changes.largest(), name="count the folders", then=dialog.show_folders, owner=dialog)
-
-    def _covered(self, _done: object) -> None:
-        self.refresh()
 
     def _open(self, entry: Entry) -> None:
         file, changes = entry.file, self._changes
@@ -344,14 +346,16 @@ class ChangesPage(QWidget):
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for each in reversed(self._undone[-MOST_STEPS:]):
-            redo = tr("Redo turn {number}…", number=each.number)
+            redo = tr("Redo turn {number}…", number=each.numbers)
             menu.addAction(redo).triggered.connect(lambda _=False, e=each, w=redo: self.undo(e.sources, w))
-        undone = turn in self._undone
-        for step in reversed(steps[-MOST_STEPS:] if len(steps) > 1 and not undone else ()):
+        for step in reversed(steps[-MOST_STEPS:] if len(steps) > 1 and turn not in self._undone else ()):
             one = tr("Undo step {step} ({tool})…", step=step.step, tool=step.what or step.fact.by)
             menu.addAction(one).triggered.connect(lambda _=False, s=step, w=one: self.undo([s], w))
-        words = tr("Undo turn {number}…", number=turn.number)
-        if not undone:
+        if turn not in self._undone and turn.sources[-1].fact.by == "undo":
+            again = tr("Undo the last undo…")
+            menu.addAction(again).triggered.connect(lambda: self.undo(turn.sources[-1:], again))
+        words = tr("Undo turn {number}…", number=turn.numbers)
+        if turn not in self._undone:
             menu.addAction(words).triggered.connect(lambda: self.undo(turn.sources, words))
         if len(later) > 1:
             since = tr("Undo everything since turn {number}…", number=turn.number)
@@ -364,7 +368,9 @@ class ChangesPage(QWidget):
         if self._changes is not None:
             title = tr("Restore everything to before turn {number}, including your own changes", number=turn.number)
             work = self._changes.since(turn.before, folders=True)
-            self._do(work, name="list what is undone", then=lambda files: self._take_back(files, (), title))
+            sources = (source for each in self._turns if each.seq >= turn.seq for source in each.sources)
+            undoes = undone(sources, self._conversation)
+            self._do(work, name="list what is undone", then=lambda files: self._take_back(files, undoes, title))
 
     def _turn(self) -> TurnOfChanges | None:
         entry = self.files.current
@@ -376,10 +382,9 @@ class ChangesPage(QWidget):
         """Some steps: all they changed, its folders too; after a question."""
         if self._changes is None:
             return
-        undoes = [source.seq for source in own(sources) if source.conversation == self._conversation]
 
         def found(left: tuple[Sequence[FileChange], bool]) -> None:
-            self._take_back(left[0], undoes, title.removesuffix("…"), redo=left[1])
+            self._take_back(left[0], (), title.removesuffix("…"), redo=left[1])
 
         self._do(self._to_undo(self._changes, sources), name="list what is undone", then=found)
 
@@ -419,7 +424,9 @@ class ChangesPage(QWidget):
 
     def _taken_back(self, undone: Undone) -> None:
         lines = [count(len(undone.restored), "{n} file was restored.", "{n} files were restored.")]
-        lines += [tr("{place} was left as it is: {why}.", place=place, why=why) for place, why in undone.left[:6]]
+        lines += [
+            tr("{place} was left as it is: {why}.", place=place, why=why.rstrip(".")) for place, why in undone.left[:6]
+        ]
         self.told.emit("\n".join(lines))
         self.refresh()
 
@@ -487,7 +494,7 @@ def _group(words: str, files: Sequence[FileChange], turn: TurnOfChanges | None) 
 
 
 def _turn_words(turn: TurnOfChanges) -> str:
-    return tr("Turn {number}", number=turn.number)
+    return tr("Turn {number}", number=turn.numbers)
 
 
 def _moment(turn: TurnOfChanges) -> str:

@@ -155,6 +155,12 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
         "Undo turn 12…",
         "Undo everything since turn 12…",
     ]
+    undo = replace(later, seq=40, fact=replace(source.fact, by="undo", undoes=(8,)))
+    page._turns = [replace(two, sources=(source, undo))]
+    page.files.files.entries = [replace(entry, turn=page._turns[0]) for entry in page.files.files.entries]
+    page.undo_button.click()
+    words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
+    assert words == ["Undo the last undo…", "Undo turn 12…"]
 
 
 def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage, changes: FakeChanges) -> None:
@@ -192,12 +198,16 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
     asked.list.item(0).setCheckState(Qt.CheckState.Unchecked)
     asked.accept()
     assert changes.covered == [(True, ["node_modules/", "data/"])]
+    changes.left = [Left("data", "data/")]
+    changes.listeners[0](State("ready"))
+    assert page.files.files.entries[-1].left == Left("data", "data/")
 
 
 def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, changes: FakeChanges) -> None:
     changes.listeners[0](State("reading", 300, 20_000))
     assert page._note.words == "The first checkpoint is being made: 300 of 20000 files."
-    changes.listeners[0](State("ready", 20_000, 20_000, 4_000_000, 3.2))
+    changes.progress = State("ready", 20_000, 20_000, 4_000_000, 3.2)
+    changes.listeners[0](changes.progress)
     assert "The first checkpoint: 20,000 files, 4.0 MB, 3.2 seconds." in page._note.toolTip()
 
 
