@@ -22,6 +22,7 @@ from helix_desktop.gui.changes.cover import CoverDialog
 from helix_desktop.gui.changes.files import Entry, FileList, by_folder
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
 from helix_desktop.gui.changes_port import Changes, Progress, Undone
+from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.questions import ask_text
 from helix_desktop.gui.shared.difference_rows import Sheet, rows, sheet
 from helix_desktop.gui.shared.elided import ElidedLabel
@@ -271,7 +272,13 @@ class ChangesPage(QWidget):
         if file is None or changes is None:
             return
         self._shown = file
-        self._do(self._looked(changes, file), name="show a change", then=self._show)
+
+        def failed(error: HelixError) -> None:  # forgotten, or removed: no other file may stay in its place
+            if file is self._shown:
+                self.body.clear(said(str(error)))
+
+        work = self._looked(changes, file)
+        self._doing.do(work, name="show a change", then=self._show, owner=self, failed=failed)
 
     async def _looked(self, changes: Changes, file: FileChange) -> Looked:
         contents = await changes.contents(file)

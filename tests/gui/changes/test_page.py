@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton
 
 from helix_desktop.engine.changes.hunks import hunks
 from helix_desktop.engine.changes.story import FileChange, Left, Source
+from helix_desktop.errors import NotThere
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.changes.commit import CommitDialog
 from helix_desktop.gui.changes.cover import CoverDialog
@@ -241,3 +242,14 @@ def test_in_a_narrow_window_no_button_is_cut(page: ChangesPage, width: int) -> N
         if button.isVisible() and width > 420:
             assert button.width() >= button.sizeHint().width(), button.text()
     assert page.files.width() >= 150
+
+
+def test_a_file_whose_content_is_gone_does_not_leave_another_one_in_its_place(
+    page: ChangesPage, changes: FakeChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(_file: object) -> tuple[bytes, bytes]:
+        raise NotThere("The entry was forgotten.")
+
+    monkeypatch.setattr(changes, "contents", gone)
+    page._open(page.files.files.entries[-3])
+    assert page.body._plain.text() == "The entry was forgotten."
