@@ -57,6 +57,7 @@ def pytest_configure() -> None:
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # ignored where the tests run in the background: children too
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     logging.getLogger().addHandler(SURPRISES)
     sys.addaudithook(_stay_here)
 

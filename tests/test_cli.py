@@ -126,7 +126,7 @@ def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace
     assert f"cache collect --workspace {workspace} --to 2000" in said.err
     figures = helix("cache", "stats", "-w", workspace, "--json")
     assert (figures.json["limit"], figures.json["over_limit"], figures.json["entries"]) == (2000, 6002, 2)
-    assert "6,002 bytes more" in figures.err
+    assert "6,002 bytes over its limit" in figures.err
     collected = helix("cache", "collect", "-w", workspace, "--to", 2000)
     assert "0 entries removed" in collected.out
     assert "8,002 bytes are still in use" in collected.err, "put by hand stays"
@@ -149,7 +149,7 @@ def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, wo
     assert (asked.code, len(asked.json["would_remove"])) == (1, 1)
     said = helix("workspace", "empty-trash", workspace)
     assert (said.code, said.out) == (1, "thrown away  Title, thrown away\n")
-    assert "Nothing was removed. With --yes" in said.err
+    assert "Nothing was removed. Add --yes" in said.err
     assert helix("workspace", "show", workspace, "--json").json["conversations"] == 2
     removed = helix("workspace", "empty-trash", "work", "--yes", "--json").json
     assert (removed["conversations"], removed["entries"], removed["bytes"] > 0) == (["thrown away"], 1, True)

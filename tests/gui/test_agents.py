@@ -33,7 +33,7 @@ def test_the_tree_is_shown_and_one_or_all_are_stopped(theme: Theme, desk: FakeDe
     below = top.child(0)
     assert below is not None
     assert below.text(0) == "tester"
-    assert any("2 agents, 1 at work, $0.030" in label.text() for label in dialog.findChildren(QLabel))
+    assert any("2 agents, 1 working, $0.030" in label.text() for label in dialog.findChildren(QLabel))
     top.setExpanded(False)
     bench.team[0] = replace(bench.team[0], seconds=13.0)
     dialog.look()

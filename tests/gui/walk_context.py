@@ -276,7 +276,7 @@ class Walk:
         await hot(panel.view, "blocks, in order")
         part = next(part for part in panel._parts if part.name == "read src/pairs.py")
         name = part.name
-        for words, fact in (("Pin", Pinned), ("Leave out", Excluded)):
+        for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
             await hot(panel.view, name)
             await choose(words)
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]

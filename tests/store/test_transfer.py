@@ -92,7 +92,9 @@ async def test_a_damaged_entry_is_left_out_and_named(
         pass
     assert left_out == [digests[1].hex]
     known = await workspaces.import_(path)
-    assert f"{digests[1].hex} was damaged when this was exported" in (known.folder / "notes.txt").read_text()
+    assert (
+        f"{digests[1].hex} was already damaged when this file was exported" in (known.folder / "notes.txt").read_text()
+    )
     copy = await workspaces.open(known.id)
     with pytest.raises(NotThere):
         await copy.cache.get(digests[1])

@@ -102,7 +102,7 @@ async def test_a_redirect_to_a_private_address_is_asked_for_again(online: World)
         ("file:///etc/passwd", "not an http"),
         ("http://", "not an http"),
         ("http://user:secret@a.example/", "user name"),
-        ("http://[::1", "no address"),
+        ("http://[::1", "not an address"),
         ("x" * 100_000, ""),
     ],
 )

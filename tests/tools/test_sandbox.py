@@ -217,7 +217,7 @@ async def test_the_best_that_works_is_found_and_said(tmp_path: Path, monkeypatch
     monkeypatch.setattr(module, "_present", lambda _: False)
     none = await find_sandbox([tmp_path / "root"], tmp_path / "scratch")
     assert none.kind is Kind.NONE
-    assert "every command asks" in none.sentence
+    assert "You are asked before every command." in none.sentence
 
 
 async def test_a_sandbox_that_does_not_hold_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

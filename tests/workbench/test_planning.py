@@ -51,7 +51,7 @@ async def test_nothing_changes_before_the_plan_is_approved(desks: Desks, folder:
     assert not (folder / "a.txt").exists()
     assert "[Plan mode." in sent(model)
     (result,) = [r.fact for r in session.facts if isinstance(r.fact, ToolReturned)]
-    assert "in plan mode nothing is changed" in result.head
+    assert "in plan mode, nothing can be changed" in result.head
 
 
 @pytest.mark.parametrize(("scope", "mode"), [("ask", "ask"), ("edits", "allow edits")])

@@ -197,11 +197,11 @@ def test_blocks_are_listed_and_can_be_pinned(panel: Inspector, session: Commande
 def test_what_is_left_out_can_be_taken_in_again(panel: Inspector, session: Commanded, settle: Settle) -> None:
     act(panel, "blocks, in order")
     settle()
-    choose(panel, "edit_file", "Leave out")
+    choose(panel, "edit_file", "Exclude")
     settle()
     excluded = session.state.facts[-1].fact
     assert isinstance(excluded, Excluded)
-    act(panel, "left out")
+    act(panel, "excluded")
     settle()
     assert session.state.facts[-1].fact == Included(excluded.ref)
 

@@ -341,7 +341,7 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
 
 
 @pytest.mark.parametrize(
-    ("text", "becomes"), [("npx server", "runs with your permissions"), ("https://example.org/mcp", "is sent to")]
+    ("text", "becomes"), [("npx server", "runs with your permissions"), ("https://example.org/mcp", "are sent to")]
 )
 def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, text: str, becomes: str
