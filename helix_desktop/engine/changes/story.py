@@ -117,10 +117,11 @@ def turns(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
     """Every turn with what it changed, also those that changed nothing: the sub-agents they started may have."""
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
-    steps = said = 0
+    steps = said = end = 0
     for recorded in facts:
         match recorded.fact:
             case UserSaid(steering=False) as fact:
+                _end(found, end)
                 said += 1
                 found.append(TurnOfChanges(said, recorded.seq, recorded.seq, _title(fact), (), last=said))
             case ModelReplied(parts=parts):
@@ -130,22 +131,30 @@ def turns(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
                 found[-1] = replace(found[-1], children=(*found[-1].children, child))
             case FilesChanged() as fact if found:
                 what, step = names.get(fact.call, ("", 0))
-                source = Source(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
-                _add(found, source)
-        if found:
-            found[-1] = replace(found[-1], end=recorded.seq)
+                _end(found, end)
+                _add(found, Source(recorded.conversation, recorded.seq, recorded.time, fact, what, step))
+        end = recorded.seq
+    _end(found, end)
     return tuple(found)
+
+
+def _end(found: list[TurnOfChanges], seq: int) -> None:
+    if found:
+        found[-1] = replace(found[-1], end=seq)
 
 
 def _add(found: list[TurnOfChanges], source: Source) -> None:
     """To the last turn; an undo to the turn that it undoes, or to several, which are one from now on."""
-    undone = source.fact.undoes or (found[-1].seq,)
-    at = [number for number, turn in enumerate(found) if turn.seq <= max(undone) and turn.end >= min(undone)] or [-1]
-    first, last = found[at[0]], found[at[-1]]
-    inside = [each for number in at for each in found[number].sources]
-    children = tuple(child for number in at for child in found[number].children)
-    one = replace(first, end=last.end, last=last.last, sources=(*inside, source), children=children)
-    found[at[0] : at[-1] + 1 or None] = [one]
+    seqs = source.fact.undoes or (found[-1].end,)
+    begin, stop = len(found) - 1, len(found)
+    while begin and found[begin].seq > min(seqs):
+        begin -= 1
+    while stop > begin + 1 and found[stop - 1].seq > max(seqs):
+        stop -= 1
+    these = found[begin:stop]
+    sources = (*(each for turn in these for each in turn.sources), source)
+    children = tuple(child for turn in these for child in turn.children)
+    found[begin:stop] = [replace(these[0], end=these[-1].end, last=these[-1].last, sources=sources, children=children)]
 
 
 def own(sources: Sequence[Source]) -> tuple[Source, ...]:
