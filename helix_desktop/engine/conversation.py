@@ -128,7 +128,7 @@ class Conversation:
     def fact(self, seq: int) -> Fact:
         """The fact with this number; NotThere."""
         if not 1 <= seq <= len(self.state.facts):
-            raise NotThere(f"This conversation has no fact {seq}; it has {len(self.state.facts)} facts.")
+            raise NotThere(f"This conversation has no fact {seq}; its last one is {self.state.last_seq}.")
         return self.state.facts[seq - 1].fact
 
     def tell(self, event: Event) -> None:

@@ -210,17 +210,17 @@ class Turn:
     # --- the model
 
     async def _ask_model(self) -> Reply:
-        """One reply, recorded. A request that is too long is folded and asked again, unless nothing more could be folded."""
+        """One reply, recorded. A request that is too long is folded and asked again, unless that changed nothing."""
         self._talk.running(Running.THINKING)
         for _ in range(OVERFLOWS_IN_A_ROW):
             try:
                 return await self._stream()
             except ContextTooLong as error:
+                before = self._conversation.meter()
                 await take_up(self._crew, self._conversation)  # the refusal may have named the model's real window
-                used = self._conversation.meter().used
                 await self._steward.before_step(overflowed=True)
-                failed = error
-                if self._conversation.meter().used >= used:
+                failed, now = error, self._conversation.meter()
+                if now.used >= before.used and now.window == before.window:
                     break
         raise failed
 

@@ -116,7 +116,7 @@ async def test_a_number_that_is_not_there() -> None:
     conversation = await Conversation.open(MemoryJournal(), "c")
     await conversation.append(said("one"))
     for seq in (0, 2, -1):
-        with pytest.raises(NotThere, match=f"no number {seq}"):
+        with pytest.raises(NotThere, match=f"no fact {seq}"):
             conversation.fact(seq)
 
 

@@ -340,7 +340,7 @@ class Walk:
         await self.bench.choose_mode("allow all")
         await self._do("export workspace")
         await self._name_file(target)
-        await until(target.exists)
+        await until(lambda: target.exists() and self.window.isActiveWindow())
         await self._do("import workspace")
         await self._name_file(target)
         await until(lambda: self.window.bench is not None and self.window.bench.id != first)
