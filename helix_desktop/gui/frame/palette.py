@@ -46,12 +46,12 @@ class Find:
 
 
 def matching(finds: Sequence[Find], words: str, limit: int = 40) -> list[Find]:
-    """Those that hold every word, those that begin with the first word before the others."""
+    """Those that hold every word: first those that begin with the words as they are, then those that begin with the first."""
     wanted = words.casefold().split()
     if not wanted:
         return list(finds[:limit])
     found = [find for find in finds if all(word in f"{find.text} {find.note}".casefold() for word in wanted)]
-    found.sort(key=lambda find: not find.text.casefold().startswith(wanted[0]))
+    found.sort(key=lambda find: [not find.text.casefold().startswith(begin) for begin in (" ".join(wanted), wanted[0])])
     return found[:limit]
 
 

@@ -37,6 +37,8 @@ def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
     assert [find.text for find in matching(finds, "conv new")] == ["New conversation"]
     assert [find.text for find in matching(finds, "re")] == ["Rename"]
     assert len(matching(finds, "")) == 3
+    alike = [Find(text, print, note="Workspace") for text in ("Import conversations…", "Import workspace…")]
+    assert [find.text for find in matching(alike, "import workspace")] == ["Import workspace…", "Import conversations…"]
 
 
 def test_typing_and_enter_do_what_was_found(palette: Palette, done: list[str]) -> None:
