@@ -70,7 +70,11 @@ def running(folder: Path, name: str, upstream: str, home: Path) -> Iterator[tupl
         yield _answers(f"http://127.0.0.1:{port}", name, process), process.pid
     finally:
         process.terminate()
-        process.wait(30)
+        try:
+            process.wait(30)
+        except subprocess.TimeoutExpired:  # LiteLLM does not always end when it is told to
+            process.kill()
+            process.wait()
 
 
 def _answers(url: str, name: str, process: subprocess.Popen[bytes]) -> str:
