@@ -136,8 +136,12 @@ class Walk:
         await until(lambda: self.card.title.text() == title, PLAIN)
 
     async def press_there(self) -> None:
-        """In the middle of what the tour points at; the card must not cover it."""
+        """In the middle of what the tour points at, once it no longer moves; the card must not cover it."""
         await until(lambda: not self.place.isEmpty(), PLAIN)
+        before = QRect()
+        while before != self.place:
+            before = self.place
+            await asyncio.sleep(0.3)
         assert not self.card.geometry().intersects(self.place), f"{self.card.title.text()}: {self.place}"
         await click(self.window, self.place)
 
