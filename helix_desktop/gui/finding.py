@@ -90,11 +90,13 @@ def of_hits(hits: Sequence[Hit], titles: Mapping[str, str], workspace: str, go: 
     return [find(hit) for hit in hits]
 
 
-def not_searched(row: WorkspaceRow, error: HelixError, go: Go) -> Find:
-    """A workspace that could not be searched; choosing it opens it, or says why that cannot be done."""
-    busy = tr("Not searched: this workspace is open in another program")
-    unread = tr("Not searched: this workspace can't be read. Open it to repair it.")
-    words = busy if isinstance(error, StoreBusy) else unread
+def not_searched(row: WorkspaceRow, error: HelixError | None, go: Go) -> Find:
+    """A workspace that could not be searched, or not all of it; choosing it opens it, or says why that cannot be done."""
+    words = tr("Not fully searched: the search index is out of date. Open this workspace to update it.")
+    if error is not None:
+        words = tr("Not searched: this workspace can't be read. Open it to repair it.")
+    if isinstance(error, StoreBusy):
+        words = tr("Not searched: this workspace is open in another program")
     return Find(words, lambda: go(Place("workspace", row.id)), kind="folder", note=row.name)
 
 

@@ -15,7 +15,7 @@ from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.ports import Session, Workbench, WorkspaceRow
+from helix_desktop.gui.ports import FoundClosed, Session, Workbench, WorkspaceRow
 from helix_desktop.gui.questions import ask_which
 from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.words import tr
@@ -217,10 +217,14 @@ def _search_closed(
         show(finds)
         _search_closed(window, words, closed, show)
 
+    def found(answer: FoundClosed) -> None:
+        behind = [finding.not_searched(row, None, window.go)] if answer.behind else []
+        go_on([*finding.of_hits(answer.hits, answer.titles, row.id, window.go, row.name), *behind])
+
     window.doing.do(
         window.desk.search_closed(row.id, words),
         name="search a closed workspace",
-        then=lambda found: go_on(finding.of_hits(found.hits, found.titles, row.id, window.go, row.name)),
+        then=found,
         owner=window,
         failed=lambda error: go_on([finding.not_searched(row, error, window.go)]),
     )

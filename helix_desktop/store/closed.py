@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import field
@@ -22,37 +21,36 @@ from helix_desktop.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found, and what the conversations it is in are called, by id."""
+    """What was found, and what the conversations it is in are called, by id. `behind`: there is more than the index knows."""
 
     hits: Sequence[Hit] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
+    behind: bool = False
 
 
 def search(folder: Path, query: str, *, limit: int = 20) -> Found:
-    """What `live_index.Index.search` finds once it is open. StoreFailed where its index or its cache cannot be read."""
+    """What `live_index.Index.search` finds as soon as it is open. StoreFailed where its index or its cache cannot be read."""
     if not (folder / "journal.sqlite3").is_file():
         return Found()  # it was never opened
+    if not (folder / opening.INDEX).is_file():
+        return Found(behind=True)
     with ExitStack() as last_first:
-        asked = last_first.enter_context(closing(_index(folder)))
+        asked = last_first.enter_context(
+            closing(database.connect_unseen(folder / opening.INDEX, IndexDamaged, "index"))
+        )
+        with database.Reading(IndexDamaged, "index"):
+            if database.version_of(asked) != VERSION:
+                return Found(behind=True)
+            known = dict(asked.execute("SELECT name, value FROM meta"))
         journal = last_first.enter_context(closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True)))
         source = _Source(folder, journal, last_first)
         hits = open_search.search(asked, source, query, limit=limit)
         if source.failed is not None:
             raise source.failed
         wanted = {hit.conversation for hit in hits}
-        return Found(hits, {row.id: row.title or row.begins for row in journal.conversations() if row.id in wanted})
-
-
-def _index(folder: Path) -> sqlite3.Connection:
-    connection = database.connect_unseen(folder / opening.INDEX, IndexDamaged, "index")
-    try:
-        with database.Reading(IndexDamaged, "index"):
-            if database.version_of(connection) != VERSION:
-                raise IndexDamaged("The index was written by an older Helix Desktop.")
-    except StoreFailed:
-        connection.close()
-        raise
-    return connection
+        titles = {row.id: row.title or row.begins for row in journal.conversations() if row.id in wanted}
+        behind = known.get("facts", 0) < journal.last() or known.get("words", 0) < known.get("rows", 0)
+        return Found(hits, titles, behind)
 
 
 class _Source:

@@ -609,6 +609,7 @@ class FakeDesk:
         self.trashed: dict[str, FakeWorkbench] = {}
         self.imports = ""
         self.unsearched: dict[str, HelixError] = {}
+        self.behind: set[str] = set()
         self.left_out: Sequence[str] = ()
         self.damaged: Sequence[str] = ()
 
@@ -623,7 +624,8 @@ class FakeDesk:
     async def search_closed(self, workspace: str, words: str) -> Found:
         if workspace in self.unsearched:
             raise self.unsearched[workspace]
-        return Found(await self.benches[workspace].search(words), {story.CONVERSATION: "Extract the lock manager"})
+        hits = await self.benches[workspace].search(words)
+        return Found(hits, {story.CONVERSATION: "Extract the lock manager"}, workspace in self.behind)
 
     async def create(self, name: str, folder: Path) -> FakeWorkbench:
         self.benches[name] = FakeWorkbench(name, "#6b4fa0", folder)

@@ -378,6 +378,11 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(wind
     sending.search(window, "Shard")
     assert any(find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_.finds)
     assert window.palette_.finds[-1].text.startswith("Not searched")
+    desk.behind = {"infra"}
+    window.palette_.open("Shard")
+    sending.search(window, "Shard")
+    late = [find.note for find in window.palette_.finds if find.text.startswith("Not fully searched")]
+    assert late == ["infra"]
     message = next(find for find in finds if find.note == "parser · Extract the lock manager")
     message.act()
     assert window.bench is desk.benches["parser"]

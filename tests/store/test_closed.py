@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -84,13 +86,33 @@ async def test_one_that_cannot_be_read_is_an_error_and_no_empty_answer(folder: P
     index.write_bytes(b"no database at all" * 1000)
     with pytest.raises(StoreFailed):
         closed.search(folder, "needle")
-    index.unlink()
-    with pytest.raises(StoreFailed, match="index"):
-        closed.search(folder, "needle")
     index.write_bytes(whole)
     (folder / "cache" / "CURRENT").unlink()
     with pytest.raises(StoreFailed, match="cache"):
         closed.search(folder, "needle")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE meta SET value = value - 1 WHERE name = 'facts'",
+        "UPDATE meta SET value = 0 WHERE name = 'words'",
+        "PRAGMA user_version = 1",
+        "",
+    ],
+)
+async def test_it_says_when_the_index_is_behind(folder: Path, change: str) -> None:
+    """The program was closed or killed before the index had caught up, or the index is older than the program, or gone."""
+    assert not closed.search(folder, "needle").behind
+    with closing(sqlite3.connect(folder / INDEX)) as connection, connection:
+        connection.execute(change)
+    if not change:
+        (folder / INDEX).unlink()
+    assert closed.search(folder, "needle").behind
+    opened = await Workspace.open(folder)
+    await opened.index.caught_up()
+    await opened.aclose()
+    assert closed.search(folder, "needle") == closed.Found(closed.search(folder, "needle").hits, {"c": "Hay"})
 
 
 async def test_the_cache_is_copied_only_for_an_entry_that_was_found(
