@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -33,16 +34,15 @@ TITLES = {
     "llamacpp": "llama.cpp",
     "vllm": "vLLM",
 }
-# What a person most likely wants of a provider's list, by the beginning of the model's name.
+# What a person most likely wants of a provider's list: names without a date, and without a variant that costs ten times as much.
 _WANTED = (
-    "claude-sonnet",
-    "claude-opus",
-    "gpt-5",
-    "gemini-3-pro",
-    "gemini-2.5-pro",
-    "deepseek-chat",
-    "mistral-large",
-    "grok",
+    r"claude-sonnet-[\d-]+",
+    r"claude-opus-[\d-]+",
+    r"gpt-[\d.]+",
+    r"gemini-[\d.]+-pro",
+    r"deepseek-(chat|v\d+-pro)",
+    r"mistral-large(-\d+)?",
+    r"grok-[\d.]+",
 )
 LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
 REFRESH = 20.0  # seconds a provider has to list its models
@@ -176,11 +176,13 @@ class Connecting:
 
 
 def best(models: Sequence[Model]) -> str:
-    """The model to begin with: a well-known one, or the only one. Of an unknown server's models the user chooses."""
+    """The model to begin with: the newest of a well-known kind, or the only one. Of an unknown server's models the user chooses."""
+    from helix_desktop.providers.models import undated
+
     for wanted in _WANTED:
-        named = [model.name for model in models if model.name.partition("/")[2].startswith(wanted)]
+        named = [model for model in models if re.fullmatch(wanted, undated(model.id))]
         if named:
-            return max(named)
+            return max(named, key=lambda model: ([*map(int, re.findall(r"\d+", undated(model.id)))], model.name)).name
     return models[0].name if len(models) == 1 else ""
 
 

@@ -22,6 +22,11 @@ DEFAULT_WINDOW = 128_000
 _DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
 
 
+def undated(model: str) -> str:
+    """A model's name without what only says which edition of it this is."""
+    return _DATE.sub("", model)
+
+
 @dataclass(frozen=True, slots=True)
 class Prices:
     """Dollars per million tokens; 0: unknown or free."""
@@ -99,8 +104,8 @@ class Shipped:
         exact = object_at(self.models, bare)
         if exact:
             return exact
-        undated = _DATE.sub("", bare)
-        return object_at(self.models, undated) or object_at(self.models, undated.replace(".", "-"))
+        plain = undated(bare)
+        return object_at(self.models, plain) or object_at(self.models, plain.replace(".", "-"))
 
 
 @cache

@@ -152,3 +152,18 @@ def test_the_model_to_begin_with() -> None:
     assert best(models[:1] + models[3:]) == "", "of an unknown server's models the user chooses"
     assert best(models[3:]) == "a/large"
     assert best([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("gpt-5", "gpt-5.10", "gpt-5.6", "gpt-5.5-pro", "gpt-5.6-terra", "gpt-5-2025-08-07", "gpt-4o"), "gpt-5.10"),
+        (("claude-sonnet-4-5-20250929", "claude-sonnet-4-20250514", "claude-opus-5"), "claude-sonnet-4-5-20250929"),
+        (("gemini-2.5-pro", "gemini-3.1-pro-preview", "gemini-3.5-flash"), "gemini-3.1-pro-preview"),
+        (("grok-4.5", "grok-4-0709", "grok-code-fast-1"), "grok-4.5"),
+        (("mistral-large-latest", "mistral-large-3", "codestral"), "mistral-large-3"),
+    ],
+)
+def test_the_newest_of_a_kind_and_not_its_dearest_variant(names: tuple[str, ...], expected: str) -> None:
+    """A key of OpenAI began with gpt-5.5-pro, at 180 dollars per million tokens."""
+    assert best([Model(f"a/{name}") for name in names]) == f"a/{expected}"

@@ -80,8 +80,8 @@ def _fits(model: Model, wanted: Sequence[str]) -> bool:
 
 
 def abilities(model: Model) -> list[str]:
-    """What sets a model apart, as chips."""
-    found = [tr("vision")] if model.images else []
+    """What sets a model apart, as chips; of an unknown one nothing is claimed."""
+    found = [tr("vision")] if model.images and model.sure is not Sure.ASSUMED else []
     if model.thinking:
         found.append(tr("thinking"))
     if not model.tools:
