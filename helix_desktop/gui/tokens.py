@@ -1,8 +1,8 @@
 """The one table of colours. Everything that is drawn takes its colour from here, by name.
 
 Every text token reaches 4.5:1 on every surface it may stand on (tests/gui/test_tokens.py holds the table to it), so
-some differ a little from the pictures: `muted`, `faint`, `accent` and, in the dark table, `danger` and `on_accent`.
-`line` divides surfaces; `edge` is the border of what can be pressed or written in, at 3:1.
+some differ a little from the pictures: `muted`, `faint`, `accent`, `handover` and, in the dark table, `danger` and `on_accent`.
+`line` divides surfaces; `edge` is the border of what can be pressed or written in, at 3:1 on all of them.
 A kind has two colours: the fill of meters, dots and marks, and a darker or lighter one for words (`*_text`).
 """
 
@@ -67,7 +67,7 @@ LIGHT = Tokens(
     panel="#ffffff",
     rail="#ecece8",
     line="#e2e2dc",
-    edge="#8a8d92",
+    edge="#80848a",
     selected="#e9ebe6",
     code="#f3f3ef",
     accent_soft="#e3f2f0",
@@ -81,7 +81,7 @@ LIGHT = Tokens(
     added_soft="#e2f3e4",
     free="#e7e7e1",
     system="#64748b",
-    handover="#c77700",
+    handover="#bd7100",
     observations="#7c4dcc",
     conversation="#2f6bd8",
     output="#0d9488",
@@ -109,7 +109,7 @@ DARK = Tokens(
     panel="#1e2022",
     rail="#131416",
     line="#2e3134",
-    edge="#72777e",
+    edge="#747980",
     selected="#282b2e",
     code="#25282b",
     accent_soft="#173230",
@@ -132,7 +132,7 @@ DARK = Tokens(
     observations_text="#b094ea",
     conversation_text="#7ba5f2",
     output_text="#3bb8ab",
-    found="#5a4a16",
+    found="#463a10",
     found_current="#7a6212",
     code_keyword="#d3a4f0",
     code_string="#94cf9b",

@@ -146,7 +146,8 @@ class FoldBox(Box):
         if marks.selected[1] > marks.selected[0]:
             painter.fillRect(self._place, ink.selection)
         painter.setFont(self._font)
-        painter.setPen(ink.theme.kind_text(self._kind))
+        marked = bool(marks.found) or marks.selected[1] > marks.selected[0]
+        painter.setPen(ink.colour("text") if marked else ink.theme.kind_text(self._kind))
         words = QFontMetricsF(self._font).elidedText(self.text, Qt.TextElideMode.ElideRight, self._place.width() + 1)
         painter.drawText(self._place, Qt.AlignmentFlag.AlignCenter, words)
 

@@ -85,7 +85,7 @@ class CardBox(Box):
 
     def _paint_button(self, painter: QPainter, *, near: bool) -> None:
         ink = self.ink
-        painter.setPen(QPen(ink.colour("line"), 1))
+        painter.setPen(QPen(ink.colour("edge"), 1))
         painter.setBrush(ink.colour("window" if near else "panel"))
         painter.drawRoundedRect(self._button, ink.px(8), ink.px(8))
         painter.setFont(ink.text)

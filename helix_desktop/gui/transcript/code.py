@@ -137,7 +137,7 @@ class CodeBox(Box):
         length = max(room * self.width / (self.width + self._hidden), px(24))
         left = px(8) + (room - length) * self.scrolled / self._hidden
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(self.ink.colour("line"))
+        painter.setBrush(self.ink.colour("edge"))
         painter.drawRoundedRect(QRectF(left, self.height - px(6), length, px(3)), px(2), px(2))
 
     def offset_at(self, place: QPointF) -> int:
@@ -188,7 +188,7 @@ class CodeBox(Box):
         button = isinstance(hot.act, CopyText)
         painter.setFont(self.ink.chip if button else self.ink.small)
         if button:
-            painter.setPen(self.ink.colour("line"))
+            painter.setPen(self.ink.colour("edge"))
             painter.setBrush(self.ink.colour("panel"))
             painter.drawRoundedRect(hot.place, self.ink.px(6), self.ink.px(6))
         painter.setPen(self.ink.colour("muted" if button else "accent"))

@@ -130,6 +130,7 @@ class Ink:
         if made is None:
             made = self._colours[key] = QTextCharFormat()
             made.setBackground(self.colour(name) if name else self.selection)
+            made.setForeground(self.colour("text"))  # the only colour that can be read on all of these
         return made
 
     @cached_property
