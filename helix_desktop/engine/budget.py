@@ -31,6 +31,7 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Usage,
 )
+from helix_desktop.engine.history.folds import counted
 from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.policy import Policy
@@ -162,7 +163,7 @@ def next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessa
     chosen = state.settings.model(ModelRole.MAIN)
     if chosen is None or chosen.price_input <= 0:
         return None
-    left = sum(item.tokens for item in state.branch.items if before and item.first >= before)
+    left = counted(state.branch.tail(before)) if before else 0
     used, ledger = max(0, meter(state, policy).used - corrected(left, state)), state.record.ledger
     cached = min(used, still_cached(state, chosen.model))
     reply = ledger.usual_reply(state.seq)
@@ -183,7 +184,7 @@ def still_cached(state: Moment, model: str) -> int:
     changed = _first_change(state, saw_of(state.record.facts[answered - 1]))
     if changed is None:
         return billed
-    front = state.settings.tokens + sum(item.tokens for item in state.branch.items if item.first < changed)
+    front = state.settings.tokens + counted(item for item in state.branch.items if item.first < changed)
     return min(billed, corrected(front, state)) if changed else 0
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.contents import shown
-from helix_desktop.engine.facts import Attachment, PartRef, Recorded, Stored
+from helix_desktop.engine.facts import Attachment, PartRef, Recorded, Stored, UserSaid
 from helix_desktop.engine.history import sent
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.parts import EXCLUDED
 from helix_desktop.engine.policy import from_fact
 from helix_desktop.engine.view import State
 from helix_desktop.gui import export
+from helix_desktop.gui.inspector import figures as inspector
 from helix_desktop.gui.timeline.story import Story
 from helix_desktop.gui.transcript.item import ItemKind
 from helix_desktop.gui.transcript.projection import Items
@@ -80,7 +81,13 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"what can be recalled {where}", state.branch.recallable, places.recallable(c, n))
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
     yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
-    yield from _unequal(f"the next message {where}", _next(state), _rounded(places.next_message(c, n)))
+    for said in (0, *(seq for seq in now.messages if isinstance(now.messages[seq], UserSaid))):
+        reckoned = places.next_message(c, n, said)
+        yield from _unequal(f"the next message instead of {said} {where}", _next(state, said), _rounded(reckoned))
+    listed = [(each.tokens, round(each.cost, 9)) for each in inspector.parts(state, state.factor())]
+    yield from _unequal(
+        f"parts listed {where}", listed, [(count, round(cost, 9)) for count, cost in places.parts(c, n)]
+    )
     money = budget.savings(state).paid_without
     if abs(money - (reckoned := figures.money_without_folds(c, n, places.prices))) > 1e-9:
         yield Difference(f"money without folds {where}", money, reckoned)
@@ -143,13 +150,16 @@ def _sums_of(c: Conversation, n: int) -> tuple[object, ...]:
     return sums.steps, sums.sent, sums.without, sums.cache_read, sums.paid, sums.saved
 
 
-def _next(state: Moment) -> tuple[int, float] | None:
-    price = budget.next_message(state, from_fact(None))
-    return _rounded((price.reply, price.cold) if price else None)
+def _next(state: Moment, instead: int) -> places.Next | None:
+    told = budget.next_message(state, from_fact(None), before=instead)
+    if told is None:
+        return None
+    lasts = told.forever or told.warm_until > 0
+    return _rounded(places.Next(told.reply, told.warm, told.cold, told.warm_until, lasts))
 
 
-def _rounded(price: tuple[int, float] | None) -> tuple[int, float] | None:
-    return (price[0], round(price[1], 9)) if price else None
+def _rounded(price: places.Next | None) -> places.Next | None:
+    return price and replace(price, warm=round(price.warm, 9), cold=round(price.cold, 9))
 
 
 def _digest(state: Moment, c: Conversation) -> str:

@@ -145,11 +145,13 @@ def _begin(h: History) -> None:
 def _set_up(h: History) -> None:
     if h.often(0.8):
         h.add(SystemSet("You are tested.", 7))
-        h.add(ModelSet(ModelRole.MAIN, h.chance.choice(MODELS), 9_000, 100, *_prices(h)))
+        h.add(_model(h))
 
 
-def _prices(h: History) -> tuple[float, float, float, float]:
-    return h.chance.choice([(0, 0, 0, 0), (3, 15, 0.3, 3.75), (2, 0, 0, 0), (0, 4, 1, 0)])
+def _model(h: History, effort: str = "") -> ModelSet:
+    prices = h.chance.choice([(0, 0, 0, 0), (3, 15, 0.3, 3.75), (2, 0, 0, 0), (0, 4, 1, 0)])
+    lasts = h.chance.choice([0, 300])
+    return ModelSet(ModelRole.MAIN, h.chance.choice(MODELS), 9_000, 100, *prices, effort=effort, cache_seconds=lasts)
 
 
 def _user(h: History) -> None:
@@ -191,7 +193,8 @@ def _reply(h: History, saw: int) -> None:
     stop = Stop.CALLS if h.calls else Stop.END
     if h.often(0.15):
         stop = h.chance.choice([Stop.CUT, Stop.STOPPED, Stop.LENGTH, Stop.FILTERED])
-    h.add(ModelReplied(tuple(parts), h.chance.choice(MODELS), stop, _usage(h), saw))
+    seconds = h.chance.choice([0.0, 2.5])
+    h.add(ModelReplied(tuple(parts), h.chance.choice(MODELS), stop, _usage(h), saw, seconds=seconds))
     if stop is Stop.CUT and h.often(0.6):
         h.add(Excluded(Span(len(h.facts), len(h.facts))))
 
@@ -251,9 +254,7 @@ def _set(h: History) -> None:
         SystemSet(h.chance.choice(["", "system", "other"]), h.chance.randint(0, 30)),
         RulesSet(h.chance.choice("ab"), h.chance.choice(["", "tabs", "spaces"]), h.chance.randint(1, 9)),
         ToolsOffered((ToolSpec("read", "reads", "{}"),) * h.chance.randint(0, 2), h.chance.randint(0, 90)),
-        ModelSet(
-            ModelRole.MAIN, h.chance.choice(MODELS), 9_000, 100, *_prices(h), effort=h.chance.choice(["", "high"])
-        ),
+        _model(h, h.chance.choice(["", "high"])),
         ModelSet(ModelRole.FAST, "fast", 9_000),
         PolicySet("layered"),
         ConversationChanged(title=h.chance.choice([None, "", "new"])),

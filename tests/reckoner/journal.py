@@ -27,6 +27,7 @@ class Conversation:
 
     facts: Sequence[Fact | None]
     contents: Mapping[Any, bytes] = field(default_factory=dict)
+    times: Sequence[float] = ()
 
     def __getitem__(self, n: int) -> Fact | None:
         return self.facts[n - 1]
@@ -37,8 +38,10 @@ class Conversation:
 
 
 def conversation(recorded: Iterable[Recorded], contents: Mapping[Any, bytes] | None = None) -> Conversation:
-    known = {each.seq: each.fact for each in recorded}
-    return Conversation([known.get(n) for n in range(1, max(known, default=0) + 1)], contents or {})
+    known = {each.seq: each for each in recorded}
+    all_facts = [known.get(n) for n in range(1, max(known, default=0) + 1)]
+    facts, times = [each and each.fact for each in all_facts], [each.time if each else 0.0 for each in all_facts]
+    return Conversation(facts, contents or {}, times)
 
 
 def before(c: Conversation, n: int) -> int:

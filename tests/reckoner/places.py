@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from helix_desktop.engine.facts import (
     Cover,
+    DocumentEdited,
     Excluded,
     Fact,
     FilesChanged,
@@ -16,23 +17,38 @@ from helix_desktop.engine.facts import (
     FoldFailed,
     FoldKind,
     Forgotten,
+    Included,
     ModelReplied,
     ModelSet,
     PartRef,
     Reasoning,
     Refolded,
     Rewound,
+    RulesSet,
     Span,
     Stop,
+    SystemSet,
     Text,
     TodoSet,
     ToolReturned,
+    ToolsOffered,
     TurnEnd,
     TurnEnded,
     Unfolded,
     UserSaid,
 )
-from tests.reckoner.figures import PER_MESSAGE, counted, factor, main_model, sent, usual_reply
+from tests.reckoner.figures import (
+    PER_MESSAGE,
+    brought_in,
+    counted,
+    factor,
+    main_model,
+    replies,
+    reply_at,
+    saw,
+    sent,
+    usual_reply,
+)
 from tests.reckoner.journal import Conversation, before, settings, way
 from tests.reckoner.moment import NOTE, Item, Moment, Shown, moment, sort_of, view
 
@@ -386,11 +402,88 @@ def prices(model: ModelSet | None) -> tuple[float, float, float]:
     return model.price_cache_read or plain / 10, model.price_cache_write or plain, model.price_output or plain * 5
 
 
-def next_message(c: Conversation, n: int) -> tuple[int, float] | None:
-    """What a reply is expected to write, and what the next message costs in dollars while nothing of it is in the provider's cache."""
-    _, writing, output = prices(main_model(c, n))
-    reply = usual_reply(c, n)
-    return (reply, (meter(c, n)[1] * writing + reply * output) / 1_000_000) if writing else None
+@dataclass(frozen=True)
+class Next:
+    """What the next message costs in dollars with the last request in the provider's cache and without. `until`: when it goes, 0 where
+    that is not known; `lasts`: something is there.
+    """
+
+    reply: int
+    warm: float
+    cold: float
+    until: float
+    lasts: bool
+
+
+def next_message(c: Conversation, n: int, instead: int = 0) -> Next | None:
+    """`instead`: of a message, which it replaces with all behind it."""
+    main, reply = main_model(c, n), usual_reply(c, n)
+    cached, writing, output = prices(main)
+    if main is None or not writing:
+        return None
+    gone = sum(_tokens(item) for item in view(moment(c, n)) if instead and _begin(item) >= instead)
+    takes = max(0, meter(c, n)[1] - round(gone * main_factor(c, n)))
+    front, asked = in_cache(c, n)
+    old = min(front, takes)
+    warm = old * cached + (takes - old) * writing + reply * output
+    cold = takes * writing + reply * output
+    until = asked + main.cache_seconds if old and main.cache_seconds else 0.0
+    return Next(reply, warm / 1_000_000, cold / 1_000_000, until, old > 0)
+
+
+def in_cache(c: Conversation, n: int) -> tuple[int, float]:
+    """How much of the front of the next request the last one had already, and when that was asked."""
+    main = main_model(c, n)
+    told = [
+        m
+        for m, fact in replies(c, n)
+        if main and fact.model == main.model and fact.usage.input > 0 and counted(c, saw(c, m)) > 0
+    ]
+    if not told or brought_in(c, told[-1], n):
+        return 0, 0.0
+    last = told[-1]
+    reply = reply_at(c, last)
+    took, asked = reply.usage.input, c.times[last - 1] - reply.seconds
+    now = moment(c, n)
+    changed = [at for m in range(saw(c, last) + 1, n + 1) if (at := _changes(now, c[m])) is not None]
+    if not changed:
+        return took, asked
+    first = min(changed)
+    before = sum(settings(c, n).tokens().values()) + sum(_tokens(i) for i in view(now) if _begin(i) < first)
+    return min(took, round(before * main_factor(c, n))) if first > 0 else 0, asked
+
+
+def _changes(now: Moment, fact: Fact | None) -> int | None:
+    """From which message on a request is another by this fact; 0: from its beginning."""
+    match fact:
+        case SystemSet() | RulesSet() | ToolsOffered():
+            return 0
+        case Rewound(to=to):
+            return to + 1
+        case Folded(cover=cover) | Excluded(ref=cover) | Included(ref=cover):
+            return cover.first if isinstance(cover, Span) else cover.seq
+        case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
+            return _changes(now, now.folds[name].fact) if name in now.folds else None
+    return None
+
+
+def _begin(item: Item) -> int:
+    return item.fold.cover.first if item.fold and isinstance(item.fold.cover, Span) else item.seqs[0]
+
+
+def _tokens(item: Item) -> int:
+    return sum(each.tokens for each in item.shown) + (PER_MESSAGE if item.shown else 0)
+
+
+def parts(c: Conversation, n: int) -> list[tuple[int, float]]:
+    """Of all that is in the context, the tokens and what sending it once costs."""
+    main, by = main_model(c, n), main_factor(c, n)
+    texts = settings(c, n)
+    alone = [texts.system.tokens] if texts.system and texts.system.text else []
+    alone += [fact.tokens + 10 for _, fact in texts.rules.values()]
+    counts = alone + [each.tokens for item in view(moment(c, n)) for each in item.shown]
+    price = main.price_input if main else 0.0
+    return [(round(count * by), round(count * by) * price / 1_000_000) for count in counts]
 
 
 # --- an export -------------------------------------------------------------------------------------------------------
