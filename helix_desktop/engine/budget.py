@@ -203,7 +203,7 @@ def _place(state: Moment, fact: Fact) -> int | None:
         case SystemSet() | RulesSet() | ToolsOffered():
             return 0
         case Rewound(to=to):
-            return to + 1
+            return max(0, to) + 1
         case Folded(cover=cover):
             return _begin_of(cover)
         case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
@@ -215,7 +215,7 @@ def _place(state: Moment, fact: Fact) -> int | None:
 
 
 def _begin_of(cover: Cover) -> int:
-    return cover.first if isinstance(cover, Span) else cover.seq
+    return max(1, cover.first if isinstance(cover, Span) else cover.seq)
 
 
 def _asked_at(state: Moment, model: str) -> float:

@@ -82,8 +82,8 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
     yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
     for said in (0, *(seq for seq in now.messages if isinstance(now.messages[seq], UserSaid))):
-        reckoned = places.next_message(c, n, said)
-        yield from _unequal(f"the next message instead of {said} {where}", _next(state, said), _rounded(reckoned))
+        price = _rounded(places.next_message(c, n, said))
+        yield from _unequal(f"the next message instead of {said} {where}", _next(state, said), price)
     listed = [(each.tokens, round(each.cost, 9)) for each in inspector.parts(state, state.factor())]
     yield from _unequal(
         f"parts listed {where}", listed, [(count, round(cost, 9)) for count, cost in places.parts(c, n)]

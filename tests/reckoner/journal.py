@@ -40,8 +40,8 @@ class Conversation:
 def conversation(recorded: Iterable[Recorded], contents: Mapping[Any, bytes] | None = None) -> Conversation:
     known = {each.seq: each for each in recorded}
     all_facts = [known.get(n) for n in range(1, max(known, default=0) + 1)]
-    facts, times = [each and each.fact for each in all_facts], [each.time if each else 0.0 for each in all_facts]
-    return Conversation(facts, contents or {}, times)
+    times = [each.time if each else 0.0 for each in all_facts]
+    return Conversation([each.fact if each else None for each in all_facts], contents or {}, times)
 
 
 def before(c: Conversation, n: int) -> int:

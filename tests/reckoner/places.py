@@ -459,9 +459,9 @@ def _changes(now: Moment, fact: Fact | None) -> int | None:
         case SystemSet() | RulesSet() | ToolsOffered():
             return 0
         case Rewound(to=to):
-            return to + 1
+            return max(0, to) + 1
         case Folded(cover=cover) | Excluded(ref=cover) | Included(ref=cover):
-            return cover.first if isinstance(cover, Span) else cover.seq
+            return max(1, cover.first if isinstance(cover, Span) else cover.seq)
         case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
             return _changes(now, now.folds[name].fact) if name in now.folds else None
     return None
