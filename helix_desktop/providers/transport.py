@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -268,6 +269,16 @@ class Transport:
             yield Answer(response, self.where, self.patience)
 
 
+CHECK = "Check the network connection and that the server is running."
+
+
+def _deepest(error: BaseException) -> BaseException:
+    """The error that began it: what the libraries say over it is "All connection attempts failed"."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    return error
+
+
 def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
     """A connection that failed, as an error with a sentence."""
     import httpx
@@ -286,8 +297,10 @@ def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         there = f" at {url}" if url else ""
-        return NobodyThere(
-            f"No connection to {where}{there}: {said}.",
-            remedy="Check the network connection and that the server is running.",
-        )
+        began = _deepest(error)
+        if isinstance(began, ConnectionRefusedError):
+            return NobodyThere(f"No connection to {where}{there}: connection refused.", remedy=CHECK)
+        if isinstance(began, socket.gaierror):
+            return NobodyThere(f"No connection to {where}{there}: host not found.", remedy=CHECK)
+        return NobodyThere(f"No connection to {where}{there}: {said}.", remedy=CHECK)
     return Unreachable(f"The connection to {where} was lost: {said}.")

@@ -119,10 +119,12 @@ class _Painter(QStyledItemDelegate):
         font = "heading" if entry.heading else "name"
         if entry.heading:
             place = place.adjusted(0, place.height() - self._theme.px(26), 0, 0)
-        text = self._text(font, name, round(place.width() * 2 / 3) if entry.folder else 0)
+        counts, gap = self._counts(entry.added, entry.removed), self._theme.px(6)
+        room = place.width() - sum(count.size().width() + gap for count, _ in counts)
+        text = self._text(font, name, round(room))
         self._write(painter, place, place.left(), font, text, "faint")
-        at = place.left() + text.size().width() + self._theme.px(6)
-        for count, tone in self._counts(entry.added, entry.removed):
+        at = place.left() + text.size().width() + gap
+        for count, tone in counts:
             at = self._write(painter, place, at, "count", count, tone) + self._theme.px(4)
 
     def _paint_file(self, painter: QPainter, place: QRectF, file: FileChange) -> None:

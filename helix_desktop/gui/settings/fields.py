@@ -27,7 +27,7 @@ from helix_desktop.values import dataclass
 Value = bool | int | float | str
 Changed = Callable[[Value], object]
 WIDE = 15  # heights of a line
-WIDEST = 22  # of a choice with long words
+WIDEST = 18  # that leave room for the words beside them
 MARGIN = 7
 
 
@@ -187,11 +187,13 @@ def _limit(whole: QSpinBox, declared: Declared) -> None:
 
 
 def row(declared: Declared, changed: Changed, parent: QWidget) -> QWidget:
-    """Title and sentence at the left, the widget at the right; a long text below them."""
+    """Title and sentence at the left, the widget at the right; a long text, or a choice with long words, below them."""
     widget = field(declared, changed, parent)
-    if not isinstance(declared.value, bool) and not declared.long:
-        widget.setFixedWidth(_wide(widget))
-    return labelled(declared.title, declared.sentence, widget, parent, below=declared.long)
+    wide = 0 if isinstance(declared.value, bool) or declared.long else _wide(widget)
+    below = declared.long or wide > WIDEST * widget.fontMetrics().height()
+    if wide and not below:
+        widget.setFixedWidth(wide)
+    return labelled(declared.title, declared.sentence, widget, parent, below=below)
 
 
 def labelled(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
@@ -218,5 +220,4 @@ def labelled(title: str, sentence: str, widget: QWidget, parent: QWidget, *, bel
 def _wide(widget: QWidget) -> int:
     """Alike for all, and as large as the text is; a choice with long words shows them."""
     widget.ensurePolished()
-    line = widget.fontMetrics().height()
-    return min(max(WIDE * line, widget.sizeHint().width()), WIDEST * line)
+    return max(WIDE * widget.fontMetrics().height(), widget.sizeHint().width())

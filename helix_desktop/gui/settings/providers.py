@@ -16,6 +16,7 @@ from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.provider_dialog import ProviderDialog
 from helix_desktop.gui.setup import Provider, Setup
+from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.words import count, tr
 
 
@@ -64,11 +65,9 @@ class ProvidersPage(Page):
         name = QLabel(provider.title, row)
         name.setTextFormat(Qt.TextFormat.PlainText)
         line.addWidget(name)
-        state = QLabel(self._state(provider), row)
+        state = ElidedLabel(row, Qt.TextElideMode.ElideMiddle)  # what can be done stays in sight
         state.setProperty("look", "small")
-        state.setTextFormat(Qt.TextFormat.PlainText)
-        state.setToolTip(state.text())
-        state.setMinimumWidth(1)  # a long address is cut, and what can be done stays in sight
+        state.say(self._state(provider))
         line.addWidget(state, 1)
         said = QLabel(row)
         said.setTextFormat(Qt.TextFormat.PlainText)

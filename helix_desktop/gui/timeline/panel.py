@@ -224,7 +224,8 @@ class FoldPanel(QWidget):
         self._edit.setVisible(fold is not None and fold.kind in _WRITTEN and shown.live)
         if fold is not None:
             self._bars.show_event(event, shown.window)
-            self._figures.setText(sentences.figures(event))
+            words = sentences.figures(event).replace(" ", "\u00a0")
+            self._figures.setText(words.replace("·\u00a0", "· "))  # a number stays with its unit
         if not same:
             draft = self._drafts.get(_key(shown))
             self._editor.setPlainText(draft or "")

@@ -54,7 +54,7 @@ def button(page: QWidget, text: str) -> QPushButton:
 
 
 def said(page: QWidget) -> str:
-    return "\n".join(label.text() for label in page.findChildren(QLabel))
+    return "\n".join(label.accessibleName() or label.text() for label in page.findChildren(QLabel))
 
 
 def child(page: QWidget, kind: type[QWidget], name: str) -> QWidget:
