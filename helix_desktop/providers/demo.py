@@ -148,7 +148,7 @@ def _outcome(call: ToolCall, result: ToolResult | None) -> str:
         return f"{call.name} gave no result."
     lines = result.text.count("\n") + 1
     told = "answered" if result.ok else "did not work"
-    return f"`{call.name}` {told}: {lines:,} lines, {len(result.text):,} characters of it before me.\n\n{_head(result.text)}"
+    return f"`{call.name}` {told}: {lines:,} lines, {len(result.text):,} characters shown.\n\n{_head(result.text)}"
 
 
 def _head(text: str) -> str:

@@ -151,7 +151,7 @@ def compaction(request: Request) -> str:
     wish = match[1] if (match := _WISH.search(question)) else question
     asked = _telling(wish, lines)
     matching = [line for line in lines if asked & set(_words(line))]
-    head = f"{len(lines):,} lines are before me, from `{_edge(lines, 0)}` to `{_edge(lines, -1)}`."
+    head = f"{len(lines):,} lines, from `{_edge(lines, 0)}` to `{_edge(lines, -1)}`."
     if not matching:
         return f"{head} No line has a word of what was asked for that the others have not."
     shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])

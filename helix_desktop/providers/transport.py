@@ -272,11 +272,16 @@ class Transport:
 CHECK = "Check the network connection and that the server is running."
 
 
-def _deepest(error: BaseException) -> BaseException:
-    """The error that began it: what the libraries say over it is "All connection attempts failed"."""
+def _nobody_there(error: BaseException, where: str, url: str, said: str) -> NobodyThere:
+    """By what began it: what the libraries say over it is "All connection attempts failed"."""
     while (cause := error.__cause__ or error.__context__) is not None:
         error = cause
-    return error
+    there = f" at {url}" if url else ""
+    if isinstance(error, ConnectionRefusedError):
+        return NobodyThere(f"No connection to {where}{there}: connection refused.", remedy=CHECK)
+    if isinstance(error, socket.gaierror):
+        return NobodyThere(f"No connection to {where}{there}: host not found.", remedy=CHECK)
+    return NobodyThere(f"No connection to {where}{there}: {said}.", remedy=CHECK)
 
 
 def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
@@ -296,11 +301,5 @@ def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
             f"The proxy refused the connection to {where}: {said}.", remedy="Check the system's proxy settings."
         )
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
-        there = f" at {url}" if url else ""
-        began = _deepest(error)
-        if isinstance(began, ConnectionRefusedError):
-            return NobodyThere(f"No connection to {where}{there}: connection refused.", remedy=CHECK)
-        if isinstance(began, socket.gaierror):
-            return NobodyThere(f"No connection to {where}{there}: host not found.", remedy=CHECK)
-        return NobodyThere(f"No connection to {where}{there}: {said}.", remedy=CHECK)
+        return _nobody_there(error, where, url, said)
     return Unreachable(f"The connection to {where} was lost: {said}.")

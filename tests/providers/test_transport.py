@@ -99,7 +99,7 @@ async def test_a_proxy_setting_nobody_understands_is_a_sentence(
 
 
 async def test_a_host_that_is_not_there_is_a_sentence(connections: Connections, clock: Instant) -> None:
-    with pytest.raises(Unreachable, match="No connection to peer at .*: connection refused"):
+    with pytest.raises(Unreachable, match=r"No connection to peer at .*: connection refused"):
         async with transport.Transport("http://127.0.0.1:9", "peer", {}, connections, QUICK).get("/models", 2.0):
             raise AssertionError("nobody answers there")
 

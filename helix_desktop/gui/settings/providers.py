@@ -65,7 +65,7 @@ class ProvidersPage(Page):
         name = QLabel(provider.title, row)
         name.setTextFormat(Qt.TextFormat.PlainText)
         line.addWidget(name)
-        state = ElidedLabel(row, Qt.TextElideMode.ElideMiddle)  # what can be done stays in sight
+        state = ElidedLabel(row)  # what can be done stays in sight
         state.setProperty("look", "small")
         state.say(self._state(provider))
         line.addWidget(state, 1)
