@@ -93,7 +93,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`stable`: how many leading messages are as in the request before; a mark of the cache goes behind them (marks.py)."""
+    """`stable`: how many leading messages the provider knows from the request before; `settled`: up to the last one that a fold
+    changed. A mark of the cache goes behind both (marks.py).
+    """
 
     model: str
     system: str
@@ -101,6 +103,7 @@ class Request:
     tools: tuple[ToolSpec, ...] = ()
     stable: int = 0
     max_output: int = 0  # 0: the provider's own
+    settled: int = 0
     purpose: Purpose = Purpose.STEP
     reasoning: str = ""  # "", "low", "medium", "high"; providers map it or leave it out
     temperature: float | None = None  # None: the provider's own; left out for models that do not take it

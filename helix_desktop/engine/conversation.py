@@ -18,6 +18,7 @@ from helix_desktop.engine.events import Event, FactAppended, ReadAnew
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
 from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.marks import Sent
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
@@ -34,9 +35,7 @@ class Conversation:
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
-        self.sent: tuple[
-            int, ...
-        ] = ()  # the messages of the last request, as numbers: what is the same is cached there
+        self.sent = Sent()  # the last request, a number for each message: what is the same is cached there
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: policy.Policy | None = None

@@ -256,7 +256,8 @@ class ModelReplied:
     seconds: float = 0.0
     request: Digest | None = None
     raw: str = ""  # of a connected agent's step it was not shown whole: the reply as its provider wrote it, as JSON
-    stable: int | None = None  # `Request.stable` of that request, where marks of the provider's cache go
+    stable: int | None = None  # `Request.stable` and `.settled` of that request, where marks of the provider's cache go
+    settled: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,52 @@
-"""Where a request asks its provider to remember it: behind its head, before the first change, at its end.
+"""Where a request asks its provider to remember it: behind its head, where it is known already, behind the last change, at its end.
 
-A provider that is told what to cache finds a beginning again only near a mark of the new request, and only where an earlier
-request ended or was marked. After a fold in the middle the end of the request is far from anything it knows: so one mark stands
-right before the first block that is not what it was. Never more than four.
+A provider that is told what to cache finds a beginning again only at a mark of the new request or shortly before one, and only
+where an earlier request was marked. So a mark stands at the last place that was marked before and is still the same. After a fold
+another stands behind the last block that the fold changed, and stays there: what is folded next mostly lies behind it, so that all
+before it is read and not written again. With the one behind the head there are never more than four.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from helix_desktop.values import dataclass
+
 MOST = 4
-LOOK_BACK = 20  # blocks a provider looks back from a mark
+REMEMBERED = 64  # places; what was marked longer ago, the provider has forgotten
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """The last request. Its places are counts of blocks from the start: `known`, where this or an earlier request was marked;
+    `stable`, the last of them that it shared with the request before; `settled`, up to the last block that a fold changed.
+    """
+
+    blocks: Sequence[object] = ()
+    known: tuple[int, ...] = ()
+    stable: int = 0
+    settled: int = 0
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The blocks, from 0, behind which a mark stands, besides the one behind the head."""
+        return tuple(place - 1 for place in sorted({self.stable, self.settled, len(self.blocks)}) if place)
+
+    def then(self, now: Sequence[object]) -> Sent:
+        """The request that follows."""
+        same = common(self.blocks, now)
+        known = [place for place in self.known if place <= same]
+        settled = self.settled if same == len(self.blocks) else self._changed_up_to(now, same)
+        places = sorted({*known, *((settled,) if settled else ()), len(now)})
+        return Sent(now, tuple(places[-REMEMBERED:]), max(known, default=0), settled)
+
+    def _changed_up_to(self, now: Sequence[object], same: int) -> int:
+        """What stands behind the last request's last block has been added, and is no change."""
+        last = self.blocks[-1]
+        end = next((place for place in range(len(now), same, -1) if now[place - 1] == last), 0)
+        if not end:
+            return min(self.settled, same)
+        return max(same, end - common(self.blocks[::-1], now[:end][::-1]))
 
 
 def common(before: Sequence[object], now: Sequence[object]) -> int:
@@ -21,15 +57,3 @@ def common(before: Sequence[object], now: Sequence[object]) -> int:
             break
         same += 1
     return same
-
-
-def places(count: int, same: int) -> tuple[int, ...]:
-    """The blocks, from 0, behind which a mark stands: of `count`, of which the first `same` did not change."""
-    if count <= 0:
-        return ()
-    found = {0, count - 1}
-    if 0 < same < count:
-        found.add(same - 1)
-    if count - same > LOOK_BACK:  # so much at once that what follows could not look back over it
-        found.add((same + count - 1) // 2)
-    return tuple(sorted(found))

@@ -245,8 +245,10 @@ class Session:
         view = (await self.conversation.moment(saw)).view() if seq is not None else state.view()
         contents = await Contents(self._crew.cache).of(view)
         request = await asyncio.to_thread(laws.request, view, contents)
-        known = None if seq is None else self._reply(seq)[1].stable
-        return request if known is None else replace(request, stable=known)
+        reply = None if seq is None else self._reply(seq)[1]
+        if reply is None or reply.stable is None:
+            return request
+        return replace(request, stable=reply.stable, settled=reply.settled)
 
     def is_as_sent(self, seq: int, request: Request) -> bool | None:
         """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""

@@ -9,7 +9,7 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine import budget, laws, marks
+from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
 from helix_desktop.engine.calls import UNREAD, meant, unwrapped
 from helix_desktop.engine.collaborators import Crew, Note
@@ -197,9 +197,10 @@ class Turn:
         view = self._conversation.view()
         contents = await self._contents.of(view)
         request, digest, blocks = await asyncio.to_thread(_sealed, view, contents)
-        before, self._conversation.sent = self._conversation.sent, blocks
-        stable = marks.common(before, blocks) if before else request.stable
-        return _Asked(replace(request, model=self._main().model, stable=stable), view.seq, digest)
+        before = self._conversation.sent
+        now = self._conversation.sent = before.then(blocks)
+        stable = now.stable if before.blocks else request.stable
+        return _Asked(replace(request, model=self._main().model, stable=stable, settled=now.settled), view.seq, digest)
 
     def _main(self) -> ModelClient:
         client = self._crew.models(ModelRole.MAIN)
@@ -254,8 +255,10 @@ class Turn:
         seconds = self._crew.clock.now() - started
         model = reply.model or self._main().model
         if parts or reply.usage.input:
-            stable = asked.request.stable
-            fact = ModelReplied(parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest, stable=stable)
+            stable, settled = asked.request.stable, asked.request.settled
+            fact = ModelReplied(
+                parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest, stable=stable, settled=settled
+            )
             await self._conversation.append(fact)
         return replace(reply, parts=parts)
 

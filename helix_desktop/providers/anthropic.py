@@ -1,14 +1,14 @@
 """Anthropic's Messages.
 
-Prompt caching is asked for at up to four places: behind the tools, behind the system prompt, before the first message that changed
-since the last request, and behind the last message: the cache looks back no more than 20 blocks from a mark. Thinking goes back word for word with its signature, and only to the provider that
-signed it.
+Prompt caching is asked for at up to four places: behind tools and system prompt, where the last request was marked, behind the last
+message that a fold changed, and behind the last message: the cache looks back no more than 20 blocks from a mark. Thinking goes back
+word for word with its signature, and only to the provider that signed it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from helix_desktop.engine.blocks import Delta, Image, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
@@ -85,13 +85,14 @@ class Anthropic(Endpoint):
                 {"name": tool.name, "description": tool.description, "input_schema": schema_of(tool)}
                 for tool in request.tools
             ]
-            tools[-1]["cache_control"] = MARK
+            if not request.system.strip():
+                tools[-1]["cache_control"] = MARK
             body["tools"] = [*tools]
         if request.system.strip():
             body["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
         writer = _Writer(self.tag, legal_ids(request.messages, _ID, 40), abilities)
         written = [writer.message(message) for message in request.messages]
-        _mark(written, request.stable)
+        _mark(written, {request.stable, request.settled, len(written)})
         body["messages"] = [message for message in written if message is not None]
         body.update(_thinking(request, abilities, limit, written) or _sampling(request, abilities))
         path = "/messages" if self.base_url.rstrip("/").endswith("/v1") else "/v1/messages"
@@ -148,10 +149,9 @@ class _Writer:
         }
 
 
-def _mark(written: list[Object | None], stable: int) -> None:
-    """Breakpoints before the first message that changed and behind the last message."""
-    places = {stable - 1, len(written) - 1}
-    for place in (one for one in places if 0 <= one < len(written)):
+def _mark(written: list[Object | None], places: Iterable[int]) -> None:
+    """Breakpoints behind so many messages each."""
+    for place in (one - 1 for one in places if 0 < one <= len(written)):
         blocks = [block for block in list_at(written[place], "content") if isinstance(block, dict)]
         markable = [block for block in blocks if block.get("type") not in {"thinking", "redacted_thinking"}]
         if markable:

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from itertools import accumulate
 
-from helix_desktop.engine import marks
 from helix_desktop.engine.blocks import Image, MessagePart, Request, Role, ToolResult
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
+from helix_desktop.engine.marks import Sent
 from helix_desktop.histories.recording import RecordedMessage
 from helix_desktop.values import dataclass
 
@@ -36,7 +36,7 @@ class Caching:
     look_back: int = 20  # blocks before a mark
     least: int = 1_024  # tokens
     lifetime: float = 300.0  # seconds
-    at_the_change: bool = True  # whether a mark is set before the first block that changed
+    at_the_change: bool = True  # whether marks are set where the provider knows the request, and behind what changed
 
 
 @dataclass(slots=True)
@@ -54,22 +54,26 @@ class Ledger:
     peak: int = 0
     overflowed: int = 0
     steps: list[int] = field(default_factory=list)  # the tokens of each step's request
-    _before: Sequence[int] = ()  # the last request, each block with all before it
+    _sent: Sent = Sent()  # the last request, a number for each block
     _known: dict[int, float] = field(default_factory=dict)  # marked beginnings, and when they were used last
 
     def step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: int = 0) -> Usage:
         """One request of the agent itself, and the usage a provider would report. `brought`: see `cached`."""
-        usage = self.cached(pieces, output, at, brought)
+        usage = self.cached(pieces, output, at, brought, beside=False)
         self.steps.append(usage.input)
         return usage
 
-    def cached(self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: int = 0) -> Usage:
-        """A request to the main model: a step, a recall, or a summary over the same prefix.
+    def cached(
+        self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: int = 0, *, beside: bool = True
+    ) -> Usage:
+        """A request to the main model: a step, a recall, or, `beside` these, a summary over the same prefix.
 
         `at`: seconds. `brought`: tokens of it that stand there because of a recall.
         """
         total = sum(tokens for _, tokens in pieces)
+        sent = self._sent
         known, written = self._found(pieces, at)
+        self._sent = sent if beside else self._sent
         self._count(total, output)
         self.cache_read += known
         price = self.prices
@@ -82,7 +86,7 @@ class Ledger:
         """The request in which the agent asks for what it misses. Its reading and its call are a recall's; what is new in it
         the next request would have written.
         """
-        usage = self.cached(pieces, output, at)
+        usage = self.cached(pieces, output, at, beside=False)
         self.recalls += self.prices.read * usage.input + self.prices.output * output
         return usage
 
@@ -96,12 +100,11 @@ class Ledger:
 
     def _found(self, pieces: Sequence[Piece], at: float) -> tuple[int, int]:
         """The tokens read from the cache, and those written to it."""
-        chain = list(accumulate((content for content, _ in pieces), lambda sofar, one: hash((sofar, one)), initial=0))[
-            1:
-        ]
+        blocks = [hash(content) for content, _ in pieces]
+        chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
         sizes = list(accumulate(tokens for _, tokens in pieces))
-        marked = self._marked(chain)
-        self._before = chain
+        self._sent = self._sent.then(blocks)
+        marked = sorted({0, *(self._sent.places if self.caching.at_the_change else (len(blocks) - 1,))})
         alive = self.caching.lifetime
         for hit in self._reachable(marked):
             if at - self._known.get(chain[hit], -alive - at - 1) <= alive:
@@ -116,11 +119,6 @@ class Ledger:
         known = sizes[hit] if hit >= 0 else 0
         written = sizes[-1] - known if sizes and sizes[-1] >= self.caching.least else 0
         return known, written
-
-    def _marked(self, chain: Sequence[int]) -> Sequence[int]:
-        if not self.caching.at_the_change:
-            return sorted({0, len(chain) - 1})
-        return marks.places(len(chain), marks.common(self._before, chain))
 
     def _reachable(self, marked: Sequence[int]) -> list[int]:
         """The blocks behind which a cached beginning may end, the longest first."""

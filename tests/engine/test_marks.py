@@ -6,18 +6,41 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from helix_desktop.engine import marks
+from helix_desktop.engine.marks import Sent
 
 
-def test_a_change_in_the_middle_is_marked_before_it() -> None:
-    assert marks.places(50, 30) == (0, 29, 49)
-    assert marks.places(90, 30) == (0, 29, 59, 89)
-    assert marks.places(50, 48) == (0, 47, 49)
+def sent(*requests: str) -> Sent:
+    """The last of some requests, a letter for each block."""
+    last = Sent()
+    for request in requests:
+        last = last.then(request)
+    return last
 
 
-def test_nothing_known_is_marked_at_its_ends() -> None:
-    assert marks.places(1, 0) == (0,)
-    assert marks.places(3, 0) == (0, 2)
-    assert marks.places(0, 0) == ()
+def test_a_request_that_goes_on_is_marked_where_the_one_before_it_ended() -> None:
+    assert sent("abc").places == (2,)
+    assert sent("abc", "abcdef").places == (2, 5)
+    assert sent("").places == ()
+
+
+def test_after_a_fold_the_last_place_that_is_known_is_marked_and_what_the_fold_changed() -> None:
+    folded = sent("abc", "abcde", "abcdefgh", "abcXeYghij")
+    assert (folded.stable, folded.settled) == (3, 6)
+    assert folded.places == (2, 5, 9)
+
+
+def test_the_place_behind_the_last_change_stays_marked_until_the_next() -> None:
+    later = sent("abcdefgh", "abXYefgh", "abXYefghij", "abXYefghijkl")
+    assert later.places == (3, 9, 11)
+    again = later.then("abXYefZZijklmn")
+    assert (again.stable, again.settled) == (4, 8)
+
+
+def test_where_the_last_block_is_another_one_what_was_settled_stays_so() -> None:
+    settled = sent("abcdef", "abXdef", "abXdefg")
+    assert settled.settled == 3
+    assert settled.then("abXdefQ").settled == 3
+    assert settled.then("aQ").settled == 1
 
 
 def test_the_common_beginning_ends_at_the_first_change() -> None:
@@ -26,10 +49,13 @@ def test_the_common_beginning_ends_at_the_first_change() -> None:
     assert marks.common("", "ab") == 0
 
 
-@given(st.integers(0, 500), st.integers(0, 500))
-def test_never_more_than_four_and_always_the_end(count: int, same: int) -> None:
-    places = marks.places(count, min(same, count))
-    assert len(places) <= marks.MOST
-    assert list(places) == sorted(set(places))
-    assert all(0 <= place < count for place in places)
-    assert not count or places[-1] == count - 1
+@given(st.lists(st.text("abc", max_size=12), max_size=12))
+def test_marks_are_few_and_stand_where_an_earlier_request_was_marked_or_something_is_new(requests: list[str]) -> None:
+    marked, last = set[str](), Sent()
+    for request in requests:
+        last = last.then(request)
+        assert len(last.places) < marks.MOST
+        assert not request or last.places[-1] == len(request) - 1
+        assert not last.stable or request[: last.stable] in marked
+        marked |= {request[: place + 1] for place in last.places}
+        assert last.settled <= len(request)

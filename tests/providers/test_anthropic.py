@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 from helix_desktop.engine.blocks import Delta, Image, ReasoningDelta, Reply, Request, ToolResult
 from helix_desktop.engine.facts import Reasoning, Stop, Text, ToolCall, Usage
-from helix_desktop.engine.marks import common
+from helix_desktop.engine.marks import Sent
 from helix_desktop.errors import ContextTooLong, Overloaded
 from helix_desktop.providers.anthropic import Anthropic, MessagesReading
 from helix_desktop.providers.dialect import Abilities
@@ -55,39 +56,53 @@ def marks(body: Any) -> list[str]:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def test_breakpoints_stand_behind_tools_system_the_stable_part_and_the_last_message() -> None:
+def test_breakpoints_stand_behind_the_head_what_is_known_the_last_change_and_the_last_message() -> None:
     request = asking(user("One"), assistant("Two"), user("Three"), assistant("Four"), user("Five"), stable=2)
-    assert marks(sent(request)) == ["tools", "system", "message 1", "message 4"]
-    assert marks(sent(replace(request, stable=0))) == ["tools", "system", "message 4"]
+    assert marks(sent(request)) == ["system", "message 1", "message 4"]
+    assert marks(sent(replace(request, settled=4))) == ["system", "message 1", "message 3", "message 4"]
+    assert marks(sent(replace(request, stable=0))) == ["system", "message 4"]
+    assert marks(sent(replace(request, stable=0, system=""))) == ["tools", "message 4"]
     assert marks(sent(replace(request, stable=5, system="", tools=()))) == ["message 4"]
 
 
-def talk(steps: int, *, cleared: int = -1) -> Request:
-    """So many steps of an agent; the output of one of them is a marker by now."""
+def talk(steps: int, *, cleared: Container[int] = ()) -> Request:
+    """So many steps of an agent; the outputs of some of them are markers by now."""
     said = [user("Go on until it is done. " * 40)]
     for step in range(steps):
-        output = "[CACHED]" if step == cleared else f"line of output {step}\n" * 60
+        output = "[CACHED]" if step in cleared else f"line of output {step}\n" * 60
         call = ToolCall(f"toolu_{step:08}", "read", "{}")
         said += [assistant("I look at it.", call), user(ToolResult(call.id, output))]
     return asking(*said)
 
 
-def billed(*, at_the_change: bool) -> int:
-    """What a fold in the middle of a long talk makes the next request read from the cache."""
-    cache, before = Cache(), asking(user("x"))
-    for steps in range(1, 60):
-        now = talk(steps)
-        cache.bill(sent(replace(now, stable=common(before.messages, now.messages) if at_the_change else 0)))
-        before = now
-    folded = talk(60, cleared=30)
-    stable = common(before.messages, folded.messages) if at_the_change else 0
-    return cache.bill(sent(replace(folded, stable=stable)))["cache_read_input_tokens"]
+def found_again(requests: Iterable[Request], *, known: bool = True) -> int:
+    """What the last of some requests reads from the cache."""
+    cache, last, found = Cache(), Sent(), 0
+    for request in requests:
+        last = last.then(request.messages)
+        placed = replace(request, stable=last.stable, settled=last.settled) if known else request
+        found = cache.bill(sent(placed))["cache_read_input_tokens"]
+    return found
+
+
+def tokens(request: Request) -> int:
+    return len(json.dumps(sent(request))) // 4
 
 
 def test_after_a_fold_in_the_middle_the_cache_is_found_up_to_it() -> None:
-    whole = len(json.dumps(sent(talk(30)))) // 4
-    assert billed(at_the_change=True) > 0.85 * whole
-    assert billed(at_the_change=False) < 0.15 * whole
+    requests = [*map(talk, range(1, 60)), talk(60, cleared=[30])]
+    assert found_again(requests) > 0.85 * tokens(talk(30))
+    assert found_again(requests, known=False) < 0.15 * tokens(talk(30))
+
+
+def test_a_second_fold_finds_what_the_first_one_made_to_be_written_again() -> None:
+    once, twice = range(20, 40), range(20, 60)
+    requests = [
+        *map(talk, range(1, 60)),
+        *(talk(steps, cleared=once) for steps in range(60, 70)),
+        talk(70, cleared=twice),
+    ]
+    assert found_again(requests) > 0.85 * tokens(talk(40, cleared=once))
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,16 @@ def test_after_a_change_far_from_the_end_only_a_mark_before_it_finds_the_cache(a
     assert ledger.step(changed, 0).cache_read == found
 
 
+def test_a_summary_asked_for_beside_the_steps_moves_no_mark() -> None:
+    ledger = Ledger(PRICES, 100_000, Caching(least=0))
+    for count in range(2, 60, 2):
+        ledger.step(many(count), 0)
+    ledger.cached([*many(58), ("a question", 300)], 0)
+    assert ledger.step(many(60), 0).cache_read == 5_800
+    changed = [*many(30), ("a marker", 60), *many(60)[31:]]
+    assert ledger.step(changed, 0).cache_read == 3_000
+
+
 def test_a_cache_without_marks_finds_any_common_beginning() -> None:
     ledger = Ledger(PRICES, 100_000, Caching(look_back=0, least=0))
     ledger.step(many(60), 0)
