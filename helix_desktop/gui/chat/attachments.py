@@ -143,8 +143,10 @@ class Attachments(QWidget):
         return tuple(self._held)
 
     def show_these(self, attachments: Sequence[Attachment]) -> None:
-        self._held = list(attachments)
+        before, self._held = self._held, list(attachments)
         self._refill()
+        if self._held != before:
+            self.changed.emit()
 
     def add(self, attachment: Attachment) -> None:
         """Once: the same content twice is the same attachment."""

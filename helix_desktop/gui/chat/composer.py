@@ -145,6 +145,7 @@ class Composer(QWidget):
         self.text.files_given.connect(self.files_given)
         self.text.long_pasted.connect(self.long_pasted)
         self.text.focused.connect(self._show_focus)
+        self.attachments.changed.connect(self._tell_meter)
         self.attachments.changed.connect(self._changed)
         self.waiting.editing.connect(self.editing)
         self.waiting.dropping.connect(self.dropping)
@@ -170,7 +171,6 @@ class Composer(QWidget):
         self._measured = (parts, window, cost, factor)
         self._known = window > 0
         self._tell_meter()
-        self._fit()
 
     def _tell_meter(self) -> None:
         """With what is attached to the message that is being written."""
@@ -182,6 +182,7 @@ class Composer(QWidget):
         figures = f"{short(sum(parts.values()) + attached)} / {short(window)}"
         self._figures.setText(f"{figures} · {tr('${n}', n=numeral(cost, 2))}" if cost >= 0.005 else figures)
         self._figures.setToolTip(spoken(ordered, window))
+        self._fit()
 
     def show_price(self, price: NextMessage | None, saves: Callable[[], float] = float) -> None:
         """What the next message costs; nothing where that is not known. `saves`: what folding first would save, asked while nothing
@@ -218,6 +219,7 @@ class Composer(QWidget):
         hint = tr("Send when the agent finishes (Enter), or after its current step (Ctrl+Enter)")
         self._send.setToolTip(hint if works else tr("Send the message (Enter)"))
         self._changed()
+        self._fit()
 
     def show_modes(self, modes: Sequence[tuple[str, str]], current: str) -> None:
         """The permission modes, as (name, words)."""
@@ -244,7 +246,6 @@ class Composer(QWidget):
         self.text.clear()
         self.attachments.show_these([])
         self.stop_editing()
-        self._changed()
         if edited:
             self.resent.emit(edited, parts)
         else:
@@ -282,7 +283,6 @@ class Composer(QWidget):
         if tuple(parts) == self.parts():
             self.text.clear()
             self.attachments.show_these([])
-            self._changed()
 
     def _add(self, parts: Sequence[UserPart]) -> None:
         words = [part.text for part in parts if isinstance(part, Text)]
@@ -334,13 +334,14 @@ class Composer(QWidget):
 
     def _changed(self) -> None:
         works = self._running in (Running.THINKING, Running.TOOLS, Running.ASKING)
-        filled = bool(self.text.toPlainText().strip() or self.attachments.held)
-        self._send.setVisible(filled or not works)
-        self._tell_meter()
-        self._fit()
+        words = self.text.toPlainText()
+        filled = bool(words.strip() or self.attachments.held)
+        if self._send.isHidden() is (filled or not works):
+            self._send.setVisible(filled or not works)
+            self._fit()
         workspace, conversation = self._place
         if conversation:
-            draft = written((Text(self.text.toPlainText()), *self.attachments.held))
+            draft = written((Text(words), *self.attachments.held))
             self._memory.put("draft", workspace, conversation, value=draft if filled else {})
 
     # --- completion ----------------------------------------------------------------------------------------------
