@@ -7,7 +7,7 @@ where the view has to stand so that what the reader looks at does not move.
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 
 from helix_desktop.engine.facts import ModelReplied, Text, UserSaid
@@ -37,6 +37,19 @@ _CONSTANT = {
     ItemKind.LIVE_REASONING: 80,
     ItemKind.LIVE_REPLY: 44,
 }
+
+
+Drawn = dict[object, tuple[int, float, float]]  # top of its item in the view, how far below that it begins, its height
+
+
+def moved(before: Drawn, now: Drawn) -> tuple[int, list[tuple[float, float]]] | None:
+    """By how much most of what was drawn before has moved, and from where to where it is to be drawn then; None where all of it is new."""
+    shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
+    if not shifts:
+        return None
+    by = shifts.most_common(1)[0][0]
+    there = {what: (top + by, below, high) for what, (top, below, high) in before.items()}
+    return by, [(top + below, top + below + high) for _, (top, below, high) in now.items() ^ there.items()]
 
 
 class Column:
@@ -123,6 +136,15 @@ class Column:
             if self.heights[index]:
                 yield index
             index += 1
+
+    def drawn(self, y: int, height: int) -> Drawn:
+        """What is drawn in sight."""
+        found: Drawn = {}
+        for index in self.shown(y, height):
+            laid, top = self.known(index), self.top(index) - y
+            for what, below, high in laid.drawn(-top, height - top) if laid is not None else ():
+                found[what] = (top, below, high)
+        return found
 
     # --- laying out
 

@@ -113,6 +113,7 @@ class TranscriptView(Canvas):
         super().paintEvent(event)
         index = self._with_bar
         bar = self.bar(index)
+        self._floated = self._floating()
         if bar is None:
             return
         painter = QPainter(self.viewport())
@@ -120,6 +121,10 @@ class TranscriptView(Canvas):
         painter.translate(place.topLeft())
         bar.draw(painter, self._spotted() if self._spot is not None else self._pointed)
         painter.end()
+
+    def _floating(self) -> QRect:
+        bar = self.bar(self._with_bar)
+        return self.bar_place(self._with_bar, bar).toAlignedRect() if bar is not None else QRect()
 
     # --- selecting and copying
 

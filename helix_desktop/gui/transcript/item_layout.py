@@ -89,6 +89,11 @@ class Laid(Stack):
             self._surface(painter)
         super().paint(painter, top, bottom, marks, near)
 
+    def drawn(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
+        if self.item.kind is ItemKind.USER:
+            yield self, 0.0, float(self.height)
+        yield from super().drawn(top, bottom)
+
     def _surface(self, painter: QPainter) -> None:
         ink = self._page.ink
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)

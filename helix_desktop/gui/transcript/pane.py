@@ -88,7 +88,7 @@ class TranscriptPane(QWidget):
         self.bar = FindBar(self)
         self.bar.hide()
         self._theme = theme
-        self._end = QToolButton(self.view)
+        self._end = self.view.over = QToolButton(self.view)
         self._end.setText("↓")
         self._end.setToolTip(tr("Jump to the end"))
         self._end.setAccessibleName(tr("Jump to the end"))

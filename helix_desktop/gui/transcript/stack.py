@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Iterator
 
 from PySide6.QtCore import QPointF, QRectF
 from PySide6.QtGui import QPainter
@@ -72,11 +73,8 @@ class Stack:
     def paint(self, painter: QPainter, top: float, bottom: float, marks: Marks, near: Box | None) -> None:
         """Draw what lies between `top` and `bottom`, the painter's origin being the stack's."""
         painter.translate(*self._pad)
-        first = max(0, bisect_right(self._tops, top) - 1)
-        for number in range(first, len(self.boxes)):
+        for number in self._between(top, bottom):
             box = self.boxes[number]
-            if self._tops[number] > bottom:
-                break
             painter.save()
             painter.translate(box.left, self._tops[number])
             inner = marks if marks is NO_MARKS else marks.within(self._starts[number], length(box.text))
@@ -86,6 +84,16 @@ class Stack:
             box.paint(painter, inner, near=box is near)
             painter.restore()
         painter.translate(-self._pad[0], -self._pad[1])
+
+    def drawn(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
+        """What is drawn between `top` and `bottom`, with the space above it: what, from where, and how high."""
+        for number in self._between(top, bottom):
+            box = self.boxes[number]
+            yield box, self._tops[number] + self._pad[1] - box.gap, box.gap + box.height
+
+    def _between(self, top: float, bottom: float) -> range:
+        first = max(0, bisect_right(self._tops, top - self._pad[1]) - 1)
+        return range(first, bisect_right(self._tops, bottom - self._pad[1]))
 
     # --- places and offsets
 

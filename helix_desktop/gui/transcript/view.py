@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
 
@@ -32,7 +32,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.bars import CallBox
 from helix_desktop.gui.transcript.boxes import Box
 from helix_desktop.gui.transcript.cards import CardBox, retrying
-from helix_desktop.gui.transcript.column import Column
+from helix_desktop.gui.transcript.column import Column, Drawn, moved
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks
 from helix_desktop.gui.transcript.finding import Finding
@@ -53,6 +53,7 @@ LETTING_GO = 0.001
 STEP = 40
 DESCRIBED = 4_000
 MANY = 1_000  # facts: more are read in a thread
+EDGE = 4  # pixels by which something may be drawn outside of its place
 
 _FETCHING = frozenset({ItemKind.CALL, ItemKind.USER})
 
@@ -75,6 +76,9 @@ class Canvas(QAbstractScrollArea):
         self._moving = False
         self._near: Box | None = None
         self._spot: tuple[int, Spot] | None = None
+        self.over: QWidget | None = None  # a button over the lower edge
+        self._drawn: Drawn = {}
+        self._floated = QRect()  # where something was drawn over the items
         self.column = Column(Page(Ink(theme), float(COLUMN), self.items, content, time.time))
         self._ready: Column | None = None
         self._left: Iterator[None] = iter(())  # conversations that are let go of
@@ -90,7 +94,7 @@ class Canvas(QAbstractScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(STEP)
         self.verticalScrollBar().actionTriggered.connect(self._gesture)
-        self.viewport().setAutoFillBackground(False)
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
         self.setAccessibleName(tr("Conversation"))
         theme.changed.connect(self._restyled)
         content.arrived.connect(self._arrived)
@@ -138,7 +142,7 @@ class Canvas(QAbstractScrollArea):
         for event in events:
             self._heard(event)
         self._run_clock()
-        self._refresh(self._again_at(place))
+        self._refresh(self._again_at(place), anew=False)
         appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         for answer in filter(None, (_spoken(fact) for fact in appended if isinstance(fact, ModelReplied))):
             self.answered.emit(answer)
@@ -214,25 +218,52 @@ class Canvas(QAbstractScrollArea):
 
     # --- keeping still
 
-    def _refresh(self, y: int | None = None, *, anchor: int = -1) -> None:
-        """Lay out what is in sight, for a moment, put the view where it belongs, and draw."""
-        if not len(self.column.heights):
-            self._place(0)
-            self.viewport().update()
-            return
-        y = self.verticalScrollBar().value() if y is None else y
+    def _refresh(self, y: int | None = None, *, anchor: int = -1, anew: bool = True) -> None:
+        """Lay out what is in sight, for a moment, put the view where it belongs, and draw: all of it `anew`, or what differs."""
+        complete = True
         height = self.viewport().height()
-        until = time.perf_counter() + BUDGET
-        if self._follow:
-            y, complete = self._settle_at_end(height, until)
-        else:
-            y = min(y, max(0, self.column.total - height))
-            y, complete = self.column.settle(y, height, until, anchor=anchor)
-        self._place(y)
-        self.viewport().update()
-        self._describing.start()
-        if not complete or not self._later.isActive():
-            self._later.start()
+        if len(self.column.heights):
+            y = self.verticalScrollBar().value() if y is None else y
+            until = time.perf_counter() + BUDGET
+            if self._follow:
+                y, complete = self._settle_at_end(height, until)
+            else:
+                y = min(y, max(0, self.column.total - height))
+                y, complete = self.column.settle(y, height, until, anchor=anchor)
+            self._describing.start()
+            if not complete or not self._later.isActive():
+                self._later.start()
+        self._place(y or 0)
+        self._draw(anew=anew)
+
+    def _draw(self, *, anew: bool) -> None:
+        """What only stands elsewhere now is moved, not drawn again."""
+        viewport = self.viewport()
+        before, self._drawn = self._drawn, self._standing()
+        found = moved(before, self._drawn) if not anew and self.selection.empty and self.finding is None else None
+        if found is None:
+            viewport.update()
+            return
+        by, places = found
+        free = viewport.rect()
+        if self.over is not None and self.over.isVisible():
+            free.setBottom(self.over.y() - 1)  # Qt moves nothing that something else lies over
+        if by:
+            viewport.scroll(0, by, free)
+            viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
+        for top, bottom in places:
+            viewport.update(0, int(top) - EDGE, viewport.width(), int(bottom - top) + 2 * EDGE + 1)
+        was, floats = self._floated.translated(0, by), self._floating()
+        if was != floats:
+            viewport.update(was)
+            viewport.update(floats)
+
+    def _standing(self) -> Drawn:
+        return self.column.drawn(self.verticalScrollBar().value(), self.viewport().height())
+
+    def _floating(self) -> QRect:
+        """Where something is to be drawn over the items."""
+        return QRect()
 
     def _describe(self) -> None:
         """What is in sight, for a screen reader."""
@@ -266,7 +297,7 @@ class Canvas(QAbstractScrollArea):
         y, height = self.verticalScrollBar().value(), self.viewport().height()
         until = time.perf_counter() + SLICE
         if not all(self._complete(index) for index in self.column.shown(y, height)):
-            self._refresh()
+            self._refresh(anew=False)
             return
         for index in self.column.shown(y, height):
             laid = self.column.known(index)
@@ -288,7 +319,7 @@ class Canvas(QAbstractScrollArea):
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         if not self._moving:
-            self._refresh()
+            self._refresh(anew=False)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -355,20 +386,28 @@ class Canvas(QAbstractScrollArea):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self.viewport())
-        painter.fillRect(event.rect(), self.theme.colour("panel"))
-        y, height = self.verticalScrollBar().value(), self.viewport().height()
-        for index in self.column.shown(y, height):
+        for place in event.region():  # type: ignore[attr-defined]  # its rectangles
+            painter.setClipRect(place)
+            self._paint(painter, place)
+            if place == self.viewport().rect():
+                self._drawn = self._standing()  # more may have been laid out meanwhile
+        painter.end()
+
+    def _paint(self, painter: QPainter, place: QRect) -> None:
+        """What stands at a place of the viewport."""
+        painter.fillRect(place, self.theme.colour("panel"))
+        y, first, height = self.verticalScrollBar().value(), place.top() - EDGE, place.height() + 2 * EDGE
+        for index in self.column.shown(y + first, height):
             laid = self.column.known(index)
             top = self.column.top(index) - y
             painter.save()
             painter.translate(self.left, top)
             if laid is not None and laid.boxes:
                 near = self._near_of(index, laid)
-                laid.paint(painter, -top, height - top, self._marks(index, laid), near)
+                laid.paint(painter, first - top, first + height - top, self._marks(index, laid), near)
             if self._spot is not None and self._spot[0] == index and laid is not None:
                 self._paint_focus(painter, laid)
             painter.restore()
-        painter.end()
 
     def _near_of(self, index: int, laid: Laid) -> Box | None:
         """The box the keyboard is on, else the one under the pointer: it shows what can be done with it."""

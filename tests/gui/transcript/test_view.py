@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtGui import QImage, QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
@@ -231,3 +233,64 @@ def test_everything_is_drawn(pane: TranscriptPane, settle: Settle) -> None:
     colours = {image.pixelColor(x, y).name() for x in range(0, image.width(), 3) for y in range(0, image.height(), 3)}
     assert "#f3f3ef" in colours
     assert len(colours) > 20
+
+
+def on_screen(pane: TranscriptPane) -> QImage:
+    QApplication.processEvents()
+    view = pane.view.viewport()
+    corner = view.mapTo(pane, QPoint())
+    return pane.screen().grabWindow(pane.winId(), corner.x(), corner.y(), view.width(), view.height()).toImage()
+
+
+def alike(one: QImage, other: QImage) -> bool:
+    """A round corner at the edge of what is drawn may be a shade lighter."""
+    pairs = zip(bytes(one.constBits()), bytes(other.constBits()), strict=True)
+    return one == other or all(abs(a - b) < SHADE for a, b in pairs)
+
+
+SHADE = 4  # of 256
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("wheel"), st.sampled_from((-960, -240, -120, 40, 120, 360))),
+        st.tuples(st.just("point"), st.integers(5, 590)),
+        st.tuples(st.sampled_from(("write", "answer", "ask", "click", "end", "tab")), st.integers(0, 9)),
+    ),
+    min_size=3,
+    max_size=14,
+)
+
+
+def do(pane: TranscriptPane, told: Told, step: str, by: int) -> None:
+    match step:
+        case "wheel":
+            wheel(pane, by)
+        case "point":
+            QTest.mouseMove(pane.view.viewport(), QPoint(100 + by, by))
+        case "write":
+            pane.hear([Streamed("c", TextDelta("Words of it. " * by + "\n\n```python\ncall(1)\n"[: 3 * by]))])
+        case "answer":
+            pane.hear([FactAppended(told.reply(f"Done: {by}.", call(100 + len(told.facts))))])
+        case "ask":
+            pane.hear([FactAppended(told.user("Once more. " * by))])
+        case "click":
+            QTest.mouseClick(pane.view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(120, 60 * by))
+        case "end":
+            pane.view.jump_to_end()
+        case "tab":
+            pane.view.setFocus()
+            QTest.keyClick(pane.view, Qt.Key.Key_Tab)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None)
+@given(STEPS)
+def test_what_was_moved_looks_as_if_it_were_drawn_anew(
+    pane: TranscriptPane, settle: Settle, steps: list[tuple[str, int]]
+) -> None:
+    told = long_talk(12)
+    pane.open(state_of(told.facts))
+    for step, by in steps:
+        do(pane, told, step, by)
+        settle()
+        shown = on_screen(pane)
+        pane.view.viewport().update()
+        assert alike(on_screen(pane), shown), step
