@@ -130,6 +130,8 @@ class Coach(QObject):
         card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
         card.title.setText(title)
         card.words.setText(words)
+        if not offer and card.window().focusWidget() is card.offer:  # else the keyboard would be on Leave
+            card.next.setFocus()
         card.offer.setText(offer)
         card.offer.setVisible(bool(offer))
         card.back.setEnabled(number > 1)

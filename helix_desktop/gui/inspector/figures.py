@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
@@ -27,6 +28,7 @@ from helix_desktop.gui.words import percent, tr
 from helix_desktop.values import dataclass
 
 PER_MILLION = 1_000_000
+_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # of Markdown
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def named(block: Block, state: Moment) -> tuple[str, bool]:
     if isinstance(what, Attachment):
         return harmless(what.name), True
     if isinstance(what, Text | Reasoning):
-        words = " ".join(harmless(what.text[:200]).split())
+        words = " ".join(harmless(_MARKS.sub("", what.text[:200])).split())
         return words or kind_name(block.kind), False
     return kind_name(block.kind), False
 

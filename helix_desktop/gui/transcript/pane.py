@@ -39,7 +39,7 @@ class FindBar(QWidget):
         row.setContentsMargins(20, 8, 20, 8)
         row.addWidget(self.field, 1)
         row.addWidget(self.counts)
-        for sign, words, by in (("↑", tr("Previous"), -1), ("↓", tr("Next"), 1)):
+        for sign, words, by in (("↑", tr("Previous match"), -1), ("↓", tr("Next match"), 1)):
             row.addWidget(self._button(sign, words, lambda by=by: self.stepped.emit(by)))
         row.addWidget(self._button("✕", tr("Close"), self.closed.emit))
         self.field.textChanged.connect(self.changed)

@@ -55,6 +55,20 @@ def test_it_says_a_step_and_takes_no_click(theme: Theme) -> None:
     assert not coach.card.isVisible()
 
 
+def test_the_keyboard_never_comes_to_leave_by_itself(theme: Theme) -> None:
+    """The offer was pressed and went away, and Enter would have left the tour."""
+    window = QWidget()
+    window.resize(900, 600)
+    window.show()
+    window.activateWindow()
+    coach = Coach(theme, window)
+    coach.say((3, 6), "Fold now", "Send one more.", offer="Send “list”")
+    coach.card.offer.setFocus()
+    coach.say((3, 6), "Fold now", "Press it.")
+    assert window.focusWidget() is coach.card.next
+    coach.end()
+
+
 @pytest.mark.parametrize("place", [QRect(), QRect(-500, -500, 10, 10)])
 def test_where_there_is_nothing_to_point_at_it_stands_in_the_corner(theme: Theme, place: QRect) -> None:
     window = QWidget()
