@@ -32,13 +32,16 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """One request under way. `saw`: the newest fact of what it was sent, or LATER; `live`: whether its reply is recorded."""
+    """One request under way. `saw`: the newest fact when it was sent; `live`: whether its reply is recorded; `ahead`: whether
+    its messages are recorded behind it.
+    """
 
     conversation: str
     chain: tuple[str, ...]
     saw: int
     wire: str
     live: bool = True
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from helix_desktop.engine import recall
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Fact,
+    Folded,
     ModelReplied,
     Received,
     Recorded,
@@ -45,7 +46,6 @@ log = logging.getLogger(__name__)
 NOT_TOLD = Wired(Speaker.USER, (), ())
 KEPT = 24  # conversations held open
 PART, MANY = 100, 50  # messages
-LATER = -1  # what a request saw is known when its messages are recorded
 TITLE = 60
 AHEAD = 0.05  # seconds a request goes ahead of what is recorded of it
 _WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
@@ -80,7 +80,7 @@ class Room:
         while True:
             place = self._place(arrival)
             track = place.track or self._new_track(arrival)
-            if place.track is not None and (sent := await self._ahead(arrival, messages, place, track)) is not None:
+            if place.track is not None and (sent := self._ahead(arrival, messages, place, track)) is not None:
                 return sent
             async with track.held():
                 if place.track is not None and self._place(arrival) != place:
@@ -126,6 +126,8 @@ class Room:
                 await conversation.append(Rewound(track.tip))  # a step whose reply never reached the agent
                 follower.shown = None
             await follower.settle(arrival)
+            if _are_many(messages, track):
+                return self._goes_ahead(follower, track, arrival, messages, await follower.show(track))
             await self._messages(follower, track, arrival, messages)
             if arrival.fold:
                 await follower.following.next_view()
@@ -138,12 +140,12 @@ class Room:
 
     # --- a request goes on before it is recorded
 
-    async def _ahead(self, arrival: Arrival, messages: Sequence[Wired], place: Place, track: Track) -> Sent | None:
+    def _ahead(self, arrival: Arrival, messages: Sequence[Wired], place: Place, track: Track) -> Sent | None:
         """Where nothing is due, the new messages go on as they came and are recorded while the provider answers: its reply
         waits for that. What comes due by them is folded for the next request. None where something may be due now.
         """
         follower = self._followers.get(track.conversation)
-        if follower is None or track.lock.locked() or not place.at_tip or place.known == len(messages):
+        if follower is None or not track.is_free or not place.at_tip or place.known == len(messages):
             return None
         shown, state = follower.shown, follower.conversation.state
         if shown is None or shown.seq != state.last_seq or follower.settled != follower.settings_of(arrival):
@@ -151,20 +153,29 @@ class Room:
         if not follower.is_plain(messages[place.known :]):
             return None
         self._tracks.join(track, arrival.session)
-        await track.lock.acquire()  # it is free: nobody comes between
+        return self._goes_ahead(follower, track, arrival, messages, shown)
+
+    def _goes_ahead(
+        self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired], shown: Shown
+    ) -> Sent:
+        """What is known goes on as it is shown, the rest as it came."""
+        entries = (*shown.entries, *map(As, range(len(track.chain), len(messages))))
+        track.recorded.clear()
         track.wanted.clear()
         try:
             self._tasks.spawn(self._recorded(follower, track, arrival, messages), name="record a request")
         except Stopped:
-            track.lock.release()
-            return None
-        entries = (*shown.entries, *map(As, range(place.known, len(messages))))
-        return Sent(Ticket(track.conversation, arrival.chain, LATER, arrival.wire), entries, _recallable(shown))
+            track.recorded.set()
+            raise
+        ticket = Ticket(
+            track.conversation, arrival.chain, follower.conversation.state.last_seq, arrival.wire, ahead=True
+        )
+        return Sent(ticket, entries, _recallable(shown))
 
     async def _messages(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
         """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
         conversation, writer = follower.conversation, follower
-        many = len(messages) - len(track.chain) > MANY + len(track.chain) // 50
+        many = _are_many(messages, track)
         while (known := len(track.chain)) < len(messages):
             if many and (writer is follower or writer.conversation.state.last_seq != conversation.state.last_seq):
                 writer = await follower.ahead()
@@ -178,9 +189,7 @@ class Room:
                 self._tracks.extend(track, hashed, seq)
 
     async def _recorded(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
-        """Holds the lock of the track, which was taken for it. The request goes out first, and what is answered at once comes
-        through; the end of the reply waits for this.
-        """
+        """The request goes out first, and what is answered at once comes through; the end of the reply waits for this."""
         with suppress(TimeoutError):
             await asyncio.wait_for(track.wanted.wait(), AHEAD)
         try:
@@ -193,7 +202,7 @@ class Room:
             log.exception("a request could not be recorded; it went on as it came")
             follower.shown = None
         finally:
-            track.lock.release()
+            track.recorded.set()
 
     async def _branch(self, place: Place, track: Track, arrival: Arrival) -> Track:
         """The request leaves the known line. An agent that names its conversation has rewound it; of others it may be
@@ -273,7 +282,9 @@ class Room:
             await follower.show(track)
 
     async def overflowed(self, ticket: Ticket) -> Sent | None:
-        """The provider found the request too long: what it becomes after a fold. None where nothing more can be folded."""
+        """The provider found the request too long: what it becomes after a fold, which may have been made since it was sent.
+        None where nothing more can be folded.
+        """
         track = self._track_of(ticket)
         if track is None or not ticket.live:
             return None
@@ -281,13 +292,14 @@ class Room:
             if not self._is_at(track, ticket):
                 return None
             follower = await self._follower(track)
-            before = follower.conversation.state.tokens
-            await follower.session.steward.before_step(overflowed=True)
             conversation = follower.conversation
-            if conversation.state.tokens >= before:
-                return None
+            if not any(isinstance(each.fact, Folded) for each in conversation.state.facts[ticket.saw :]):
+                before = conversation.state.tokens
+                await follower.session.steward.before_step(overflowed=True)
+                if conversation.state.tokens >= before:
+                    return None
             shown = await follower.show(track)
-            return Sent(replace(ticket, saw=conversation.state.last_seq), shown.entries, recallable=True)
+            return Sent(replace(ticket, saw=conversation.state.last_seq, ahead=False), shown.entries, recallable=True)
 
     async def figures(self, *, today: bool = False) -> Sequence[Figures]:
         """Of the conversations that are held open; `today`: of all that went on today, and only what came then."""
@@ -354,6 +366,11 @@ class Room:
         self._followers.clear()
 
 
+def _are_many(messages: Sequence[Wired], track: Track) -> bool:
+    """Whether the agent comes with a history that would have to wait: it goes ahead of its facts, and nothing of it is folded."""
+    return len(messages) - len(track.chain) > MANY + len(track.chain) // 50
+
+
 def _part(messages: Sequence[Wired], first: int) -> int:
     """Where a part ends that begins with `first`: before a reply, so that results stay together."""
     replies = (at for at in range(first + PART, len(messages)) if messages[at].speaker is Speaker.ASSISTANT)
@@ -376,7 +393,7 @@ def track_from(conversation: str, facts: Sequence[Recorded]) -> Track:
 
 
 def _saw(track: Track, ticket: Ticket) -> int:
-    return track.saw if ticket.saw == LATER else ticket.saw
+    return track.saw if ticket.ahead else ticket.saw
 
 
 def _recallable(shown: Shown) -> bool:

@@ -35,7 +35,8 @@ def longer(chain: Sequence[str], wire: str, key: str) -> str:
 @dataclass(eq=False, slots=True)
 class Track:
     """One conversation as its agent sends it: its messages' hashes, and for each the last fact that stands for it. `saw`: the
-    newest fact of what its last request was sent, where that was recorded behind it. `wanted`: somebody waits for the lock.
+    newest fact of what its last request was sent, where that was recorded behind it. `recorded`: no request is ahead of its
+    facts; `wanted`: somebody waits for that.
     """
 
     conversation: str
@@ -45,14 +46,23 @@ class Track:
     seqs: list[int] = field(default_factory=list)
     saw: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    recorded: asyncio.Event = field(default_factory=asyncio.Event)
     wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.recorded.set()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """With the lock; who has it and lets others go before begins now."""
-        self.wanted.set()
+        """Alone, when all that went ahead is recorded."""
         async with self.lock:
+            self.wanted.set()
+            await self.recorded.wait()
             yield
+
+    @property
+    def is_free(self) -> bool:
+        return self.recorded.is_set() and not self.lock.locked()
 
     @property
     def tip(self) -> int:

@@ -1,8 +1,9 @@
 """A gateway that is killed at random moments while an agent works through it, as `wrap` and the window run it.
 
-python -m tests.faults.gateway_kill [--kills 500] [--seed 1]
+python -m tests.faults.gateway_kill [--kills 500] [--seed 1] [--history 500]
 
-The same port answers again, the agent's retry succeeds, and every reply the agent has whole stands in the journal.
+The same port answers again, the agent's retry succeeds, and every reply the agent has whole stands in the journal, behind all
+that it answers. `--history`: the agent comes with so many steps each time, as one that is connected late.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from pathlib import Path
 import httpx
 
 from helix_desktop import places, tasks
-from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned
 from helix_desktop.gateway import opening, wrapping
 from helix_desktop.store.workspace import Workspaces
 from tests.faults.store_report import report
@@ -34,14 +35,16 @@ from tests.gateway.running import TOOL, Agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 LONGEST = 300.0  # seconds until a killed gateway must have answered, on whatever machine
-STEPS = 30  # of one session
+STEPS, FEW = 30, 2  # of one session; of one that comes with a history
+OUTPUT = "a line of its output\n" * 40
 
 
 class Working:
     """An agent that works until it is told to stop, and tries again what broke."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, history: int) -> None:
         self._url = url
+        self._history = history
         self.ends = threading.Event()
         self.whole: list[str] = []  # the replies it has
         self.retries = 0
@@ -50,8 +53,11 @@ class Working:
     def work(self) -> None:
         for session in itertools.count():
             agent = Agent("anthropic", self._url, session=f"session {session}", patience=LONGEST)
-            agent.say("look around")
-            for _ in range(STEPS):
+            agent.say(f"look around in {session}")
+            for step in range(self._history):
+                agent.units.append({"role": "assistant", "content": [_call(f"old-{step}")]})
+                agent.results([(f"old-{step}", TOOL, f"{step}: {OUTPUT}")])
+            for _ in range(FEW if self._history else STEPS):
                 if self.ends.is_set():
                     return
                 self._step(agent)
@@ -72,7 +78,11 @@ class Working:
         agent.results([(call, name, f"output of {call}\n" * 400) for call, name, _ in calls])
 
 
-def trials(kills: int, seed: int, found: Counter[str]) -> None:
+def _call(name: str) -> dict[str, object]:
+    return {"type": "tool_use", "id": name, "name": TOOL, "input": {"command": name}}
+
+
+def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
     """So many kills of one gateway after the other, all on one journal."""
     chance = random.Random(seed)
     replies = itertools.count()
@@ -83,7 +93,7 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
     with tempfile.TemporaryDirectory() as home, Provider(script) as provider:
         command = [sys.executable, "-m", "helix_desktop", "--home", home, "gateway", "--upstream", provider.url]
         started = wrapping.Started(command)
-        working = Working(started.begin())
+        working = Working(started.begin(), history)
         thread = tasks.thread(working.work, name="agent")
         seconds = [_killed(started, working, chance) for _ in range(kills) if not working.failed]
         working.ends.set()
@@ -94,10 +104,12 @@ def trials(kills: int, seed: int, found: Counter[str]) -> None:
         found["replies"] += len(working.whole)
         found[f"ms median, {max(seconds) * 1000:.0f} ms slowest"] += round(statistics.median(seconds) * 1000)
         there = asyncio.run(_replies(Path(home)))
+        old = {f"old-{step}" for step in range(history)}
         for why in [
             *provider.refused,
             *working.failed,
             *(f"{one!r} is gone" for one in working.whole if one not in there),
+            *(f"what {one!r} answers is gone" for one in working.whole if not old <= there.get(one, old)),
         ]:
             found[f"LOST {why}"] += 1
 
@@ -119,14 +131,18 @@ def _killed(started: wrapping.Started, working: Working, chance: random.Random) 
     return time.monotonic() - begun
 
 
-async def _replies(home: Path) -> set[str]:
+async def _replies(home: Path) -> dict[str, set[str]]:
+    """The replies in the journal, each with the calls that were answered before it."""
     workspace = await Workspaces(places.find(home).workspaces).open(opening.NAME)
     try:
-        found: set[str] = set()
+        found: dict[str, set[str]] = {}
         for row in await workspace.journal.conversations():
+            answered: set[str] = set()
             for recorded in await workspace.journal.read(row.id):
+                if isinstance(recorded.fact, ToolReturned):
+                    answered.add(recorded.fact.call)
                 if isinstance(recorded.fact, ModelReplied):
-                    found.update(part.text for part in recorded.fact.parts if isinstance(part, Text))
+                    found.update((part.text, set(answered)) for part in recorded.fact.parts if isinstance(part, Text))
         return found
     finally:
         await workspace.aclose()
@@ -136,9 +152,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=500)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--history", type=int, default=0)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    return report("gateway kill", arguments.seed, lambda found: trials(arguments.kills, arguments.seed, found))
+    return report(
+        "gateway kill", arguments.seed, lambda found: trials(arguments.kills, arguments.seed, arguments.history, found)
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,13 +36,16 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About
+from helix_desktop.gateway import wrapping
 from helix_desktop.gui.settings.dialog import SettingsDialog
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets
 from helix_desktop.settings import LANGUAGE, THEME, Settings
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.tour import Quick, make_folder, take
+from tests.gateway.running import Agent
 from tests.gui import screen, story
+from tests.peers.agent_provider import Provider, Says
 from tests.soak.driven import HOME, drive, opened, until
 
 MODELS = 350
@@ -117,6 +121,10 @@ def prepare(home: Path, port: int) -> None:
         for line in (["init", "-q", "."], ["add", "."], ["commit", "-qm", "first"]):
             subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *line], cwd=folder, check=True)
         (home / "website").mkdir()
+        agent = home / "bin" / "claude"
+        agent.parent.mkdir()
+        agent.write_text("#!/bin/sh\n")
+        agent.chmod(0o755)
         other = await desk.create("A website with quite a long name", home / "website")
         await other.choose_model("demo/demo")
         bench = await desk.create("storage-engine", folder)
@@ -185,18 +193,25 @@ async def _hard(bench: Workbench) -> Sequence[Fact]:
 class Tour:
     """Goes from surface to surface. `only`: their names; empty: all."""
 
-    def __init__(self, run: Program, folder: Path, size: tuple[int, int], only: Sequence[str]) -> None:
-        self.window, self.front, self.folder, self.only, self.size = run.window, run, folder, only, size
+    def __init__(self, run: Program, home: Path, folder: Path, size: tuple[int, int], only: Sequence[str]) -> None:
+        self.window, self.front, self.home, self.folder, self.only, self.size = (
+            run.window,
+            run,
+            home,
+            folder,
+            only,
+            size,
+        )
 
     async def shot(self, name: str, seconds: float = 0.6) -> None:
         await asyncio.sleep(seconds)
-        if not self.only or any(name.startswith(each) for each in self.only):
+        if self.wants(name):
             QApplication.primaryScreen().grabWindow(0).save(str(self.folder / f"{name}.png"))
 
     def wants(self, *names: str) -> bool:
-        return not self.only or any(
-            name.startswith(each) or each.startswith(name) for name in names for each in self.only
-        )
+        """Whether one of these is asked for, by its number or by its words."""
+        known = [form for name in names for form in (name, name.partition("-")[2])]
+        return not self.only or any(form.startswith(each) for form in known for each in self.only)
 
     def act(self, name: str) -> None:
         self.window.actions_[name].trigger()
@@ -254,7 +269,7 @@ class Tour:
             await self.shot("13-chat-math", 1.5)
         await self.open("Release")
         await self.shot("14-chat-empty")
-        if self.wants("15", "16"):
+        if self.wants("15-composer", "16-approval"):
             await self.window.bench.choose_mode("ask")  # type: ignore[union-attr]
             composer = self.window.chat.composer
             composer.text.setPlainText(
@@ -301,7 +316,27 @@ class Tour:
                 if name == "palette":
                     self.window.palette_.line.setText("lock")
                 await self.shot(f"{number}-{name}", wait)
+                if name == "connect-agent":
+                    await self.requests(f"{number}-{name}-first-request")
                 await self.close()
+
+    async def requests(self, name: str) -> None:
+        """The page of connected agents when the first request arrives, with one of the agents on this computer."""
+        where = places.find(self.home)
+        with Provider(lambda _: [Says("It holds a storage engine.")]) as provider:
+            gateway = wrapping.Started([*wrapping.program(where), "gateway", "--upstream", provider.url])
+            agent = Agent(
+                "anthropic",
+                await asyncio.to_thread(gateway.begin),
+                session="first",
+                headers={"user-agent": "claude-cli/2.0"},
+            )
+            try:
+                agent.say("What is in this folder?")
+                await asyncio.to_thread(agent.ask)
+                await self.shot(name, 2.5)
+            finally:
+                await asyncio.to_thread(gateway.end)
 
     def grab(self, name: str) -> None:
         QApplication.primaryScreen().grabWindow(0).save(str(self.folder / f"{name}.png"))
@@ -365,12 +400,13 @@ def main() -> int:
         home = Path(made)
         if chosen.inside == "used":
             prepare(home, listing())
+            os.environ["PATH"] = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
         settings = Settings(places.find(home / HOME).settings)
         settings.change(LANGUAGE, chosen.language)
         settings.change(THEME, chosen.scheme)
 
         def walk(run: Program) -> Coroutine[Any, Any, None]:
-            tour = Tour(run, chosen.folder, (width, height), chosen.only)
+            tour = Tour(run, home / HOME, chosen.folder, (width, height), chosen.only)
             return tour.first() if chosen.inside == "first" else tour.used()
 
         return drive(home, walk)

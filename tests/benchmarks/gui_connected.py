@@ -1,0 +1,90 @@
+"""The real program while a connected agent works in its workspace: how long its window is held, frame after frame.
+
+`python -m tests.benchmarks.gui_connected [seconds]`, with a display (Xvfb) or offscreen. The gateway is a process of its own, its
+engine works in the window. The agent's conversation is open, and its page is painted 60 times a second. A hold is the time
+from one turn of the event loop to the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+
+from PySide6.QtCore import Qt, QTimer
+
+from helix_desktop import places
+from helix_desktop.desktop.program import Program
+from helix_desktop.gateway import wrapping
+from tests.benchmarks.gateway_speed import Client, _output, server
+from tests.benchmarks.gui_bring_in import _tell
+from tests.benchmarks.gui_holds import WORKSPACE, Holds, prepare
+from tests.soak.driven import HOME, drive, opened, until
+
+FACTS = 2_000  # of a conversation beside the agent's
+SECONDS, SHOWN = 20, 2.0
+PAGES = ("chat", "timeline", "cache")
+
+
+def work(url: str, path: str, name: str) -> None:
+    """An agent that goes on until it is ended: outputs of 6 KB, each tenth of 60 KB, and a new session each 200 steps."""
+    for session in range(1_000_000):
+        client = Client(url, 0, f"{name} {session}")
+        for step in range(200):
+            client.step(path)
+            client.messages[-1]["content"][0]["content"] = _output(step, 60_000 if step % 10 == 9 else 6_000)
+
+
+async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
+    window, holds = run.window, Holds()
+    await opened(run, WORKSPACE)
+    options = ["gateway", "--workspace", WORKSPACE, "--upstream", upstream]
+    gateway = wrapping.Started([*wrapping.program(places.find(home / HOME)), *options])
+    url = await asyncio.to_thread(gateway.begin)
+    frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
+    frames.timeout.connect(window.chat.transcript.view.viewport().update)
+    frames.start()
+    holds.begin()
+    try:
+        await holds.settled()
+        await _measure(holds, "at rest", seconds // 4)
+        for path, pace in (("/slow/v1/messages", "a step a second"), ("/v1/messages", "step after step")):
+            with subprocess.Popen([sys.executable, "-m", __spec__.name, "--agent", url, path, pace]) as agent:
+                try:
+                    await until(lambda pace=pace: any(pace in row.title for row in window.rows()))  # type: ignore[misc]
+                    window.open_conversation(next(row.id for row in window.rows() if pace in row.title))
+                    for page in PAGES:
+                        window.show_page(page)
+                        await asyncio.sleep(SHOWN)
+                        await _measure(holds, f"{pace}, {page}", seconds)
+                finally:
+                    agent.terminate()
+    finally:
+        await asyncio.to_thread(gateway.end)
+
+
+async def _measure(holds: Holds, name: str, seconds: int) -> None:
+    holds.taken.clear()
+    begun = time.perf_counter()
+    await until(lambda: time.perf_counter() - begun > seconds, seconds + 60)
+    _tell(name, holds, time.perf_counter() - begun)
+
+
+def main() -> int:
+    if "--agent" in sys.argv:
+        work(*sys.argv[-3:])
+    seconds = next((int(each) for each in sys.argv[1:] if each.isdigit()), SECONDS)
+    with tempfile.TemporaryDirectory(prefix="helix-connected-") as folder, server("provider") as (upstream, _):
+        home = Path(folder)
+        prepare(home, FACTS)
+        return drive(home, lambda run: watch(run, home, upstream, seconds))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
