@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from bisect import bisect_right
 from collections.abc import Collection, Container, Mapping, Sequence
 from itertools import takewhile
 from types import ModuleType
@@ -27,12 +28,15 @@ _OWN = (As, Changed)  # the client's messages
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a request was made of. `ends`: how many of its units come up to the end of each entry."""
+    """What a request was made of. Of each entry, and those before it: how many of the units (`ends`), and how many of the messages
+    they need (`needs`).
+    """
 
     messages: Sequence[Wired]
     entries: Sequence[Entry]
     units: Units
     ends: list[int]
+    needs: list[int]
 
 
 @dataclass(slots=True)
@@ -55,12 +59,16 @@ def leading(messages: Sequence[Wired]) -> int:
 
 def alike(one: Sequence[object], other: Sequence[object]) -> int:
     """How many at the beginning are the very same objects."""
-    return next((at for at, same in enumerate(map(operator.is_, one, other)) if not same), min(len(one), len(other)))
+    try:
+        return operator.indexOf(map(operator.is_, one, other), False)
+    except ValueError:
+        return min(len(one), len(other))
 
 
 def unchanged(entries: Sequence[Entry], count: int) -> bool:
     """Whether every message goes on as it came."""
-    return len(entries) == count and all(isinstance(entry, As) and entry.at == at for at, entry in enumerate(entries))
+    only = len(entries) == count and set(map(type, entries)) <= {As}
+    return only and all(map(operator.eq, map(operator.attrgetter("at"), entries), range(count)))
 
 
 def folded(
@@ -84,7 +92,7 @@ def folded(
     if wire == anthropic.NAME:
         said = messages[first:]
         client = said if marked is None else [messages[at] for at in sorted(marked) if at >= first]
-        lost = _lost_marks(said, entries)
+        lost = _lost_marks(said, made, first, marked)
         usual = lost[0] if lost else _usual(client)
         if usual is not None:
             shown = _marked(body, shown, before, usual, _bare(made, first, marked))
@@ -96,13 +104,16 @@ def _made(protocol: Any, messages: Sequence[Wired], first: int, entries: Sequenc
     said = messages[first:]
     units: Units = [(unit, False) for message in messages[:first] for unit in message.units]
     ends: list[int] = []
+    needs: list[int] = []
     if before and (known := _known(before, messages, first, entries)):
-        ends = before.ends[:known]
+        ends, needs = before.ends[:known], before.needs[:known]
         units = before.units[: ends[-1]]
     for entry in entries[len(ends) :]:
         units.extend(_units(protocol, said, entry))
         ends.append(len(units))
-    return Made(messages, entries, units, ends)
+        own = first + entry.at + 1 if isinstance(entry, _OWN) else first
+        needs.append(max(own, needs[-1]) if needs else own)
+    return Made(messages, entries, units, ends, needs)
 
 
 def _known(before: Made, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
@@ -113,11 +124,7 @@ def _known(before: Made, messages: Sequence[Wired], first: int, entries: Sequenc
     count = alike(before.entries, entries)
     rest = zip(before.entries[count:], entries[count:], strict=False)
     count += next((at for at, (one, other) in enumerate(rest) if one != other), len(entries))
-    known = entries[: min(count, len(before.entries))]
-    if same == len(before.messages):
-        return len(known)
-    others = (at for at, e in enumerate(known) if isinstance(e, _OWN) and first + e.at >= same)
-    return next(others, len(known))
+    return min(count, len(before.entries), len(entries), bisect_right(before.needs, same))
 
 
 def _bare(made: Made, first: int, marked: Collection[int] | None) -> set[int]:
@@ -186,12 +193,14 @@ def _edits(message: Wired, part: Part, answers: Sequence[str]) -> list[Edit]:
 # --- marks of the provider's cache ---------------------------------------------------------------------------------
 
 
-def _lost_marks(messages: Sequence[Wired], entries: Sequence[Entry]) -> list[Json]:
+def _lost_marks(messages: Sequence[Wired], made: Made, first: int, marked: Collection[int] | None) -> list[Json]:
     """Marks of messages that a fold covers whole."""
-    there = {entry.at for entry in entries if isinstance(entry, _OWN)}
-    if len(there) == len(messages):
+    perhaps = range(len(messages)) if marked is None else sorted(at - first for at in marked if at >= first)
+    if not perhaps:
         return []
-    gone = [message for at, message in enumerate(messages) if at not in there]
+    entries = made.entries[bisect_right(made.needs, first + perhaps[0]) :]
+    there = {entry.at for entry in entries if isinstance(entry, _OWN)}
+    gone = [messages[at] for at in perhaps if at not in there]
     return [mark for message in gone if (mark := anthropic.mark_of(message.units[0]))]
 
 

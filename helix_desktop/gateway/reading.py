@@ -7,6 +7,8 @@ threads go on between: the parser holds the interpreter.
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import secrets
 import threading
@@ -14,6 +16,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -25,7 +28,7 @@ from helix_desktop.wire.message import SLICE, Head, Json, Wired, mapping
 
 HELD, HELD_BYTES = 64, 96 << 20  # bodies that are remembered
 OF_ONE = 8  # of one session: its agents' and its side requests'
-STEP = 1 << 16
+STEP = 1 << 18
 GROUP, MOST_WRITTEN = 64, 1 << 20  # values of a list that are written together, and bytes of them that are remembered
 _SPACE = b" \t\r\n"
 _SIGN = re.compile(rb'["\[\]{}]')
@@ -80,18 +83,20 @@ class Body:
             return [orjson.dumps(value)]
         token = secrets.token_hex(16)
         before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
-        return [before, b"[", *self._values(given), b"]", behind]
+        as_it_came = memoryview(self.content)[self.begins[0] : self.ends[-1]]
+        values = (as_it_came,) if given is self.units else self._values(given)
+        return [before, b"[", *values, b"]", behind]
 
     def _values(self, units: Sequence[Json]) -> Iterator[bytes | bytearray | memoryview]:
         """In groups, so that those of the request before are not written again; large values are not held twice."""
-        places = {id(unit): at for at, unit in enumerate(self.units)}
+        places = _Places(self.units, len(units))
         known, groups = self.kept.groups, list[tuple[Sequence[Json], bytes]]()
         for at in range(0, len(units), GROUP):
             group = units[at : at + GROUP]
             held, written = known[len(groups)] if len(groups) < len(known) else ((), b"")
             pieces: Pieces = (written,)
             if not len(held) == len(group) == alike(held, group):
-                pieces = tuple(self._group(group, places))
+                pieces = tuple(self._group([(unit, places.of(unit, i)) for i, unit in enumerate(group, at)]))
                 small = sum(map(len, pieces)) < MOST_WRITTEN
                 held, written = (group, b"".join(pieces)) if small else ((), b"")
             groups.append((held, written))
@@ -100,23 +105,38 @@ class Body:
             yield from pieces
         self.kept.groups = groups
 
-    def _group(self, units: Sequence[Json], places: Mapping[int, int]) -> Iterator[bytes | memoryview]:
+    def _group(self, units: Sequence[tuple[Json, int]]) -> Iterator[bytes | memoryview]:
+        """Values with their places; those that follow each other here as they did there go on in one piece."""
         whole = memoryview(self.content)
-        runs: list[list[int]] = []  # values that follow each other here as they did there; -1: one of its own
-        fresh: list[Json] = []
-        for unit in units:
-            at = places.get(id(unit), -1)
-            if at < 0:
-                fresh.append(unit)
+        runs: list[list[int]] = []  # -1: one of its own
+        for _, at in units:
             if at >= 0 and runs and runs[-1][1] == at - 1 and runs[-1][0] >= 0:
                 runs[-1][1] = at
             else:
                 runs.append([at, at])
-        values = iter(fresh)
+        values = (unit for unit, at in units if at < 0)
         for number, (first, last) in enumerate(runs):
             if number:
                 yield b","
             yield orjson.dumps(next(values)) if first < 0 else whole[self.begins[first] : self.ends[last]]
+
+
+class _Places:
+    """Where values stand in a list. In one of `count` that is much the same they have the same place, counted from the end."""
+
+    def __init__(self, units: Sequence[Json], count: int) -> None:
+        self._units, self._more = units, len(units) - count
+
+    def of(self, unit: Json, at: int) -> int:
+        """-1: nowhere."""
+        likely = at + self._more
+        if 0 <= likely < len(self._units) and self._units[likely] is unit:
+            return likely
+        return self._all.get(id(unit), -1)
+
+    @functools.cached_property
+    def _all(self) -> Mapping[int, int]:
+        return {id(unit): at for at, unit in enumerate(self._units)}
 
 
 class Readings:
@@ -203,12 +223,8 @@ def _from(wire: str, content: Bytes, before: Body, same: int) -> Body | None:
 
 def _whole(before: Body, known: int) -> list[Wired]:
     """The messages that are made of known values alone, without the last: more values may belong to it."""
-    count = 0
-    for at, message in enumerate(before.messages):
-        count += len(message.units)
-        if count > known:
-            return before.messages[: max(0, at - 1)]
-    return before.messages[:-1]
+    ends = list(accumulate(map(len, map(operator.attrgetter("units"), before.messages))))
+    return before.messages[: max(0, bisect_right(ends, known) - 1)]
 
 
 def _of_head(unit: Json) -> bool:
@@ -293,8 +309,8 @@ class Uncut(Exception):
 def common(one: Bytes, other: Bytes) -> int:
     """How many bytes at the beginning are the same."""
     most = min(len(one), len(other))
-    at = 0
-    while at < most and one[at : at + STEP] == other[at : at + STEP]:
+    at, whole = 0, memoryview(other)
+    while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
         at += STEP
     if at >= most:
         return most

@@ -83,16 +83,18 @@ class Sending:
 
 async def _sliced(pieces: Pieces) -> AsyncIterator[bytes]:
     """In parts of about one size: each costs a write, and a long history has thousands of short pieces."""
-    part = bytearray()
+    parts: list[memoryview] = []
+    size = 0
     for piece in pieces:
         whole = memoryview(piece)
         for at in range(0, len(whole), SLICE):
-            part += whole[at : at + SLICE]
-            if len(part) >= SLICE:
-                yield bytes(part)
-                part.clear()
-    if part:
-        yield bytes(part)
+            parts.append(whole[at : at + SLICE])
+            size += len(parts[-1])
+            if size >= SLICE:
+                yield b"".join(parts)
+                parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
 
 
 async def beside(size: int, work: Callable[..., Any], *arguments: Any) -> Any:

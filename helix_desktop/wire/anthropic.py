@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 from helix_desktop.engine.facts import Stop, Usage
@@ -127,8 +128,8 @@ def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
 
 def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
     """Messages of one role made one where one of them was added here (`True`); results come first in theirs."""
-    if not any(added for _, added in units):
-        return [unit for unit, _ in units]
+    if not any(map(itemgetter(1), units)):
+        return list(map(itemgetter(0), units))
     out: list[tuple[Json, bool]] = []
     for unit, added in units:
         if out and (added or out[-1][1]) and out[-1][0]["role"] == unit["role"]:
