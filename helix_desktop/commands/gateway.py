@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from helix_desktop import places
+from helix_desktop import heap, places
 from helix_desktop.errors import WrongUse
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.workspace import Workspace
 
 TURN = 0.0005  # seconds after which a thread that reads a large body lets other clients' streams go on
+LARGE = 1 << 20  # bytes of a buffer that grows where it is: copying a body of 30 MB would hold the streams up
 
 
 def add(nouns: Subparsers) -> None:
@@ -56,6 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     from helix_desktop.gateway.app import Options
 
     sys.setswitchinterval(TURN)
+    heap.share(LARGE)
     where = places.find(arguments.home)
     _check(arguments.upstream)
     if arguments.workspace:

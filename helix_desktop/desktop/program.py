@@ -20,8 +20,8 @@ from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTi
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import instance, logs, places, resources, tasks
-from helix_desktop.desktop import cache_browser, heap
+from helix_desktop import heap, instance, logs, places, resources, tasks
+from helix_desktop.desktop import cache_browser
 from helix_desktop.desktop.event_loop import EventLoop
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gui import words

@@ -179,11 +179,12 @@ class Follower:
         return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
 
     async def _put(self, messages: Sequence[Wired]) -> dict[str, Stored]:
-        """What calls returned, by its text. It is put together: one sync is enough for many."""
+        """What calls returned, by their ids. It is put together: one sync is enough for many."""
         calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         calls |= {p.id: ToolCall(p.id, p.name, p.text) for message in messages for p in message.of(Kind.CALL)}
-        texts = {p.text: calls[p.id] for message in messages for p in message.of(Kind.RESULT) if p.id in calls}
-        return dict(zip(texts, await asyncio.gather(*map(self.following.put, texts, texts.values())), strict=True))
+        texts = {p.id: p.text for message in messages for p in message.of(Kind.RESULT) if p.id in calls}
+        put = (self.following.put(text, calls[call]) for call, text in texts.items())
+        return dict(zip(texts, await asyncio.gather(*put), strict=True))
 
     def _split(
         self, message: Wired, waiting: set[str], stored: Mapping[str, Stored]
@@ -194,7 +195,7 @@ class Follower:
         for piece in message.pieces:
             if piece.kind is Kind.RESULT and piece.id in calls:
                 calls.discard(piece.id)
-                results.append(Output(piece.id, piece.text, piece.ok, stored=stored.get(piece.text)))
+                results.append(Output(piece.id, piece.text, piece.ok, stored=stored.get(piece.id)))
             else:
                 others.append(piece)
         return results, others

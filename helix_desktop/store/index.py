@@ -313,7 +313,8 @@ class IndexFile:
         ]
         self._with_rows("INSERT INTO pieces(id, number, start, length, conversation, seq)", rows)
         words = [(at, text, search_words.parts(text)) for at, (text, *_) in enumerate(found, last + 1)]
-        self._with_rows("INSERT INTO words(rowid, text, parts)", words)
+        for some in _stretches(words):
+            self._with_rows("INSERT INTO words(rowid, text, parts)", some)
 
     # --- facts ------------------------------------------------------------------------------------------------------
 
@@ -411,3 +412,13 @@ def _of_checkpoints(found: Sequence[Record]) -> tuple[int, int]:
     """How many contents of checkpoints are among these, and what they take, with what is left of those that were removed."""
     held = [record for record in found if record.about.tool == CHECKPOINT]
     return sum(record.state is State.LIVE for record in held), sum(record.room for record in held)
+
+
+def _stretches(words: Sequence[tuple[int, str, str]]) -> Iterator[Sequence[tuple[int, str, str]]]:
+    """Rows with so much text together that taking them over does not hold the interpreter for long."""
+    begin = size = 0
+    for end, (_, text, _) in enumerate(words, 1):
+        size += len(text)
+        if size >= search_words.SLICE or end == len(words):
+            yield words[begin:end]
+            begin, size = end, 0

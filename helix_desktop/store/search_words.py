@@ -7,10 +7,12 @@ and the single characters of scripts without blanks.
 
 from __future__ import annotations
 
+import codecs
 import re
 import string
 from collections.abc import Iterator
 
+SLICE = 1 << 18  # bytes that are read at a stretch
 PIECE = 64 * 1024  # characters of a row of the index; small, so that a hit is found again quickly
 
 # A capital inside a word: behind a small letter, or before one and behind two capitals. Capitals are rare, so this is quick; the
@@ -68,7 +70,10 @@ def readable(content: bytes) -> str | None:
         return content.decode("utf-16", "replace")  # takes the byte order mark off
     if b"\0" in content[:8192]:
         return None
-    return content.decode("utf-8", "replace")
+    decode, text = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
+    for at in range(0, len(content), SLICE):
+        text += decode(content[at : at + SLICE])
+    return text + decode(b"", final=True)
 
 
 def asked(query: str) -> list[str]:

@@ -30,7 +30,8 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from helix_desktop.desktop import heap, program
+from helix_desktop import heap
+from helix_desktop.desktop import program
 from helix_desktop.engine.events import Event, FactAppended, Running
 from helix_desktop.engine.facts import FoldKind, ToolReturned
 from helix_desktop.errors import HelixError, Refused

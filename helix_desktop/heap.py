@@ -18,11 +18,11 @@ LARGE = 128 << 10  # bytes from which on a buffer is asked of the system, and gi
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
 
 
-def share() -> None:
+def share(large: int = LARGE) -> None:
     """All threads share one heap, and what is large is not in it. Before threads are made."""
     if (libc := _glibc()) is not None:
         libc.mallopt(_M_ARENA_MAX, 1)
-        libc.mallopt(_M_MMAP_THRESHOLD, LARGE)
+        libc.mallopt(_M_MMAP_THRESHOLD, large)
 
 
 async def give_back() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 HOLES = """
 import asyncio, contextlib, pathlib
-from helix_desktop.desktop import heap
+from helix_desktop import heap
 
 def resident():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
