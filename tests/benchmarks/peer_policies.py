@@ -2,8 +2,9 @@
 
 Figures made with these compare policies, not products: every policy gets the same sizes (a marker 60 tokens, an
 excerpt 560, a summary 3,000 written over the cached prefix), the same prices, the same head and the same sessions. What a
-reply uses and the context no longer shows is brought back and billed for all of them: by the rule of the replay and as this program's
-own tool hands it out, where a policy keeps the original behind a hash, else by the original call, made again.
+reply uses and the context no longer shows is brought back and billed for all of them: where a policy keeps originals, by the rule
+of the replay and as this program's own tool hands it out, behind a marker by its hash and behind a summary by a search; else by the
+original call, made again. What the agent itself had said no call brings back: without originals it is lost, and not billed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from helix_desktop.replay.retention import IDENTIFIER
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
 CALL = 60  # tokens of a call made for a recall
+FOUND = 1_100  # tokens a search brings: the mean of this program's own on the ten sessions. It is taken to bring all that is missed
 LARGE, LARGE_BATCH = 4_000, 12_000
 WHOLE, EXCERPTED, MARKED = "whole", "excerpt", "marker"
 
@@ -97,12 +99,18 @@ class Context:
 
     def bring_back(self, misses: Misses, missed: set[str], reply: RecordedMessage, count: Count, at: float) -> None:
         """The pages that hold what is missed, asked for one after the other before the reply."""
-        entries = [(str(number), part.text) for number, part in enumerate(self.gone)]
+        kept = [(str(number), part.text) for number, part in enumerate(self.parts) if part.form != WHOLE]
         view = [part.text for part in self.parts if part.form == WHOLE]
-        for together in rounds(misses.pages(missed, reply, entries, view, summarised=False)):
-            self.ledger.recall(self.pieces(), CALL * len(together), at)
+        summarised = any(part.kind == "summary" for part in self.parts)
+        pages = misses.pages(missed, reply, kept, view, summarised=summarised)
+        searched = [page for page in pages if not page.named]
+        for together in (*rounds([page for page in pages if page.named]), searched):
+            if together:
+                self.ledger.recall(self.pieces(), CALL * len(together), at)
             for page in together:
-                self._recalled(replace(self.gone[int(page.entry)], uses=page.holds), count(page.text))
+                names = _names([page.text] if page.named else page.holds)
+                part = Part("output", 0, names, 0, 0, uses=page.holds, text=page.text)
+                self._recalled(part, count(page.text) if page.named else FOUND)
 
     def call_again(self, missed: set[str], at: float) -> None:
         """The outputs that hold what is missed, by the same calls, in one request before the reply."""

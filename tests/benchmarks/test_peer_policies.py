@@ -1,0 +1,40 @@
+"""What other policies are billed for what they no longer show."""
+
+from __future__ import annotations
+
+import json
+
+from helix_desktop.engine.economics import Prices
+from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
+from helix_desktop.replay.counting import Counting
+from helix_desktop.replay.figures import Figures
+from tests.benchmarks.peer_policies import Design, Policy, Summary, play
+from tests.replay.sessions import Words
+
+LINE = "a line of the file that only the agent itself has written"
+
+
+def session() -> Recording:
+    """The agent writes a line, works until it stands behind a summary, and uses it again."""
+    said = [RecordedMessage("user", "Begin.")]
+    for step in range(30):
+        text = LINE if step in (0, 29) else f"another line of the file, number {step}"
+        call = RecordedCall(f"c{step}", "write", json.dumps({"content": text}))
+        said += [RecordedMessage("assistant", "", (call,)), RecordedMessage("tool", "word " * 900, answers=call.id)]
+    return Recording("session", tuple(said))
+
+
+def played(policy: Policy) -> Figures:
+    return play(session(), policy, 10_000, Prices(0.1, 1.25, 5.0), Counting(Words()).count)
+
+
+def test_what_the_agent_wrote_is_searched_for_behind_a_summary() -> None:
+    found = played(Design(floor_tokens=0))
+    assert found.folds["handover"]
+    assert found.recalls_billed
+
+
+def test_without_originals_no_call_brings_back_what_the_agent_wrote() -> None:
+    found = played(Summary(0.5))
+    assert found.folds["handover"]
+    assert not found.recalls_billed
