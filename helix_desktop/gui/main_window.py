@@ -72,6 +72,7 @@ class MainWindow(Frame):
         super().__init__(theme, memory)
         self._desk: Desk | None = None
         self._waiting: list[Callable[[], object]] = []  # what was asked for before the stores could be opened
+        self._blocked: HelixError | None = None  # why they never can be
         self._listed: Sequence[WorkspaceRow] = ()
         self.doing = doing
         self.settings = settings
@@ -143,8 +144,16 @@ class MainWindow(Frame):
 
     def show_blocked(self, error: HelixError) -> None:
         """Nothing can be opened here: said in place of the first steps."""
+        self._blocked = error
         self.show_page("welcome")
         self.welcome.show_blocked(said(str(error)))
+
+    def _wait(self, act: Callable[[], object]) -> None:
+        """Until the stores can be opened; where they never can be, say so."""
+        if self._blocked is not None:
+            self.notices.tell_error(self._blocked)
+        else:
+            self._waiting.append(act)
 
     def changeEvent(self, event: QEvent) -> None:
         """The command line may have made, renamed or trashed a workspace meanwhile."""
@@ -186,7 +195,7 @@ class MainWindow(Frame):
                 then()
             return
         if self._desk is None:
-            self._waiting.append(partial(self.open_workspace, workspace, then))
+            self._wait(partial(self.open_workspace, workspace, then))
             return
 
         def opened(bench: Workbench) -> None:
@@ -201,7 +210,7 @@ class MainWindow(Frame):
     def create_workspace(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
         if self._desk is None:
-            self._waiting.append(partial(self.create_workspace, folder))
+            self._wait(partial(self.create_workspace, folder))
             return
 
         def created(bench: Workbench) -> None:

@@ -402,6 +402,24 @@ def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(window: M
     assert asked == ["parser"]
 
 
+def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
+    theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
+) -> None:
+    """The folder that was chosen waited for stores that never came, and nothing was said."""
+    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    window.show_blocked(StoreFailed("Helix Desktop cannot write to /home."))
+    window.create_workspace(tmp_path)
+    assert "cannot write to /home" in window.notices.text
+
+
+def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: FakeSession) -> None:
+    steps = window.chat.way_on
+    session.append(UserSaid((Text("Go on."),)), ModelReplied((Text("Half of"),), story.MODEL, Stop.CUT))
+    steps.show_end(session)
+    assert steps.isVisibleTo(window)
+    assert steps._words.text() == ""
+
+
 def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
     digest = story.stored(story.TABLE).digest
     window.go(Place("entry", "storage-engine", digest=digest))

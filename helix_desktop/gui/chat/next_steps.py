@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
 from helix_desktop.engine.events import Running
-from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
 from helix_desktop.gui.chat.column import middle_of
 from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.ports import Session
@@ -57,6 +57,8 @@ class WayOn(QWidget):
         stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
         words = _words(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
+        if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
+            words = ""  # the transcript says it at the place
         self._words.setText(uncoded(in_a_row(_unrecorded(session), words)))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))

@@ -25,6 +25,7 @@ from helix_desktop.engine.events import Running
 from helix_desktop.gui.frame.conversation_list import ConversationList, grouped
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.ports import ConversationRow
+from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
@@ -105,9 +106,8 @@ class Sidebar(QWidget):
         self.setProperty("look", "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setMinimumWidth(200)
-        self._title = QLabel(self)
+        self._title = ElidedLabel(self)
         self._title.setProperty("look", "title")
-        self._title.setTextFormat(Qt.TextFormat.PlainText)
         self._path = QLabel(self)
         self._path.setProperty("look", "path")
         self._path.setTextFormat(Qt.TextFormat.PlainText)
@@ -182,7 +182,7 @@ class Sidebar(QWidget):
     # --- what is shown -------------------------------------------------------------------------------------------
 
     def show_workspace(self, name: str, folder: Path | None) -> None:
-        self._title.setText(name)
+        self._title.say(name)
         self._folder = folder_words(folder) if folder else ""
         self._path.setToolTip(hint(str(folder or "")))
         self._elide()

@@ -108,6 +108,12 @@ def test_a_long_folder_is_shortened_to_the_room_there_is(sidebar: Sidebar) -> No
     assert sidebar._path.toolTip().endswith("/end")
 
 
+def test_a_long_name_ends_in_an_ellipsis(sidebar: Sidebar) -> None:
+    sidebar.show_workspace("a folder with a very long name " * 3, Path("/work"))
+    sidebar.show()
+    assert sidebar._title.text().endswith("…")
+
+
 def test_the_shortcut_of_the_search_never_stands_on_its_words(theme: Theme) -> None:
     box = SearchBox(theme, "Ctrl K")
     box.show()
