@@ -170,7 +170,8 @@ class ComposerText(QPlainTextEdit):
     def _changed(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
-        self.updateGeometry()
+        if self.sizeHint().height() != self.height():  # another line, or one less; everything around it is laid out then
+            self.updateGeometry()
 
     def _ask(self) -> None:
         block = self.textCursor().block()

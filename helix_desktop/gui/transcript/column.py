@@ -47,7 +47,7 @@ def moved(before: Drawn, now: Drawn) -> tuple[int, list[tuple[float, float]]] | 
     shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
     if not shifts:
         return None
-    by = shifts.most_common(1)[0][0]
+    by = max(shifts, key=shifts.__getitem__)
     there = {what: (top + by, below, high) for what, (top, below, high) in before.items()}
     return by, [(top + below, top + below + high) for _, (top, below, high) in now.items() ^ there.items()]
 
