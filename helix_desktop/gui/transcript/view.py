@@ -240,7 +240,9 @@ class Canvas(QAbstractScrollArea):
         """What only stands elsewhere now is moved, not drawn again."""
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._standing()
-        found = moved(before, self._drawn) if not anew and self.selection.empty and self.finding is None else None
+        marked = not self.selection.empty or self.finding is not None
+        whole = self.devicePixelRatioF().is_integer()  # else a place of the view has no edge on the screen
+        found = moved(before, self._drawn) if whole and not (anew or marked) else None
         if found is None:
             viewport.update()
             return
