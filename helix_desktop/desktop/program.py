@@ -181,6 +181,10 @@ class Program:
         self._tasks.spawn(self._updates.watch(), name="newer versions")
         self._collecting = Collecting(self.window)
         self.window.workbench_shown.connect(self._collecting.keep, Qt.ConnectionType.SingleShotConnection)
+        self.window.workbench_shown.connect(self._import_pages, Qt.ConnectionType.SingleShotConnection)
+
+    def _import_pages(self) -> None:
+        self._tasks.spawn(asyncio.to_thread(_read_pages), name="the pages not shown yet")
 
     async def _serve(self, workspace: Any) -> Any:
         from helix_desktop.commands import open_workspace
@@ -272,6 +276,12 @@ def _read_ahead() -> None:
     importlib.import_module("markdown_it")
     for language in ("python", "json", "bash"):
         highlight.lexer(language)
+
+
+def _read_pages() -> None:
+    """What the first click on a page would otherwise wait for: 30 to 45 ms each."""
+    for page in ("cache", "timeline", "changes"):
+        importlib.import_module(f"helix_desktop.gui.{page}.page")
 
 
 def _end_at_once() -> None:
