@@ -21,6 +21,13 @@ def test_the_readme_quotes_what_was_measured_last() -> None:
     assert figures.block(figures.README.read_text(encoding="utf-8")) == figures.quotes(figures.last())
 
 
+def test_the_window_appears_about_as_fast_as_a_bare_one() -> None:
+    """As the README says in words."""
+    rows = next(run["rows"] for run in figures.last() if run["name"] == "start")
+    first = next(Row.from_json(row) for row in rows if row["name"] == "first paint")
+    assert 0.8 < first.ours.median / first.peers["bare Qt window"].median < 1.25
+
+
 def test_the_page_on_a_fleet_is_computed_from_what_was_measured_last() -> None:
     assert fleet.PAGE.read_text(encoding="utf-8") == fleet.page(fleet.SIZES, fleet.rates())
 

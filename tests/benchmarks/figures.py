@@ -76,13 +76,13 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 # --- the README ------------------------------------------------------------------------------------------------------
 
-QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer
+QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}: from the least to the most
     ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {× parts} times as long as its parts alone (SHA-256, zstd and LevelDB's synced put). A put in lmdb takes {lmdb × parts} times as long as these parts."),
     ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, takes {× parts} times as long as its parts alone. An unchecked get from diskcache takes {diskcache × parts} times as long as these parts."),
     ("view", "a step after 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for view, meter and strategies; computing the view from scratch takes {from scratch} ms."),
     ("tokens", "counting code", "Tokens are counted at {× tiktoken} times the speed of tiktoken by itself."),
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
-    ("start", "first paint", "The window takes {× bare Qt window} times as long to appear as a bare Qt window."),
+    ("start", "first paint", "The window appears about as fast as a bare Qt window: after {range of ours} ms, compared with {range of bare Qt window} ms."),
     ("start", "memory after start", "After start, the program uses {ours} MB of memory. A bare Qt window uses {bare Qt window} MB."),
     ("policies", "billed by `layered` (cache read 0.1, write 1.25)", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save most; short ones may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. It does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
 )  # fmt: skip
@@ -110,6 +110,9 @@ def _quote(row: Row, words: str) -> str:
     figures: dict[str, Figure] = {"ours": row.ours, **row.peers}
 
     def value(match: re.Match[str]) -> str:
+        if match[1].startswith("range of "):
+            figure = figures[match[1].removeprefix("range of ")]
+            return f"{figure.least:.0f} to {figure.most:.0f}"
         one, times, other = match[1].partition("× ")
         if times:
             return shown(figures[one.strip() or "ours"].median / figures[other].median)
