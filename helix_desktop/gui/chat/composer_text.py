@@ -170,7 +170,7 @@ class ComposerText(QPlainTextEdit):
     def _changed(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
-        if self.sizeHint().height() != self.height():  # another line, or one less; everything around it is laid out then
+        if self.sizeHint().height() != self.height():  # a line more or less moves what is around it
             self.updateGeometry()
 
     def _ask(self) -> None:
