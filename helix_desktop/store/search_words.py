@@ -12,7 +12,7 @@ import re
 import string
 from collections.abc import Iterator
 
-SLICE = 1 << 18  # bytes that are read at a stretch
+SLICE = 1 << 16  # bytes that are read at a stretch
 PIECE = 64 * 1024  # characters of a row of the index; small, so that a hit is found again quickly
 
 # A capital inside a word: behind a small letter, or before one and behind two capitals. Capitals are rare, so this is quick; the

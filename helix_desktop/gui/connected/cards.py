@@ -93,7 +93,7 @@ class CopyLine(QWidget):
 
     def show_line(self, text: str) -> None:
         self.line.setText(text or tr("Turn the gateway on to see its address."))
-        self._copy.setEnabled(bool(text))
+        self._copy.setVisible(bool(text))
 
 
 def state_words(row: AgentRow, now: float) -> str:

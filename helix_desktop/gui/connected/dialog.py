@@ -41,7 +41,7 @@ class AgentsDialog(QDialog):
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._address.setWordWrap(False)
         self._words.hide()
-        self._without, self._billed, self._saved, self._recalls = (Tile(self) for _ in range(4))
+        self._tiles = self._without, self._billed, self._saved, self._recalls = [Tile(self) for _ in range(4)]
         self._of_agents = QVBoxLayout()
         self._of_agents.setSpacing(10)
         self._once, self._other = CopyLine(self), CopyLine(self)
@@ -64,7 +64,7 @@ class AgentsDialog(QDialog):
         column.addWidget(self._words)
         tiles = QHBoxLayout()
         tiles.setSpacing(12)
-        for tile in (self._without, self._billed, self._saved, self._recalls):
+        for tile in self._tiles:
             tiles.addWidget(tile, 1)
         column.addLayout(tiles)
         column.addLayout(self._of_agents)
@@ -108,6 +108,8 @@ class AgentsDialog(QDialog):
         self._other.show_line(f"ANTHROPIC_BASE_URL={found.address}" if place else "")
 
     def _show_today(self, today: Today) -> None:
+        for tile in self._tiles:
+            tile.setVisible(today.requests > 0)
         paid = today.paid_without > 0
         whole, billed = (today.paid_without, today.paid) if paid else (today.without, today.sent)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
 
-from helix_desktop.gui.connected.cards import state_words
+from helix_desktop.gui.connected.cards import Tile, state_words
 from helix_desktop.gui.connected.dialog import AgentsDialog
 from helix_desktop.gui.connected.port import AgentRow, Connections, Today
 from helix_desktop.gui.main_window import MainWindow
@@ -51,12 +51,14 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     dialog.open()
     dialog.look()
     assert "The gateway is off" in words(dialog)
+    assert not any(tile.isVisible() for tile in dialog.findChildren(Tile))
     dialog.switch.click()
     assert agents.on
     assert "Gateway on 127.0.0.1:4356" in words(dialog)
     assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356" in words(dialog)
     agents.requests = 2
     dialog.look()
+    assert all(tile.isVisible() for tile in dialog.findChildren(Tile))
     assert "1 conversation today · 2 requests" in words(dialog)
     assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls"))
     dialog.switch.click()
