@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, field, replace
+from functools import partial
 from typing import Any
 
 import httpx
@@ -19,13 +20,13 @@ from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.gateway import clients, door
 from helix_desktop.gateway.arrival import Rooms
-from helix_desktop.gateway.body import WIRES, folded, unchanged
+from helix_desktop.gateway.body import FIELDS, WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.exchange import Exchange
 from helix_desktop.gateway.opened import Incoming, Opened, opened
-from helix_desktop.gateway.reading import Bytes, Readings
+from helix_desktop.gateway.reading import Bytes, Pieces, Readings
 from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
-from helix_desktop.gateway.sending import LARGE, Sending
+from helix_desktop.gateway.sending import LARGE, Sending, beside, outgoing
 from helix_desktop.providers import transport
 from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_responses
@@ -302,13 +303,12 @@ class Gateway:
         if last is None:
             raise ModelFailed("The agent has sent no request since the gateway started.")
         wire: Any = WIRES[last.request.wire]
-        body = _question(wire, last, question, alone, most)
+        work = partial(_question, wire, last, question, alone, most)
+        pieces = await beside(len(last.request.read.content), work)
         unwanted = {b"accept-encoding", b"content-encoding"}
         headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
         url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")
-        request = httpx.Request(
-            "POST", url, headers=[*headers, (b"accept-encoding", b"identity")], content=orjson.dumps(body)
-        )
+        request = outgoing("POST", url, [*headers, (b"accept-encoding", b"identity")], pieces)
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 response = await self._http.send(request)
@@ -324,9 +324,9 @@ class Gateway:
         return text, answer.usage, answer.model
 
 
-def _question(wire: Any, last: Last, question: str, alone: str, most: int) -> dict[str, Json]:
+def _question(wire: Any, last: Last, question: str, alone: str, most: int) -> Pieces:
     body = dict(last.body)
-    units = [unit for message in wire.messages(body) for unit in message.units] if not alone else []
+    units = [] if alone else _units(wire, body)
     if alone:
         for name in (
             "system",
@@ -345,9 +345,13 @@ def _question(wire: Any, last: Last, question: str, alone: str, most: int) -> di
     body.pop("stream_options", None)
     if body.get("stream") and not _must_stream(wire, last):
         body["stream"] = False
-    return dict(
-        wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
-    )
+    body = wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
+    return [orjson.dumps(body)] if alone else last.request.read.written(body)
+
+
+def _units(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
+    found = body.get(FIELDS[wire.NAME])
+    return found if isinstance(found, list) else [unit for message in wire.messages(body) for unit in message.units]
 
 
 def _must_stream(wire: Any, last: Last) -> bool:

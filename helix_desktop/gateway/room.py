@@ -126,7 +126,7 @@ class Room:
                 await conversation.append(Rewound(track.tip))  # a step whose reply never reached the agent
                 follower.shown = None
             await follower.settle(arrival)
-            if _are_many(messages, track):
+            if not arrival.fold or _are_many(messages, track):
                 return self._goes_ahead(follower, track, arrival, messages, await follower.show(track))
             await self._messages(follower, track, arrival, messages)
             if arrival.fold:

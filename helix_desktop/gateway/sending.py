@@ -73,12 +73,15 @@ class Sending:
         if reads:
             headers = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
             headers.append((b"accept-encoding", b"identity"))
-        size = sum(map(len, pieces))
-        if size > LARGE:
-            headers.append((b"content-length", b"%d" % size))
-        content = b"".join(pieces) if size <= LARGE else _sliced(pieces)
-        request = httpx.Request(self.incoming.method, self.url, headers=headers, content=content)
-        return await self.client.send(request, stream=True)
+        return await self.client.send(outgoing(self.incoming.method, self.url, headers, pieces), stream=True)
+
+
+def outgoing(method: str, url: str, headers: Sequence[tuple[bytes, bytes]], pieces: Pieces) -> httpx.Request:
+    """A request with these bytes; large ones go out in slices."""
+    size = sum(map(len, pieces))
+    if size <= LARGE:
+        return httpx.Request(method, url, headers=headers, content=b"".join(pieces))
+    return httpx.Request(method, url, headers=[*headers, (b"content-length", b"%d" % size)], content=_sliced(pieces))
 
 
 async def _sliced(pieces: Pieces) -> AsyncIterator[bytes]:

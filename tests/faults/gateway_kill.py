@@ -22,6 +22,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -95,7 +96,10 @@ def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
         started = wrapping.Started(command)
         working = Working(started.begin(), history)
         thread = tasks.thread(working.work, name="agent")
-        seconds = [_killed(started, working, chance) for _ in range(kills) if not working.failed]
+        seconds: list[float] = []
+        with suppress(KeyboardInterrupt):  # interrupted, it looks at what was done by then
+            while len(seconds) < kills and not working.failed:
+                seconds.append(_killed(started, working, chance))
         working.ends.set()
         thread.join()
         started.end()
