@@ -85,7 +85,9 @@ class Terminal:
             with _written(str(self._target)):
                 (self._beside.file if isinstance(self._beside, Beside) else self._beside).write(data)
         elif sys.stdout is None:
-            raise StoreFailed("Standard output is closed.", remedy="Nothing was lost. Open it, or specify a file.")
+            raise StoreFailed(
+                "Standard output is closed.", remedy="Nothing was lost. Redirect the output, or specify a file."
+            )
         else:
             _put_out(data)
 
@@ -150,7 +152,7 @@ def _opened(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError as error:
-        raise NotThere(f"There is no file {path}.") from error
+        raise NotThere(f"The file {path} does not exist.") from error
     except OSError as error:
         raise WrongUse(f"{path} cannot be read: {error.strerror}.") from error
 
@@ -160,7 +162,7 @@ def _begun(target: Path) -> IO[bytes] | Beside:
     if target.is_dir():
         raise WrongUse(f"{target} is a folder. Specify a file.")
     if not target.parent.is_dir():
-        raise NotThere(f"There is no folder {target.parent}.")
+        raise NotThere(f"The folder {target.parent} does not exist.")
     try:
         if _is_no_file(target):
             return target.open("wb", buffering=0)

@@ -41,7 +41,7 @@ EITHER = {"plyvel", "plyvel-ci"}
 _OVER = "Free up space in Settings > Storage, or with helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
 _QT_REMEDY = (
     "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
-    "In a checkout python3 packaging/dev.py run installs it, or tells you how."
+    "In a checkout, `python3 packaging/dev.py run` installs it or tells you how."
 )
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,9 @@ async def examine(where: Places, secrets: Secrets) -> tuple[Finding, ...]:
         except Exception as error:  # a broken installation breaks in ways nobody thought of
             log.info("a check failed", exc_info=error)
             name = getattr(check, "__name__", "check").strip("_<>")
-            findings.append(Finding(name, State.BAD, f"The check itself failed: {type(error).__name__}: {error}."))
+            findings.append(
+                Finding(name, State.BAD, f"This check failed unexpectedly: {type(error).__name__}: {error}.")
+            )
     return tuple(findings)
 
 
@@ -103,7 +105,9 @@ def _libraries() -> Iterator[Finding]:
         )
     qt = versions.get("PySide6-Essentials", "")
     if sys.version_info < (3, 12) and qt.startswith("6.12"):
-        yield Finding("Qt", State.BAD, f"PySide6 {qt} aborts on Python 3.11.", "Install PySide6-Essentials below 6.12.")
+        yield Finding(
+            "Qt", State.BAD, f"PySide6 {qt} crashes on Python 3.11.", "Install PySide6-Essentials below 6.12."
+        )
 
 
 def installed() -> dict[str, str]:
@@ -127,14 +131,14 @@ def _qt() -> Iterator[Finding]:
         ctypes.CDLL(str(plugin))
     except OSError as error:
         why = error.__cause__ or error  # a bundle puts words of its own in front
-        yield Finding("System libraries", State.BAD, f"Qt cannot be loaded: {why}.", _QT_REMEDY)
+        yield Finding("System libraries", State.BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
     else:
-        yield Finding("System libraries", State.GOOD, "Qt finds everything it needs.")
+        yield Finding("System libraries", State.GOOD, "All libraries that Qt needs are installed.")
 
 
 def _screen() -> Iterator[Finding]:
     if reason := display.missing():
-        yield Finding("Display", State.NOTE, f"The window cannot open: {reason}.", display.INSTEAD)
+        yield Finding("Display", State.NOTE, f"The window can't open: {reason}.", display.INSTEAD)
     else:
         yield Finding("Display", State.GOOD, "A display is available.")
 
@@ -147,7 +151,10 @@ def _sqlite() -> Iterator[Finding]:
         yield Finding("SQLite", State.GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
     else:
         yield Finding(
-            "SQLite", State.BAD, f"{sqlite3.sqlite_version} has no FTS5.", "Use a Python whose SQLite has FTS5."
+            "SQLite",
+            State.BAD,
+            f"{sqlite3.sqlite_version} has no FTS5.",
+            "Use a Python build whose SQLite includes FTS5.",
         )
 
 
@@ -159,7 +166,7 @@ def _leveldb() -> Iterator[Finding]:
         database.put(b"key", b"value", sync=True)
         kept = database.get(b"key")
         database.close()
-    yield Finding("LevelDB", State.GOOD if kept == b"value" else State.BAD, "It stores and returns keys.")
+    yield Finding("LevelDB", State.GOOD if kept == b"value" else State.BAD, "LevelDB can store and read data.")
 
 
 def _encodings() -> Iterator[Finding]:
@@ -168,7 +175,9 @@ def _encodings() -> Iterator[Finding]:
     try:
         counts = {name: Counter(name).count("hello world") for name in ("o200k_base", "cl100k_base")}
     except (HelixError, OSError) as error:
-        yield Finding("Encodings", State.BAD, str(error), f"Put the files in {resources.folder() / 'encodings'}.")
+        yield Finding(
+            "Encodings", State.BAD, str(error), f"Put the vocabulary files in {resources.folder() / 'encodings'}."
+        )
         return
     good = set(counts.values()) == {2}
     yield Finding("Encodings", State.GOOD if good else State.BAD, f"{' and '.join(counts)} are installed.")
@@ -232,7 +241,7 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
         try:
             workspace = await workspaces.open(known.id)
         except StoreBusy:
-            yield Finding(what, State.GOOD, "It is open in a running program.")
+            yield Finding(what, State.GOOD, "The workspace is open in a running program.")
         except HelixError as error:
             yield Finding(what, State.BAD, error.what, error.remedy)
         else:
@@ -241,8 +250,8 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
             for note in workspace.notes:  # what opening it had to mend
                 yield Finding(what, State.NOTE, note)
             if over:
-                yield Finding(what, State.NOTE, f"Its cache exceeds its limit by {over:,} bytes.", _OVER)
-            yield Finding(what, State.GOOD, f"It opens and has {len(conversations)} conversations.")
+                yield Finding(what, State.NOTE, f"The workspace's cache exceeds its limit by {over:,} bytes.", _OVER)
+            yield Finding(what, State.GOOD, f"The workspace opens and has {len(conversations)} conversations.")
 
 
 def diagnostics(findings: Sequence[Finding], where: Places, redaction: logs.Redaction) -> str:

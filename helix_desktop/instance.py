@@ -178,7 +178,7 @@ class Owner:
         await wire.send(b"H")
         kind, content = await wire.receive()
         if kind != b"A":
-            raise WrongUse("A request must begin with its arguments.")
+            raise WrongUse("A request must start with its arguments.")
         return content
 
     async def _run(self, wire: Wire, arguments: list[str]) -> None:
@@ -226,7 +226,7 @@ def _arguments(content: bytes) -> list[str]:
     except (ValueError, KeyError, TypeError) as error:
         raise WrongUse("The request is not valid.") from error
     if version != VERSION:
-        raise WrongUse(f"The request has version {version}, but this program needs version {VERSION}.")
+        raise WrongUse(f"The request has version {version}, but this program requires version {VERSION}.")
     return [str(argument) for argument in arguments]
 
 
@@ -238,7 +238,7 @@ async def listen(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKET
     except OSError as error:  # a disk full, or one that knows no sockets
         raise HelixError(
             f"Helix Desktop cannot listen for commands in {run}: {error.strerror or error}.",
-            remedy="Nothing was changed. Free up space there, or start with another folder (--home).",
+            remedy="Nothing was changed. Free up space in that folder, or start with another folder (--home).",
         ) from error
     return owner
 
@@ -300,7 +300,7 @@ def _gone() -> Iterator[None]:
     try:
         yield
     except (EOFError, ConnectionError) as error:
-        raise HelixError("The running program closed before it answered.", remedy="Try again.") from error
+        raise HelixError("The running program was closed before it answered.", remedy="Try again.") from error
 
 
 async def _send_input(wire: Wire, console: Console) -> None:
@@ -332,7 +332,7 @@ def private(folder: Path, *, make: bool = True) -> Path:
     if not stat.S_ISDIR(found.st_mode):
         raise Refused(f"{folder} is not a folder.")
     if SOCKETS and (found.st_uid != os.getuid() or found.st_mode & 0o077):
-        raise Refused(f"{folder} is not private to you.", remedy="Remove it, or check who created it.")
+        raise Refused(f"Other users can access {folder}.", remedy="Remove the folder, or check who created it.")
     return folder
 
 

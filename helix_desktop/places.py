@@ -78,7 +78,7 @@ def not_writable(where: Places) -> StoreFailed | None:
         except OSError as error:
             return StoreFailed(
                 f"Helix Desktop cannot write to {folder}: {error.strerror or error}. Nothing was changed.",
-                remedy="Make the folder writable, or start with --home and another folder.",
+                remedy="Make the folder writable, or start with another folder (--home).",
             )
     return None
 

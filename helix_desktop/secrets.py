@@ -98,11 +98,11 @@ class Secrets:
         """Keep it there and forget it elsewhere. NoKeyring when the keyring cannot; nothing is stored then."""
         self._seen(value)
         if where is Where.ENVIRONMENT:
-            raise Refused(f"Set {environment_variable(name)} before the program starts. It can't set it itself.")
+            raise Refused(f"Set {environment_variable(name)} before you start the program. The program can't set it.")
         if where is Where.FILE and not self._consent():
             raise Refused(
-                "Keys are stored in a file only if you allow it in the settings.",
-                remedy="Allow it in Settings > Keys. Without a window, set file = true under [keys] in settings.toml.",
+                "Keys are stored in a file only if you allow this in the settings.",
+                remedy="To allow this, go to Settings > Keys. Without the window, set file = true under [keys] in settings.toml.",
             )
         if where is Where.KEYRING:
             await self._call(lambda keyring: _keep(keyring, self._service, name, value))
@@ -154,7 +154,7 @@ class Secrets:
 
     async def _call(self, work: Callable[[Keyring], T]) -> T:
         """One call on a thread of its own. While an earlier one hangs, no further one is begun."""
-        silent = f"The system's keyring did not answer within {self._limit:.0f} s; it may be waiting to be unlocked."
+        silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
         if self._hanging is not None and not self._hanging.done():
             raise NoKeyring(silent, remedy=CHOICES)
         self._hanging = None
@@ -179,7 +179,9 @@ class Secrets:
         except FileNotFoundError:
             return {}
         except (ValueError, OSError) as error:
-            raise ConfigMistake(f"The key file {self._file} cannot be read.", remedy="Fix or remove it.") from error
+            raise ConfigMistake(
+                f"The key file {self._file} cannot be read.", remedy="Fix or remove the file."
+            ) from error
         return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
     def _write_file(self, content: Mapping[str, str]) -> None:

@@ -107,19 +107,19 @@ INSTRUCTIONS = Setting(
     "Sent to every agent with the system prompt, from the next message on.", "", long=True,
 )  # fmt: skip
 SEND_WITH = Setting(
-    "chat.send_with", "Chat", "Send with", "The key that sends a message. The other one starts a new line.", "enter",
+    "chat.send_with", "Chat", "Send with", "The key that sends a message. The other key starts a new line.", "enter",
     choices=("enter", "ctrl+enter"),
 )  # fmt: skip
 ASK_ABOVE = Setting(
     "chat.ask_above", "Chat", "Ask before a message that costs more than",
-    "Based on an estimate for one step. Later steps with tools are not included. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
+    "Based on an estimate for one step. Further steps with tools are not included. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
 )  # fmt: skip
 NOTIFY_DONE = Setting(
     "notifications.done", "Notifications", "When an agent finishes", "Only while the window is in the background.", True
 )  # fmt: skip
 NOTIFY_WAITING = Setting(
     "notifications.waiting", "Notifications", "When an agent waits for you",
-    "When it asks for permission or has a question. Only while the window is in the background.", True,
+    "When an agent asks for permission or has a question. Only while the window is in the background.", True,
 )  # fmt: skip
 NOTIFY_FAILED = Setting(
     "notifications.failed", "Notifications", "When a turn fails", "Only while the window is in the background.", True
@@ -142,7 +142,7 @@ LOG_SIZE = Setting(
 )  # fmt: skip
 FETCH_PAGES = Setting(
     "tools.fetch", "Tools", "Agents may fetch web pages",
-    "Gives agents the tool fetch_url. You are asked before each page. Applies to workspaces opened from now on.", False,
+    "Gives agents the fetch_url tool. You are asked before each page is fetched. Applies to workspaces opened from now on.", False,
 )  # fmt: skip
 MACHINE = Setting(
     "sharing.machine", "Sharing", "Name of this computer",
@@ -150,7 +150,7 @@ MACHINE = Setting(
 )  # fmt: skip
 KEYS_IN_FILE = Setting(
     "keys.file", "Keys", "Store keys in a file",
-    "For systems without a keyring: a file only you can read. Keys in it are not encrypted.", False,
+    "For systems without a keyring. Only you can read this file, but the keys in it are not encrypted.", False,
 )  # fmt: skip
 
 ALL: tuple[Setting[Any], ...] = (

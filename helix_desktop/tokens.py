@@ -108,7 +108,7 @@ def _read(name: str, path: Path) -> tiktoken.Encoding:
     return encoding
 
 
-_REMEDY = "Reinstall Helix Desktop. None of your data is stored there."
+_REMEDY = "Reinstall Helix Desktop. This file contains none of your data."
 
 
 class Counter:

@@ -58,7 +58,7 @@ def main() -> int:
             else ["windows"]
         )
     if unknown := set(asked) - targets.keys():
-        sys.exit(f"There is no target {', '.join(sorted(unknown))}. There are: {', '.join(targets)}.")
+        sys.exit(f"There is no target {', '.join(sorted(unknown))}. Available: {', '.join(targets)}.")
     os.environ["SOURCE_DATE_EPOCH"] = str(release.epoch)
     DIST.mkdir(exist_ok=True)
     for target in asked:

@@ -156,7 +156,7 @@ def test_the_trash_of_conversations_is_emptied_when_one_says_so(helix: Helix, wo
     shown = helix("workspace", "show", workspace, "--json").json
     assert (shown["conversations"], shown["entries"]) == (1, 1)
     nothing = helix("workspace", "empty-trash", workspace)
-    assert (nothing.code, nothing.out) == (0, "Removed: conversations 0, entries 0, bytes 0.\n")
+    assert (nothing.code, nothing.out) == (0, "Removed 0 conversations and 0 entries (0 bytes).\n")
 
 
 class AtTerminal(io.StringIO):
@@ -432,7 +432,7 @@ def test_where_qt_lacks_a_library_the_window_says_so_in_one_line(tmp_path: Path)
     command = [sys.executable, "-m", "helix_desktop"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("The window cannot open: ")
+    assert done.stderr.startswith("The window can't open: ")
     assert done.stderr.endswith(": helix-desktop doctor\n")
 
 

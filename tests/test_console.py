@@ -47,9 +47,9 @@ async def test_a_target_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_are_said_so(tmp_path: Path) -> None:
-    with pytest.raises(NotThere, match="no file"):
+    with pytest.raises(NotThere, match="does not exist"):
         Terminal(source=tmp_path / "none")
-    with pytest.raises(NotThere, match="no folder"):
+    with pytest.raises(NotThere, match="does not exist"):
         Terminal(target=tmp_path / "none" / "target")
     with pytest.raises(WrongUse, match="is a folder"):
         Terminal(target=tmp_path)

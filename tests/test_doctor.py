@@ -45,7 +45,7 @@ async def test_a_cache_beyond_its_limit_is_a_note(where: Places, tmp_path: Path)
     workspace.change({"limits.cache_bytes": 100})
     await workspace.aclose()
     finding = (await examined(where))["Workspace Full"]
-    assert (finding.state, finding.says) == (State.NOTE, "Its cache exceeds its limit by 157 bytes.")
+    assert (finding.state, finding.says) == (State.NOTE, "The workspace's cache exceeds its limit by 157 bytes.")
     assert "Nothing is removed automatically" in finding.remedy
 
 
@@ -98,7 +98,7 @@ async def test_the_library_qt_lacks_is_named_also_in_a_bundle(where: Places, mon
 
     monkeypatch.setattr("ctypes.CDLL", load)
     finding = (await examined(where))["System libraries"]
-    assert finding.says == "Qt cannot be loaded: libGL.so.1: cannot open shared object file."
+    assert finding.says == "Qt can't be loaded: libGL.so.1: cannot open shared object file."
     assert "libgl1" in finding.remedy
 
 

@@ -76,7 +76,7 @@ def test_the_page_with_plots_stands_alone() -> None:
     made = report.page([run])
     assert made.count("<svg") == 1
     assert "http" not in made.replace("http://www.w3.org/2000/svg", "")
-    assert "proportional to size^" in made
+    assert "grows with size^" in made
 
 
 def test_every_benchmark_is_found_once() -> None:
@@ -150,6 +150,6 @@ def test_what_the_timeline_prints_becomes_rows() -> None:
     )
     assert {row.name: row.met for row in adapted.gui_timeline(said)} == {
         "50,000 steps, 5,000 folds drawn": True,
-        "longest gap in the event loop meanwhile": False,
+        "longest event-loop gap while drawing": False,
         "zoomed": True,
     }

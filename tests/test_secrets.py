@@ -126,7 +126,7 @@ async def test_from_the_environment(make: Make) -> None:
 
 
 async def test_a_file_only_with_consent_and_only_for_the_user(make: Make, key_file: Path) -> None:
-    with pytest.raises(Refused, match="only if you allow it"):
+    with pytest.raises(Refused, match="only if you allow this"):
         await make().set("openai", KEY, where=Where.FILE)
     assert not key_file.exists()
     secrets = make(consent=lambda: True)
@@ -178,7 +178,7 @@ async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) 
     backend.kept["helix-desktop", "openai"] = KEY
     secrets = make(lambda: backend)
     for _ in range(3):
-        with pytest.raises(NoKeyring, match="did not answer"):
+        with pytest.raises(NoKeyring, match="did not respond"):
             await secrets.get("openai")
     assert backend.calls == 1
     backend.release.set()

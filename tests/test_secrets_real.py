@@ -77,7 +77,7 @@ def test_a_silent_service_costs_its_limit_and_no_more(tmp_path: Path) -> None:
         f"{sys.executable} {tmp_path}/silent.py > {tmp_path}/told &\nuntil grep -q here {tmp_path}/told; do :; done",
         tmp_path,
     )
-    assert "did not answer within 3 s" in str(found["said"])
+    assert "did not respond within 3 s" in str(found["said"])
     assert float(str(found["seconds"])) < 10
 
 

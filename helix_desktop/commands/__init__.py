@@ -46,11 +46,12 @@ def parser() -> argparse.ArgumentParser:
     whole = Parser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",
-        epilog="Without a command, the window opens. Exit codes: 0 done, 1 not found or failed, 2 wrong usage, 130 stopped with"
-        " Ctrl+C.",
+        epilog="Without a command, the window opens. Exit codes are 0 (success), 1 (not found or failed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
     )
-    whole.add_argument("--home", type=Path, metavar="DIR", help="store everything in DIR (also: HELIX_HOME)")
-    whole.add_argument("--version", action="version", version=f"Helix Desktop {__version__}")
+    whole.add_argument("--home", type=Path, metavar="DIR", help="store all data in DIR (or set HELIX_HOME)")
+    whole.add_argument(
+        "--version", action="version", help="show the version and exit", version=f"Helix Desktop {__version__}"
+    )
     nouns = whole.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for noun in NOUNS:
         import_module(f"helix_desktop.commands.{noun}").add(nouns)
@@ -65,6 +66,6 @@ def as_json(arguments: argparse.ArgumentParser) -> None:
 def on_workspace(arguments: argparse.ArgumentParser, *, positional: bool = False) -> None:
     """The workspace a command is about."""
     if positional:
-        arguments.add_argument("workspace", metavar="WORKSPACE", help="its name or id")
+        arguments.add_argument("workspace", metavar="WORKSPACE", help="the workspace's name or ID")
     else:
-        arguments.add_argument("--workspace", "-w", required=True, metavar="W", help="its name or id")
+        arguments.add_argument("--workspace", "-w", required=True, metavar="W", help="the workspace's name or ID")

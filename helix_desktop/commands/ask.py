@@ -19,18 +19,22 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    ask = nouns.add_parser("ask", help="run one turn of a conversation, without a window")
-    ask.add_argument("--workspace", "-w", metavar="W", help="its name or id (default: the workspace of this folder)")
-    ask.add_argument("--conversation", "-c", default="", metavar="C", help="continue this conversation, by id or title")
-    ask.add_argument("--model", "-m", default="", metavar="M", help="provider/model, for this conversation")
+    ask = nouns.add_parser("ask", help="send a message and print the agent's answer, without a window")
+    ask.add_argument(
+        "--workspace", "-w", metavar="W", help="the workspace's name or ID (default: the workspace of this folder)"
+    )
+    ask.add_argument(
+        "--conversation", "-c", default="", metavar="C", help="the ID or title of the conversation to continue"
+    )
+    ask.add_argument(
+        "--model", "-m", default="", metavar="M", help="the model for this conversation, as provider/model"
+    )
     ask.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="WHAT",
-        help="edits, commands, all, or a tool's name; four things must be allowed by their own names: hidden (commands that hide "
-        "what they run), held (commands that a rule may hold back), outside_sandbox, and runs_later (changes to files that "
-        "other programs run); anything else that needs permission is refused",
+        help="edits, commands, all, or the name of a tool; four things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, and runs_later (changes to files that other programs run); anything else that needs permission is refused",
     )
     ask.add_argument(
         "--json", action="store_true", help="print every fact of the turn as a line of JSON instead of text"
@@ -39,7 +43,7 @@ def add(nouns: Subparsers) -> None:
         "text",
         nargs="+",
         metavar="TEXT",
-        help="the message; - reads it from standard input, /NAME uses a slash command or skill of the folder",
+        help="the message; - reads standard input, /NAME uses a slash command or skill of the folder",
     )
     ask.set_defaults(run=run, work=work, lasting=True)
 
@@ -60,7 +64,8 @@ def _workspace_here(home: Path | None) -> str:
     if len(known) == 1:
         return known[0].id
     raise NotThere(
-        f"{here} does not belong to a workspace.", remedy="Specify one with --workspace, or create one for it."
+        f"{here} is not in the folder of a workspace.",
+        remedy="Specify a workspace with --workspace, or create one for this folder.",
     )
 
 
@@ -140,5 +145,5 @@ async def _session(bench: Workbench, name: str) -> Session:
 
 def _no_model(bench: Workbench) -> WrongUse:
     return WrongUse(
-        f"No model is chosen for {bench.name}.", remedy="Choose one with --model or `helix-desktop model set`."
+        f"No model is chosen for {bench.name}.", remedy="Choose a model with --model or `helix-desktop model set`."
     )

@@ -25,24 +25,26 @@ KEYS_SHOWN = 20
 
 
 def add(verbs: Subparsers) -> None:
-    one = _verb(verbs, "import", "import conversations from other programs, except those already here")
+    one = _verb(verbs, "import", "import conversations from other programs, except those already imported")
     one.add_argument(
         "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder (default: everything that `find` lists)"
     )
     one.add_argument(
-        "--from", dest="kind", metavar="KIND", default="", help="the program or format, if it can't be recognized"
+        "--from", dest="kind", metavar="KIND", default="", help="the program or format, if it can't be detected"
     )
-    one.add_argument("--watch", action="store_true", help="keep importing new conversations until Ctrl+C")
+    one.add_argument("--watch", action="store_true", help="keep importing new conversations until you press Ctrl+C")
     one.add_argument(
-        "--forget-keys", action="store_true", help="after the import, forget everything that looks like a key"
+        "--forget-keys",
+        action="store_true",
+        help="after the import, permanently remove everything that looks like a key",
     )
     one.set_defaults(run=run_import, work=bring_in, counts=True)
-    found = verbs.add_parser("find", help="list conversations from other programs on this computer", description="List conversations of other programs on this computer.")  # fmt: skip
+    found = verbs.add_parser("find", help="list conversations from other programs on this computer", description="List conversations from other programs on this computer.")  # fmt: skip
     as_json(found)
     found.set_defaults(run=run_find)
     _verb(verbs, "imports", "list imports, newest first").set_defaults(work=imports)
-    back = _verb(verbs, "undo-import", "undo an import, and move its conversations to the trash")
-    back.add_argument("import_run", metavar="IMPORT", help="its name, as shown by `conversation imports`")
+    back = _verb(verbs, "undo-import", "undo an import and move its conversations to the trash")
+    back.add_argument("import_run", metavar="IMPORT", help="the import, as shown by `conversation imports`")
     back.set_defaults(work=undo)
 
 
@@ -163,7 +165,7 @@ async def _watch(arguments: argparse.Namespace, workspace: Workspace, console: C
         if (task := asyncio.current_task()) is not None:
             task.uncancel()
         if not arguments.json:
-            await console.say(f"Stopped watching. New or grown conversations: {len(seen):,}.")
+            await console.say(f"Stopped watching. Conversations that were new or had new messages: {len(seen):,}.")
     return 0
 
 
@@ -204,7 +206,9 @@ async def _tell_rest(result: Result, console: Console) -> None:
         await console.complain(complaint)
     if len(result.complaints) > SHOWN:
         await console.complain(f"… and {len(result.complaints) - SHOWN} more; --json lists all of them.")
-    await console.say(f"{len(result.imported):,} imported (import {result.run}), {result.unchanged:,} already here.")
+    await console.say(
+        f"{len(result.imported):,} imported (import {result.run}), {result.unchanged:,} had already been imported."
+    )
 
 
 async def imports(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
@@ -235,5 +239,7 @@ async def undo(arguments: argparse.Namespace, workspace: Workspace, console: Con
         return 0
     for sentence in stayed:
         await console.complain(sentence)
-    await console.say(f"{count:,} conversations were undone. The new ones are in the trash.")
+    await console.say(
+        f"The import of {count:,} conversations was undone. Newly imported conversations are in the trash."
+    )
     return 0

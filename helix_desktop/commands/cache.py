@@ -31,30 +31,30 @@ BY_NAME = {
 
 
 def add(nouns: Subparsers) -> None:
-    cache = nouns.add_parser("cache", help="what a workspace has stored")
+    cache = nouns.add_parser("cache", help="store, find and verify content in a workspace's cache")
     verbs = cache.add_subparsers(required=True, metavar="VERB")
     one = _verb(verbs, "put", "store a file or standard input, and print its hash", put)
-    one.add_argument("file", type=Path, metavar="FILE", help="- reads it from standard input")
+    one.add_argument("file", type=Path, metavar="FILE", help="the file; - reads standard input")
     one.set_defaults(run=_put, counts=False)
     one = _verb(verbs, "get", "write an entry's bytes to a file or standard output", get)
-    one.add_argument("hash", metavar="HASH", help="the hash, or enough of it to be unique")
+    one.add_argument("hash", metavar="HASH", help="the hash of an entry, or the first part of it")
     one.add_argument("--output", "-o", type=Path, metavar="FILE", default=STANDARD)
     one.set_defaults(
         run=lambda arguments: open_workspace.run(arguments, target=_file(arguments.output)), counts=False, reads=True
     )
     one = _verb(verbs, "list", "list entries, newest first", list_entries)
-    one.add_argument("--tool", default="", help="only outputs of this tool")
+    one.add_argument("--tool", default="", help="list only outputs of this tool")
     one.add_argument("--sort", default="time", choices=("time", "tool", "source", "size", "tokens", "uses"))
     one.add_argument("--limit", type=_count, default=50, metavar="N", help="0 means all")
     one.set_defaults(reads=True)
-    one = _verb(verbs, "search", "find entries that contain the words", search)
+    one = _verb(verbs, "search", "find entries that contain certain words", search)
     one.add_argument("words", nargs="+", metavar="WORD")
-    one.add_argument("--tool", default="", help="only in outputs of this tool")
+    one.add_argument("--tool", default="", help="search only outputs of this tool")
     one.add_argument("--limit", type=_count, default=20, metavar="N", help="0 means all")
     one.set_defaults(reads=True)
     _verb(verbs, "verify", "read every entry and compare it with its hash", verify).set_defaults(reads=True)
     _verb(verbs, "stats", "show how much is stored", stats).set_defaults(reads=True)
-    one = _verb(verbs, "collect", "remove entries that no message uses, except those stored by hand", collect)
+    one = _verb(verbs, "collect", "remove entries that no message uses, except those you stored yourself", collect)
     one.add_argument(
         "--to", type=_count, default=0, metavar="BYTES", help="stop when the cache is this size or smaller"
     )

@@ -21,31 +21,37 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("changes", help="see what the agent changed in your files, and undo it")
+    noun = nouns.add_parser("changes", help="show and undo the changes that agents made to your files")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _verb(verbs, "list", "list the turns that changed files, or the files of one turn", list_changes)
     one = _verb(verbs, "show", "print the changes as a patch for `git apply`", show)
     one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
-    one = _verb(verbs, "restore", "restore files to what they were before the agent changed them", restore)
+    one = _verb(verbs, "restore", "restore files to their state before the agent changed them", restore)
     one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
     one.add_argument(
         "--yes",
         action="store_true",
-        help="do not ask; without this, show what would be done and ask, if there is a terminal",
+        help="do not ask for confirmation (by default, show what would be done, and ask if there is a terminal)",
     )
     one.add_argument(
         "--conflicts",
         choices=("now", "before", "merge"),
         default="now",
-        help="files that were changed since: leave them as they are now (default), restore them anyway, or undo only the agent's lines",
+        help="what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's lines",
     )
 
 
 def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
     one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
     on_workspace(one)
-    one.add_argument("--conversation", "-c", default="", metavar="C", help="id or title (default: the newest)")
-    one.add_argument("--turn", default="", metavar="N", help="a turn's number, or last (default: all turns)")
+    one.add_argument(
+        "--conversation",
+        "-c",
+        default="",
+        metavar="C",
+        help="the conversation's ID or title (default: the newest conversation)",
+    )
+    one.add_argument("--turn", default="", metavar="N", help="the number of a turn, or last (default: all turns)")
     as_json(one)
     one.set_defaults(run=_asking if work is restore else open_workspace.run, work=work, counts=False)
     return one
@@ -131,7 +137,7 @@ async def _restore(bench: Workbench, arguments: argparse.Namespace, console: Con
     else:
         await console.say(f"{len(undone.restored):,} files and folders were restored.")
         for one in left:
-            await console.complain(f"{shown(one['path'])} was left as it is: {one['why']}.")
+            await console.complain(f"{shown(one['path'])} was not changed: {one['why']}.")
     return 1 if left else 0
 
 

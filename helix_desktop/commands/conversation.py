@@ -23,13 +23,16 @@ SHOWN = 60  # characters of what a block says
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("conversation", help="the conversations of a workspace, and what the model saw of them")
+    noun = nouns.add_parser("conversation", help="list, compare, import and export conversations")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     _verb(verbs, "list", "list conversations, most recently changed first", list_all).set_defaults(reads=True)
     one = _verb(
-        verbs, "difference", "show what was added to the context, removed or folded between two facts", difference
+        verbs,
+        "difference",
+        "show what was added to, removed from or folded in the context between two facts",
+        difference,
     )
-    one.add_argument("conversation", metavar="CONVERSATION", help="its id, or enough of it to be unique")
+    one.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
     one.add_argument("before", type=int, metavar="FROM", help="the number of the fact to compare from")
     one.add_argument(
         "after", type=int, nargs="?", metavar="TO", help="the number of the fact to compare with (default: the newest)"
@@ -43,7 +46,7 @@ def add(nouns: Subparsers) -> None:
         export,
     )
     written.set_defaults(reads=True)
-    written.add_argument("conversation", metavar="CONVERSATION", help="its id, or enough of it to be unique")
+    written.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
     written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: chat completions messages; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
 
 
@@ -122,9 +125,11 @@ async def _named(workspace: Workspace, begins: str) -> str:
     if begins in known:
         return begins
     if len(known) > 1:
-        raise Ambiguous(f"The ids of {len(known)} conversations begin with {begins}.", remedy="Enter more of the id.")
+        raise Ambiguous(f"The IDs of {len(known)} conversations begin with {begins}.", remedy="Enter more of the ID.")
     if not known:
-        raise NotThere(f"There is no conversation {begins} here.", remedy="`conversation list` lists them.")
+        raise NotThere(
+            f"There is no conversation {begins} here.", remedy="To see all conversations, run `conversation list`."
+        )
     return known[0]
 
 

@@ -23,7 +23,11 @@ MARKS = {"good": "ok", "note": "--", "bad": "!!"}
 def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser("doctor", help="check this installation", description="Check this installation.")
     noun.add_argument(
-        "--output", "-o", type=Path, metavar="FILE", help="write a report that you can read before you send it"
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FILE",
+        help="write a report to this file; read it before you send it to anyone",
     )
     as_json(noun)
     noun.set_defaults(run=run)

@@ -21,10 +21,10 @@ STANDARD = "-"
 
 
 def add(nouns: Subparsers) -> None:
-    sentence = "permanently remove a text or entries from cache, conversations and backups"
+    sentence = "permanently remove a piece of text, or entries, from the cache, the conversations and the backups"
     noun = nouns.add_parser("forget", help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    noun.add_argument("hashes", nargs="*", metavar="HASH", help="the hash of an entry, or enough of it to be unique")
-    noun.add_argument("--text", default="", help="the text to remove everywhere; - reads it from standard input")
+    noun.add_argument("hashes", nargs="*", metavar="HASH", help="the hash of an entry, or the first part of it")
+    noun.add_argument("--text", default="", help="the text to remove everywhere; - reads standard input")
     noun.add_argument("--yes", action="store_true", help="required, because this cannot be undone")
     on_workspace(noun)
     as_json(noun)
@@ -33,7 +33,7 @@ def add(nouns: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     if not arguments.hashes and not arguments.text:
-        raise WrongUse("There is nothing to forget.", remedy="Give --text TEXT, or the hash of an entry.")
+        raise WrongUse("There is nothing to forget.", remedy="Specify --text TEXT, or the hash of an entry.")
     if not arguments.yes:
         raise WrongUse("Nothing was forgotten. Forgetting cannot be undone.", remedy="Add --yes to confirm.")
     return open_workspace.run(arguments, gather=arguments.text == STANDARD)

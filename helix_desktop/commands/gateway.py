@@ -23,7 +23,9 @@ LARGE = 1 << 20  # bytes of a buffer that grows where it is: copying a body of 3
 
 
 def add(nouns: Subparsers) -> None:
-    gateway = nouns.add_parser("gateway", help="run agents you already use with smaller requests, recall and undo")
+    gateway = nouns.add_parser(
+        "gateway", help="run a local server that makes the requests of other agents smaller, with recall and undo"
+    )
     gateway.add_argument(
         "--workspace",
         "-w",
@@ -31,19 +33,21 @@ def add(nouns: Subparsers) -> None:
         default="",
         help="the workspace for the agents' conversations (default: Connected agents)",
     )
-    gateway.add_argument("--port", type=int, metavar="N", help="the port on 127.0.0.1; 0 picks a free one (4356)")
+    gateway.add_argument(
+        "--port", type=int, metavar="N", help="the port on 127.0.0.1 (default: 4356; 0 picks a free port)"
+    )
     gateway.add_argument(
         "--upstream",
         metavar="URL",
         default="",
-        help="send everything to this address instead of each protocol's usual provider",
+        help="send all requests to this address instead of each protocol's usual provider",
     )
-    gateway.add_argument("--no-folds", action="store_true", help="record only: pass every request on unchanged")
+    gateway.add_argument("--no-folds", action="store_true", help="only record requests, and pass them on unchanged")
     gateway.add_argument(
-        "--fold-plans", action="store_true", help="fold even if an agent is logged in with a subscription"
+        "--fold-plans", action="store_true", help="fold even if an agent is signed in with a subscription"
     )
     gateway.add_argument(
-        "--key", metavar="PROVIDER", default="", help="use the stored key of this provider if an agent sends none"
+        "--key", metavar="PROVIDER", default="", help="use the stored key of this provider if an agent sends no key"
     )
     gateway.add_argument("--socket", type=int, default=-1, help=argparse.SUPPRESS)
     gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
@@ -89,7 +93,8 @@ async def _key(where: places.Places, provider: str) -> str:
     key = await open_workspace.secrets_of(where).get(provider)
     if not key:
         raise WrongUse(
-            f"There is no stored key for {provider}.", remedy=f"Store one: helix-desktop provider add {provider} --key."
+            f"There is no stored key for {provider}.",
+            remedy=f"To store a key, run: helix-desktop provider add {provider} --key.",
         )
     return key
 

@@ -33,26 +33,32 @@ TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
 
 def add(nouns: Subparsers) -> None:
     mcp = nouns.add_parser("mcp", help="serve a workspace's cache to other programs over MCP")
-    mcp.add_argument("--workspace", "-w", metavar="W", help="its name or id")
+    mcp.add_argument("--workspace", "-w", metavar="W", help="the workspace's name or ID")
     mcp.add_argument(
         "--http",
         type=_port,
         metavar="PORT",
-        help="listen on this port of this computer instead of using stdio; 0 picks a free port",
+        help="listen on this local port instead of using stdio; 0 picks a free port",
     )
     mcp.set_defaults(run=run, work=serve, lasting=True, verb="")
     mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
     verbs = mcp.add_subparsers(metavar="VERB")
-    one = verbs.add_parser("install", help="show or write the configuration other programs need")
+    one = verbs.add_parser("install", help="show or write the configuration for other programs")
     on_workspace(one)
     as_json(one)
-    one.add_argument("--client", choices=("claude-code", "cursor", "vscode", "goose"), help="only for this program")
-    one.add_argument("--write", action="store_true", help="write it into the program's file in the workspace's folder")
+    one.add_argument(
+        "--client",
+        choices=("claude-code", "cursor", "vscode", "goose"),
+        help="show the configuration only for this program",
+    )
+    one.add_argument(
+        "--write", action="store_true", help="write the configuration to the program's file in the workspace's folder"
+    )
     one.set_defaults(run=install, work=None)
-    one = verbs.add_parser("sign-in", help="sign in to one of the workspace's own MCP servers, in the browser")
+    one = verbs.add_parser("sign-in", help="sign in to one of the workspace's MCP servers, in the browser")
     on_workspace(one)
     as_json(one)
-    one.add_argument("server", metavar="SERVER", help="its name in the workspace's settings")
+    one.add_argument("server", metavar="SERVER", help="the server's name in the workspace's settings")
     one.set_defaults(run=open_workspace.run, work=sign_in, lasting=True, counts=False)
 
 
@@ -64,7 +70,7 @@ def _port(text: str) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     if arguments.workspace is None:
-        raise WrongUse("Which workspace? Specify it with --workspace.")
+        raise WrongUse("No workspace was specified. Use --workspace.")
     if arguments.http is not None:
         # The token goes to the owner in the command line over a private socket, never onto a process list.
         token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
@@ -147,11 +153,11 @@ async def _compact(workspace: Workspace, where: places.Places, digest: Digest, k
         async with workbench.alone(workspace, where) as opened:
             client = opened.models.client(ModelRole.FAST) or opened.models.client(ModelRole.MAIN)
             if client is None:
-                raise NotThere("This workspace has no model that could compact it.")
+                raise NotThere("This workspace has no model that could shorten the content.")
             return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
     client = bench.models.client(ModelRole.FAST) or bench.models.client(ModelRole.MAIN)
     if client is None:
-        raise NotThere("This workspace has no model that could compact it.")
+        raise NotThere("This workspace has no model that could shorten the content.")
     return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
 
 
@@ -180,7 +186,7 @@ async def _sign_in(servers: Servers, arguments: argparse.Namespace, console: Con
 
     status = await servers.sign_in(name, page)
     if status.state is not State.READY:
-        raise Refused(f"{name} is not ready. {status.why}".strip(), remedy="Try again, or look at its settings.")
+        raise Refused(f"{name} is not ready. {status.why}".strip(), remedy="Try again, or check the server's settings.")
     if arguments.json:
         await open_workspace.say_json(console, {"server": name, "tools": status.tools})
     else:
@@ -195,7 +201,7 @@ def install(arguments: argparse.Namespace) -> int:
     from helix_desktop.context_server import clients
 
     if arguments.write and not arguments.client:
-        raise WrongUse("Which program's file should be written? Specify it with --client.")
+        raise WrongUse("No program was specified. Use --client to say which program's file should be written.")
     where = places.find(arguments.home)
     known = open_workspace.all_of(where).find(arguments.workspace)
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()

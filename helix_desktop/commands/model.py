@@ -25,24 +25,29 @@ FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "c
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("model", help="the models you can choose, and the ones a workspace uses")
+    noun = nouns.add_parser("model", help="list models, choose models for a workspace, and override their limits")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     one = verbs.add_parser(
         "list", help="list the models of all providers", description="List the models of all providers."
     )
-    one.add_argument("--provider", default="", metavar="P", help="only models of this provider")
+    one.add_argument("--provider", default="", metavar="P", help="list only models of this provider")
     as_json(one)
     one.set_defaults(run=_with_desk(list_all))
     one = verbs.add_parser(
-        "set", help="choose a model, or correct what is known about it", description="Choose a model."
+        "set", help="choose a model for a workspace, or override its limits and prices", description="Choose a model."
     )
-    one.add_argument("model", type=_named, metavar="PROVIDER/MODEL", help="as shown by `model list`")
-    one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that should use it")
-    one.add_argument("--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what the workspace uses it for")
+    one.add_argument("model", type=_named, metavar="PROVIDER/MODEL", help="the model, as shown by `model list`")
+    one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that should use the model")
+    one.add_argument(
+        "--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what the workspace uses the model for"
+    )
     for name, kind in FIGURES.items():
         words = ", in tokens" if kind is int else " price, in dollars per million tokens"
         one.add_argument(
-            f"--{name.replace('_', '-')}", type=kind, metavar="N", help=f"correct its {name.replace('_', ' ')}{words}"
+            f"--{name.replace('_', '-')}",
+            type=kind,
+            metavar="N",
+            help=f"override the model's {name.replace('_', ' ').replace('max ', 'maximum ')}{words}",
         )
     as_json(one)
     one.set_defaults(run=choose, work=use)
@@ -149,13 +154,16 @@ async def _check(arguments: argparse.Namespace, desk: Desk) -> int:
 
     provider, slash, name = arguments.model.partition("/")
     if not slash or not name:
-        raise WrongUse("A model is written as PROVIDER/MODEL.", remedy="`helix-desktop model list` shows them.")
+        raise WrongUse(
+            "Specify the model as PROVIDER/MODEL.", remedy="To list all models, run `helix-desktop model list`."
+        )
     corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
     if not all(0 <= value < math.inf for value in corrections.values()):
         raise WrongUse("A window size or price must be a number, 0 or greater.", remedy="Nothing was changed.")
     if not arguments.workspace and not corrections:
         raise WrongUse(
-            "Nothing to set.", remedy="Use --workspace to choose the model for a workspace, or give a value to correct."
+            "Nothing to set.",
+            remedy="Use --workspace to choose the model for a workspace, or specify a value to override.",
         )
     config = desk.configured.get(provider)
     await _known_there(desk, config, name)

@@ -170,7 +170,7 @@ class Counting:
 
     def __call__(self, text: str) -> int:
         if not self.wanted:
-            raise Stopped("Tokens were not requested. They are counted later.")
+            raise Stopped("Tokens were not counted, because they were not requested. They are counted later.")
         if self._counter is None:
             from helix_desktop import tokens
 
@@ -226,7 +226,7 @@ async def answer(
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):
-        raise Refused("This command cannot be passed to another running program.")
+        raise Refused("This command can't be passed to a running program.")
     if leaving and getattr(arguments, "lasting", False):
         return LATER
     if counting is not None:

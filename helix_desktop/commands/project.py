@@ -25,16 +25,16 @@ def add(nouns: Subparsers) -> None:
         "project", help="list and trust the rules, skills, slash commands, hooks and agents in a folder"
     )
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _verb(verbs, "list", "list everything the folder contains for agents, whether it is used, and its hash", list_items)
+    _verb(verbs, "list", "list all items for agents in the folder, with their state and hash", list_items)
     one = _verb(verbs, "show", "show the text of an item and its hash", show)
-    one.add_argument("item", metavar="ITEM", help="its path or name")
-    one = _verb(verbs, "trust", "trust exactly the content you have read, identified by its hash", trust)
+    one.add_argument("item", metavar="ITEM", help="the item's path or name")
+    one = _verb(verbs, "trust", "trust an item whose content you have read, identified by its hash", trust)
     one.add_argument(
-        "items", nargs="+", metavar="ITEM=HASH", help=f"an item and at least {LEAST} characters of its hash"
+        "items", nargs="+", metavar="ITEM=HASH", help=f"an item, and at least {LEAST} characters of its hash"
     )
     for name, sentence in (("off", "stop using items"), ("on", "use items again")):
         one = _verb(verbs, name, sentence, switch)
-        one.add_argument("items", nargs="+", metavar="ITEM", help="its path or name")
+        one.add_argument("items", nargs="+", metavar="ITEM", help="the item's path or name")
         one.set_defaults(on=name == "on")
 
 
@@ -96,19 +96,21 @@ def _with_hash(items: Sequence[Item], text: str) -> Item:
     name, _, digest = text.rpartition("=")
     if not name or len(digest) < LEAST:
         raise WrongUse(
-            f"{text} is not of the form ITEM=HASH.",
+            f"{text} does not have the form ITEM=HASH.",
             remedy=f"Write ITEM=HASH with at least {LEAST} characters of the hash; `project show` prints it.",
         )
     item = _named(items, name)
     if not item.sha256.startswith(digest.lower()):
-        raise Refused(f"{name} does not match this hash. Nothing was trusted.", remedy="Read it with `project show`.")
+        raise Refused(
+            f"{name} does not match this hash. Nothing was trusted.", remedy="Read the item with `project show`."
+        )
     return item
 
 
 def _named(items: Sequence[Item], name: str) -> Item:
     found = [item for item in items if name == item.key] or [item for item in items if name == item.name]
     if not found:
-        raise NotThere(f"This folder contains nothing called {name}.", remedy="`project list` shows all items.")
+        raise NotThere(f"This folder contains no item called {name}.", remedy="`project list` shows all items.")
     if len(found) > 1:
         raise Ambiguous(f"{len(found)} items are called {name}.", remedy="Use the path.")
     return found[0]

@@ -31,21 +31,23 @@ KEEP = ("keyring", "file")
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("provider", help="set up the services and local servers that provide models")
+    noun = nouns.add_parser("provider", help="set up services and local servers that provide models")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    one = _verb(verbs, "add", "set up a provider, or change it", set_up)
+    one = _verb(verbs, "add", "set up or change a provider", set_up)
     one.add_argument(
-        "name", metavar="NAME", help="openai, anthropic, gemini, openrouter, ollama, ... or a name of your own"
+        "name", metavar="NAME", help="openai, anthropic, gemini, openrouter, ollama, ... or any other name"
     )
     one.add_argument(
-        "--kind", default="", help="openai-chat (default for your own), openai-responses, anthropic, gemini"
+        "--kind", default="", help="openai-chat (default for other names), openai-responses, anthropic or gemini"
     )
-    one.add_argument("--base-url", default="", metavar="URL", help="its address, such as https://llm.example.org/v1")
-    one.add_argument("--key", action="store_true", help="ask for its key, or read it from standard input")
-    one.add_argument("--keep", choices=KEEP, default="keyring", help="where to keep the key")
-    one.add_argument("--variable", default="", metavar="NAME", help="the environment variable that may hold the key")
     one.add_argument(
-        "--key-header", default="", metavar="NAME", help="the header the key goes in, such as api-key (Azure)"
+        "--base-url", default="", metavar="URL", help="the provider's address, such as https://llm.example.org/v1"
+    )
+    one.add_argument("--key", action="store_true", help="ask for the provider's key, or read it from standard input")
+    one.add_argument("--keep", choices=KEEP, default="keyring", help="where to store the key")
+    one.add_argument("--variable", default="", metavar="NAME", help="the environment variable that can contain the key")
+    one.add_argument(
+        "--key-header", default="", metavar="NAME", help="the header that contains the key, such as api-key (Azure)"
     )
     one.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="an additional header")
     one.add_argument(
@@ -56,9 +58,9 @@ def add(nouns: Subparsers) -> None:
         help="an additional query parameter, such as api-version=2024-10-21",
     )
     _verb(verbs, "list", "list the providers that are set up, and the servers found on this computer", list_all)
-    one = _verb(verbs, "test", "list a provider's models, and ask one of them for a word", test)
+    one = _verb(verbs, "test", "list a provider's models, and send one of them a test request", test)
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--model", default="", metavar="M", help="the model to ask (default: none)")
+    one.add_argument("--model", default="", metavar="M", help="the model to send a test request to (default: none)")
     one = _verb(verbs, "remove", "remove a provider and its key", remove)
     one.add_argument("name", metavar="NAME")
 
@@ -140,7 +142,7 @@ def _wanted(arguments: argparse.Namespace, configured: Configured) -> ProviderCo
     config = replace(config, **changes)
     if not config.base_url and config.kind != "demo":
         raise WrongUse(
-            f"{arguments.name} is not a known provider, so its address is needed.",
+            f"{arguments.name} is not a known provider, so you need to specify its address.",
             remedy="Give --base-url.",
         )
     return config
@@ -149,7 +151,7 @@ def _wanted(arguments: argparse.Namespace, configured: Configured) -> ProviderCo
 def _pairs(given: list[str]) -> tuple[tuple[str, str], ...]:
     split = [one.partition("=") for one in given]
     if not all(name.strip() and equals for name, equals, _ in split):
-        raise WrongUse("Write headers and queries as NAME=VALUE.")
+        raise WrongUse("Specify headers and query parameters as NAME=VALUE.")
     return tuple((name.strip(), value.strip()) for name, _, value in split)
 
 
@@ -162,7 +164,7 @@ def _asked_key(name: str) -> str:
     else:
         key = sys.stdin.readline() if sys.stdin else ""
     if not key.strip():
-        raise WrongUse("No key was given.", remedy="Type it when asked, or pipe it in.")
+        raise WrongUse("No key was given.", remedy="Type the key when you are asked for it, or pipe it in.")
     return key
 
 
@@ -174,7 +176,7 @@ async def _tell(arguments: argparse.Namespace, desk: Desk, config: ProviderConfi
         await desk.console.say(_line(described))
         if config.needs_key and not described["key"]:
             await desk.console.say(
-                f"It needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
+                f"This provider needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
             )
     return 0
 

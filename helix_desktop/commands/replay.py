@@ -29,50 +29,53 @@ PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", 
 def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser(
         "replay",
-        help="run recorded sessions through the context engine, and show what would have been sent, billed, kept and lost",
-        description="Plays recorded sessions of agents through the context engine. Nothing is sent anywhere. Reads OpenAI-style messages "
-        "(one per line, or JSON) and exports of Claude Code and Codex.",
+        help="replay recorded sessions, and show what would have been sent, billed, kept and lost",
+        description="Replay recorded sessions of agents with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (one per line, or JSON), or exports of Claude Code or Codex.",
     )  # fmt: skip
     noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a recorded session, or a folder of sessions")
     noun.add_argument(
-        "--policy", metavar="P", default="layered", help="helix, observational, layered (default) or none"
+        "--policy", metavar="P", default="layered", help="the policy: helix, observational, layered (default) or none"
     )
-    noun.add_argument("--compare", metavar="P,Q", default="", help="several policies side by side")
+    noun.add_argument("--compare", metavar="P,Q", default="", help="compare several policies side by side")
     noun.add_argument("--window", metavar="N", type=_window, default=128_000, help="the model's window in tokens")
-    noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="set a threshold of the policy, or price.cache_read, price.cache_write or price.output")  # fmt: skip
+    noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="set one of the policy's thresholds, or price.cache_read, price.cache_write or price.output")  # fmt: skip
     noun.add_argument(
         "--cache-read",
         metavar="X",
         type=_price,
         default=0.1,
-        help="price of reading the cache, as a share of the input price (0.1)",
+        help="price of reading the cache, as a share of the input price (default: 0.1)",
     )
     noun.add_argument(
         "--cache-write",
         metavar="X",
         type=_price,
         default=1.25,
-        help="price of writing the cache, as a multiple of the input price (1.25)",
+        help="price of writing the cache, as a multiple of the input price (default: 1.25)",
     )
     noun.add_argument(
-        "--output", metavar="X", type=_price, default=5.0, help="price of output, as a multiple of the input price (5)"
+        "--output",
+        metavar="X",
+        type=_price,
+        default=5.0,
+        help="price of output, as a multiple of the input price (default: 5)",
     )
     noun.add_argument(
         "--head",
         metavar="N",
         type=_head,
         default=None,
-        help="tokens of system prompt and tools (default: this program's own)",
+        help="tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)",
     )
     noun.add_argument(
         "--no-recalls",
         action="store_true",
         help="do not bill recalls of content that a reply uses but the context no longer shows",
     )
-    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the simulated model that writes folds behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language, too-long")  # fmt: skip
+    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the simulated model that writes folds behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
     noun.add_argument(
-        "--points", action="store_true", help="with --json: also include the tokens of every step and the folds"
+        "--points", action="store_true", help="with --json: also include the folds and the token count of every step"
     )
     as_json(noun)
     noun.set_defaults(run=run)
@@ -159,7 +162,7 @@ def _terms(arguments: argparse.Namespace, name: str) -> Terms:
 
     if arguments.stand_in not in KINDS:
         known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
-        raise WrongUse(f"There is no simulated model {arguments.stand_in!r}.", remedy=f"There are: {known}.")
+        raise WrongUse(f"There is no simulated model {arguments.stand_in!r}.", remedy=f"Available: {known}.")
     chosen, prices = _settings(arguments, name)
     head = HEAD_TOKENS if arguments.head is None else arguments.head
     return Terms(chosen, arguments.window, prices, arguments.stand_in, head, recalls=not arguments.no_recalls)

@@ -30,24 +30,35 @@ def add(verbs: Subparsers) -> None:
     one = _verb(verbs, "share", "share a workspace with other computers through a store that all of them can reach")
     on_workspace(one, positional=True)
     one.add_argument("--to", default="", metavar="URL", help=_ADDRESSES)
-    one.add_argument("--yes", action="store_true", help="share it; without this, only show what would be shared")
+    one.add_argument(
+        "--yes", action="store_true", help="share the workspace (by default, only show what would be shared)"
+    )
     one.add_argument("--show-key", action="store_true", help="print the key that other computers need to join")
-    one.add_argument("--acknowledge", choices=("local", "shared"), help="when new content counts as stored (local)")
-    one.add_argument("--quota", type=int, metavar="BYTES", help="maximum size in the store; 0 for no limit")
+    one.add_argument(
+        "--acknowledge", choices=("local", "shared"), help="when new content counts as stored (default: local)"
+    )
+    one.add_argument("--quota", type=int, metavar="BYTES", help="maximum size in the shared store; 0 means no limit")
     one.set_defaults(run=open_workspace.run, work=share)
-    one = _verb(verbs, "join", "create a workspace here from a shared one, with its key read from standard input")
+    one = _verb(verbs, "join", "join a shared workspace from this computer; its key is read from standard input")
     one.add_argument("url", metavar="URL", help=_ADDRESSES)
     one.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the folder to work in on this computer")
-    one.add_argument("--name", default="", help="its name here (default: the folder's)")
+    one.add_argument(
+        "--name", default="", help="a name for the workspace on this computer (default: the folder's name)"
+    )
     one.set_defaults(run=join)
     one = _verb(verbs, "sync", "send and fetch new content now")
     on_workspace(one, positional=True)
     one.add_argument(
-        "--check", action="store_true", help="compare everything here with the store, and repair the store"
+        "--check", action="store_true", help="compare everything on this computer with the store, and repair the store"
     )
-    one.add_argument("--collect", action="store_true", help="remove from the store what no computer uses any more")
     one.add_argument(
-        "--days", type=float, default=7.0, help="with --collect: only what is older than this many days (7)"
+        "--collect", action="store_true", help="remove content from the store that no computer uses any more"
+    )
+    one.add_argument(
+        "--days",
+        type=float,
+        default=7.0,
+        help="with --collect: remove only content older than this many days (default: 7)",
     )
     one.set_defaults(run=open_workspace.run, work=sync)
     one = _verb(verbs, "status", "show whether a workspace is in sync with the store, and what is waiting")
@@ -58,7 +69,9 @@ def add(verbs: Subparsers) -> None:
     )
     on_workspace(one, positional=True)
     one.add_argument("--yes", action="store_true", help="do it")
-    one.add_argument("--forget-key", action="store_true", help="also remove its key from this computer's keyring")
+    one.add_argument(
+        "--forget-key", action="store_true", help="also remove the workspace's key from this computer's keyring"
+    )
     one.set_defaults(run=open_workspace.run, work=unshare, counts=False)
 
 
@@ -75,7 +88,7 @@ async def share(arguments: argparse.Namespace, workspace: Workspace, console: Co
     if arguments.show_key:
         return await _show_key(arguments, workspace, console)
     if not arguments.to:
-        raise WrongUse("No shared store was given.", remedy=f"Add --to with an address: {_ADDRESSES}.")
+        raise WrongUse("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
     from helix_desktop.store.shared import address
 
     where = address.parse(arguments.to)
@@ -105,7 +118,9 @@ async def _share(arguments: argparse.Namespace, workspace: Workspace, console: C
     else:
         await console.say(f"{workspace.name} is shared through {about}. On another computer, run:")
         await console.say(f"  helix-desktop workspace join {link.url} --folder DIR")
-        await console.say("It asks for the key. To see the key, run `workspace share --show-key` here.")
+        await console.say(
+            "The command asks for the key. To see the key, run `workspace share --show-key` on this computer."
+        )
     return 0
 
 
@@ -125,7 +140,7 @@ async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console
     if not key:
         raise NotThere(
             f"{workspace.name} has no key, because it is not shared from this computer.",
-            remedy="Share it with --to URL.",
+            remedy="To share the workspace, use --to URL.",
         )
     if arguments.json:
         await say_json(console, {"id": workspace.id, "key": key})
@@ -187,11 +202,10 @@ async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Con
     await console.say(_sentence(figures))
     if arguments.check:
         await console.say(
-            f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} that were missing from the store and"
-            f" {done['damaged']:,} that were damaged."
+            f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} entries that were missing from the store and {done['damaged']:,} that were damaged."
         )
     if arguments.collect:
-        await console.say(f"Removed from the store: {done['collected']:,} rows that no computer uses.")
+        await console.say(f"Removed {done['collected']:,} rows that no computer uses from the store.")
     return 0
 
 
@@ -257,7 +271,9 @@ async def unshare(arguments: argparse.Namespace, workspace: Workspace, console: 
     if arguments.json:
         await say_json(console, {"id": workspace.id, "told": not left})
     else:
-        await console.say(f"{workspace.name} is no longer shared from this computer. What was sent stays in the store.")
+        await console.say(
+            f"{workspace.name} is no longer shared from this computer. Everything already sent stays in the store."
+        )
     if left:
         await console.complain(left)
     return 0
@@ -265,5 +281,7 @@ async def unshare(arguments: argparse.Namespace, workspace: Workspace, console: 
 
 def _link(workspace: Workspace) -> Link:
     if workspace.link is None:
-        raise NotThere(f"{workspace.name} is not shared.", remedy="Share it with `workspace share --to URL`.")
+        raise NotThere(
+            f"{workspace.name} is not shared.", remedy="To share the workspace, run `workspace share --to URL`."
+        )
     return workspace.link

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    tour = nouns.add_parser("tour", help="see what the program does, without a key, a network or a window")
+    tour = nouns.add_parser("tour", help="run a demonstration that needs no key, network or window")
     tour.add_argument(
-        "--out", type=Path, metavar="DIR", help="keep the folder, the workspace and the report in this folder"
+        "--out", type=Path, metavar="DIR", help="save the sample folder, the workspace and the report in this folder"
     )
     as_json(tour)
     tour.set_defaults(run=run)

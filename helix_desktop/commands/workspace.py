@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def add(nouns: Subparsers) -> None:
-    noun = nouns.add_parser("workspace", help="folders you work on, each with its own history and cache")
+    noun = nouns.add_parser("workspace", help="create, share, back up and delete workspaces")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
     one = _verb(verbs, "new", "create a workspace for a folder", new)
     one.add_argument("name", metavar="NAME")
@@ -42,24 +42,26 @@ def add(nouns: Subparsers) -> None:
     one.set_defaults(work=colour)
     on_workspace(_verb(verbs, "trash", "move a workspace to the trash", trash), positional=True)
     on_workspace(_verb(verbs, "restore", "restore a workspace from the trash", restore), positional=True)
-    one = _verb(verbs, "export", "write history and cache to one file, without keys", open_workspace.run)
+    one = _verb(
+        verbs, "export", "write the workspace's history and cache to one file, without keys", open_workspace.run
+    )
     on_workspace(one, positional=True)
     one.add_argument("file", type=Path, metavar="FILE")
     one.set_defaults(
         work=export, reads=True, run=lambda arguments: open_workspace.run(arguments, target=arguments.file)
     )
-    one = _verb(verbs, "empty-trash", "permanently remove the conversations in its trash", _emptying)
+    one = _verb(verbs, "empty-trash", "permanently remove the conversations in a workspace's trash", _emptying)
     on_workspace(one, positional=True)
     one.add_argument(
         "--yes",
         action="store_true",
-        help="do not ask; without this, show what would be removed and ask, if there is a terminal",
+        help="do not ask for confirmation (by default, show what would be removed, and ask if there is a terminal)",
     )
     one.set_defaults(work=empty_trash)
     sharing.add(verbs)
     one = _verb(verbs, "import", "create a workspace from an exported file", import_file)
     one.add_argument("file", type=Path, metavar="FILE")
-    one.add_argument("--name", default="", help="a name for it here (default: the exported name)")
+    one.add_argument("--name", default="", help="a name for the workspace (default: the exported name)")
 
 
 def _verb(
@@ -246,5 +248,5 @@ async def empty_trash(arguments: argparse.Namespace, workspace: Workspace, conso
         await say_json(console, figures)
     else:
         count = f"{len(emptied.conversations):,}"
-        await console.say(f"Removed: conversations {count}, entries {emptied.entries:,}, bytes {emptied.bytes:,}.")
+        await console.say(f"Removed {count} conversations and {emptied.entries:,} entries ({emptied.bytes:,} bytes).")
     return 0

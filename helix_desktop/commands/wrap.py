@@ -18,27 +18,31 @@ if TYPE_CHECKING:
 
 def add(nouns: Subparsers) -> None:
     wrap = nouns.add_parser("wrap", help="start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway")
-    wrap.add_argument("agent", metavar="AGENT", help="claude, codex, opencode, gemini or pi")
-    wrap.add_argument("arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments for the agent itself")
+    wrap.add_argument("agent", metavar="AGENT", help="the agent: claude, codex, opencode, gemini or pi")
+    wrap.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments that are passed to the agent"
+    )
     wrap.add_argument(
         "--workspace",
         "-w",
         metavar="W",
         default="",
-        help="the workspace for its conversation (default: Connected agents)",
+        help="the workspace for the agent's conversation (default: Connected agents)",
     )
     wrap.add_argument(
         "--upstream",
         metavar="URL",
         default="",
-        help="send everything to this address instead of the agent's own provider",
+        help="send all requests to this address instead of the agent's own provider",
     )
     wrap.add_argument(
-        "--fold-plans", action="store_true", help="fold even if the agent is logged in with a subscription"
+        "--fold-plans", action="store_true", help="fold even if the agent is signed in with a subscription"
     )
-    wrap.add_argument("--install", action="store_true", help="put the address into the agent's configuration")
-    wrap.add_argument("--uninstall", action="store_true", help="restore the configuration, byte for byte")
-    wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: do not ask")
+    wrap.add_argument("--install", action="store_true", help="add the gateway's address to the agent's configuration")
+    wrap.add_argument(
+        "--uninstall", action="store_true", help="restore the agent's original configuration, byte for byte"
+    )
+    wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: do not ask for confirmation")
     as_json(wrap)
     wrap.set_defaults(run=run)
 
@@ -88,7 +92,7 @@ def _change(arguments: argparse.Namespace, agent: object, where: places.Places) 
     print(f"{change.file} was written.")
     if arguments.install:
         print(
-            "It works while the gateway is running. Start it with helix-desktop gateway, or turn it on in the window."
+            "The gateway must be running when you use the agent. Start it with helix-desktop gateway, or turn it on in the window."
         )
     return 0
 
@@ -96,6 +100,7 @@ def _change(arguments: argparse.Namespace, agent: object, where: places.Places) 
 def _agreed(file: Path) -> bool:
     if not sys.stdin.isatty():
         raise WrongUse(
-            f"{file} was not written, because nobody could be asked to confirm.", remedy="Add --yes to confirm."
+            f"{file} was not written, because there is no terminal to ask for confirmation.",
+            remedy="Add --yes to confirm.",
         )
     return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")

@@ -103,8 +103,8 @@ class _Requests:
         stored = (await self._shelf.cache.about(digest)).stored
         if stored.size > LARGEST_RESOURCE:
             raise WrongUse(
-                f"This entry has {stored.size:,} bytes. A resource can have up to {LARGEST_RESOURCE:,}.",
-                remedy="Recall it with recall_cached_content, in pages.",
+                f"This entry is {stored.size:,} bytes. A resource can be up to {LARGEST_RESOURCE:,} bytes.",
+                remedy="Recall it one page at a time with recall_cached_content.",
             )
         content = await self._shelf.cache.get(digest)
         try:

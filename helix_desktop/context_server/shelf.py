@@ -100,7 +100,7 @@ async def recall_content(
 async def search_content(shelf: Shelf, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
     """Where the words stand."""
     if not query.strip():
-        raise WrongUse("A query is needed.", remedy="Give the words to look for.")
+        raise WrongUse("A query is needed.", remedy="Specify the words to look for.")
     hits = await shelf.catalogue.search(query, tool=tool, limit=max(1, min(limit, recall.MOST_HITS)), entries_only=True)
     return {"hits": [_hit(hit) for hit in hits if hit.digest is not None]}
 
@@ -115,7 +115,9 @@ async def compact_content(shelf: Shelf, *, sha256: str, keep: str) -> dict[str, 
     """What a model keeps of an entry."""
     digest = await recall.found(shelf.cache, sha256)
     if shelf.compact is None:
-        raise WrongUse("This workspace has no model that could compact it.", remedy="Recall it in pages.")
+        raise WrongUse(
+            "This workspace has no model that could shorten the content.", remedy="Recall it one page at a time."
+        )
     return {"sha256": digest.hex, "text": await shelf.compact(digest, keep)}
 
 
@@ -144,7 +146,7 @@ async def put_content(shelf: Shelf, *, content: str, source: str = "", tool: str
     """Store what an agent outside wants to find again. Its tool is named as from outside: nothing passes for ours."""
     data = content.encode("utf-8", "replace")
     if not data or len(data) > MOST_PUT:
-        raise WrongUse(f"Content of 1 to {MOST_PUT:,} bytes is needed; this has {len(data):,}.")
+        raise WrongUse(f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes.")
     about = About(f"outside:{_line(tool)}" if tool.strip() else "outside", _line(source))
     stored = await shelf.cache.put(data, about)
     return {"sha256": stored.digest.hex, "size": stored.size, "lines": stored.lines}
@@ -166,7 +168,10 @@ async def history(shelf: Shelf, *, fold: str, conversation: str = "") -> dict[st
         if state.fold(wanted) is not None:
             return {"fold": wanted, "text": await recall.history(state, shelf.cache, shelf.tokens, wanted)}
     where = f"In the conversation {conversation[:40]}" if conversation else f"In the newest {NEWEST} conversations"
-    raise NotThere(f"{where} there is no fold {wanted[:80]!r}.", remedy="Name its conversation, or list the resources.")
+    raise NotThere(
+        f"{where} there is no fold {wanted[:80]!r}.",
+        remedy="Specify the conversation of the fold, or list the resources.",
+    )
 
 
 async def handovers(shelf: Shelf) -> list[tuple[str, str, Folded]]:

@@ -115,7 +115,7 @@ class Keeping:
 
     async def back_up(self, bench: Shown) -> str:
         made = await _real(bench).workspace.back_up()
-        return tr("Backed up as {file}.", file=made.path.name)
+        return tr("Backup saved as {file}.", file=made.path.name)
 
     def chosen(self, bench: Shown) -> WorkspaceSettings:
         return _real(bench).workspace.settings

@@ -142,7 +142,7 @@ class Connecting:
             async with asyncio.timeout(REFRESH):
                 await self.models(provider)
         except TimeoutError:
-            return f"{_title(provider)} did not answer within {REFRESH:.0f} seconds."
+            return f"{_title(provider)} did not respond within {REFRESH:.0f} seconds."
         except HelixError as error:
             return str(error)
         return ""

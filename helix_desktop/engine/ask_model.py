@@ -45,7 +45,9 @@ class Asking:
         except TimeoutError as error:
             raise ModelFailed(f"{client.model} did not finish within {seconds:g} seconds.") from error
         if reply.stop in (Stop.CUT, Stop.FILTERED):
-            raise ModelFailed(reply.why or f"{client.model} stopped in the middle.")  # half a text is none
+            raise ModelFailed(
+                reply.why or f"{client.model} stopped in the middle of its answer."
+            )  # half a text is none
         return _text(reply)
 
     async def _paid(self, client: ModelClient, request: Request) -> Reply:

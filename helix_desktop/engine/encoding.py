@@ -49,8 +49,8 @@ def decode(text: str) -> Fact:
     known = VERSIONS.get(kind, 1)
     if kind not in KINDS or version > known:
         raise NewerVersion(
-            f"This journal contains a fact ({kind}, version {version}) from a newer Helix Desktop.",
-            remedy="Update the program; nothing was changed.",
+            f"This journal contains a fact ({kind}, version {version}) from a newer version of Helix Desktop.",
+            remedy="Update Helix Desktop. Nothing was changed.",
         )
     while version < known:
         body = UPGRADES[kind, version](body)

@@ -235,7 +235,7 @@ class Admission:
     def _excerpt(self, one: Large, text: str, asked: str, batch: str, cover: PartRef) -> Folded:
         returned = one.returned
         shown = admission.excerpt(returned.output, returned.tokens, text, asked=asked)
-        why = f"an output of {returned.tokens:,} tokens" + (", compacted as asked" if asked else "")
+        why = f"an output of {returned.tokens:,} tokens" + (", shortened as the agent asked" if asked else "")
         return Folded(
             fold=self.conversation.new_fold(FoldKind.EXCERPT),
             kind=FoldKind.EXCERPT,

@@ -60,7 +60,7 @@ class Panic:
             tried = True
         if tried and not self._fits():
             figures = self._conversation.meter().figures()
-            why = f"everything that may be folded is already folded, and the window contains {figures}"
+            why = f"everything that can be folded is already folded, and the window contains {figures}"
             failed = FoldFailed(FoldKind.TRUNCATION, why)
             if self._conversation.state.facts[-1].fact != failed:  # said once, however often the request is tried
                 await self._conversation.append(failed)

@@ -100,7 +100,7 @@ class Policy:
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
     )  # fmt: skip
     admission_wait: float = _declared(
-        10.0, "Wait for compacted outputs", "How long to wait for compacted outputs before using previews instead.",
+        10.0, "Wait for shortened outputs", "How long to wait for the agent's shortened outputs before previews are used instead.",
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declared(
@@ -121,7 +121,7 @@ class Policy:
         group="Old outputs", within=(1, 1_000), unit="steps",
     )  # fmt: skip
     caching_tokens: int = _declared(
-        500, "Shortest output to replace", "Outputs shorter than this are left alone.",
+        500, "Shortest output to replace", "Outputs shorter than this are not replaced.",
         group="Old outputs", within=(100, 100_000), unit="tokens",
     )  # fmt: skip
     caching_least: int = _declared(
@@ -137,7 +137,7 @@ class Policy:
         group="Old outputs", helix=False, observational=False, none=False,
     )  # fmt: skip
     argument_tokens: int = _declared(
-        1_000, "Shortest argument to replace", "Arguments shorter than this are left alone.",
+        1_000, "Shortest argument to replace", "Arguments shorter than this are not replaced.",
         group="Old outputs", within=(200, 100_000), unit="tokens",
     )  # fmt: skip
 
@@ -159,7 +159,7 @@ class Policy:
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declared(
-        0.85, "Always hand over at", "A handover is written when the window is this full, at the latest.",
+        0.85, "Always hand over at", "When the window is this full, a handover is always written.",
         group="Handover", within=(0.1, 0.98),
     )  # fmt: skip
     handover_floor_tokens: int = _declared(
@@ -171,7 +171,7 @@ class Policy:
         group="Handover", within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declared(
-        6, "Fewest facts to hand over", "A handover covers at least this many facts in the journal.",
+        6, "Minimum facts to hand over", "A handover covers at least this many facts in the journal.",
         group="Handover", within=(1, 1_000), unit="facts",
     )  # fmt: skip
     handover_cooldown: float = _declared(
@@ -188,7 +188,7 @@ class Policy:
     )  # fmt: skip
 
     tools_share: float = _declared(
-        0.08, "Search for tools above", "If MCP tools would take more than this share of the window, the agent searches for them instead.",
+        0.08, "Use tool search when tools exceed", "If MCP tools would take up more than this share of the window, the agent searches for tools instead.",
         group="Tools", within=(0, 1),
     )  # fmt: skip
     catalogue_tokens: int = _declared(
@@ -201,7 +201,7 @@ class Policy:
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declared(
-        5, "Recent steps to leave alone", "The most recent steps of a running turn are never folded.",
+        5, "Recent steps to leave unfolded", "The most recent steps of a running turn are never folded.",
         group="Safety", helix=8, observational=8, none=8, within=(1, 200), unit="steps",
     )  # fmt: skip
     progress: float = _declared(
@@ -209,7 +209,7 @@ class Policy:
         group="Safety", within=(0, 0.9),
     )  # fmt: skip
     failures: int = _declared(
-        3, "Failures before a strategy stops", "After this many failures in a row, a strategy stays off until you turn it back on.",
+        3, "Failures before a strategy is turned off", "After this many failures in a row, a folding strategy stays off until you turn it back on.",
         group="Safety", within=(1, 100),
     )  # fmt: skip
     summary_wait: float = _declared(
@@ -217,15 +217,15 @@ class Policy:
         group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     panic_wait: float = _declared(
-        60.0, "Time limit when the window is full", "When the next request wouldn't fit: how long to wait for a summary before continuing without one.",
+        60.0, "Time limit when the window is full", "How long to wait for a summary before continuing without one, when the next request wouldn't fit in the window.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     panic_silence: float = _declared(
-        15.0, "Time limit for a silent model", "If the summarizing model stays silent this long, stop waiting for it.",
+        15.0, "Time limit for a model that doesn't respond", "If the model that writes a summary doesn't respond for this long, Helix Desktop stops waiting for it.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     window: int = _declared(
-        128_000, "Default window size", "The window assumed for a model that doesn't report one.",
+        128_000, "Default window size", "The window size to assume for a model that doesn't report one.",
         group="Safety", within=(2_000, 100_000_000), unit="tokens",
     )  # fmt: skip
     reserve_reply: int = _declared(
@@ -319,4 +319,4 @@ def _switch(value: object) -> bool | None:
 
 def _near(name: str, known: list[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return f"Did you mean {close[0]!r}?" if close else f"There are: {', '.join(known)}."
+    return f"Did you mean {close[0]!r}?" if close else f"Available: {', '.join(known)}."

@@ -100,7 +100,7 @@ async def recall(  # noqa: PLR0913  # what an agent may ask by
     stored = (await cache.about(digest)).stored
     if pattern:
         if grep is None:
-            raise WrongUse("Patterns cannot be used here.", remedy="Ask for lines, or search.")
+            raise WrongUse("Patterns can't be used here.", remedy="Specify lines, or search.")
         return await grep(pattern, pieces(cache, stored), context) or f"[no line matches {pattern}]"
     if words.strip() and not lines.strip():
         return await _passages(cache, tokens, stored, words)
@@ -136,7 +136,7 @@ async def search(index: Index, query: str, *, tool: str = "", limit: int = 10, c
     `cache`, the lines around the first hits, so that no recall has to follow.
     """
     if not query.strip():
-        raise WrongUse("A query is needed.", remedy="Give the words to look for.")
+        raise WrongUse("A query is needed.", remedy="Specify the words to look for.")
     hits = await index.search(query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True)
     rows: list[str] = []
     for hit in hits:
@@ -195,7 +195,7 @@ def _fold(state: State, name: str) -> Folded:
     if fold is None:
         known = [live.fold for live in state.live_folds if isinstance(live.cover, Span)][-5:]
         raise NotThere(
-            f"This conversation has no fold {name[:80]!r}.", remedy=f"There are: {', '.join(known) or 'none'}."
+            f"This conversation has no fold {name[:80]!r}.", remedy=f"Available: {', '.join(known) or 'none'}."
         )
     return fold
 
@@ -237,7 +237,7 @@ def span(words: str) -> tuple[int, int]:
     first = max(1, int(match[1]))
     last = int(match[3]) if match[3] else (0 if match[2] else first)
     if last and last < first:
-        raise WrongUse(f"In lines, {last} lies before {first}.")
+        raise WrongUse(f"In `lines`, the last line ({last}) is before the first line ({first}).")
     return first, last
 
 

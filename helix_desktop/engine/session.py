@@ -258,7 +258,7 @@ class Session:
     def _reply(self, seq: int) -> tuple[int, ModelReplied]:
         fact = self.conversation.fact(seq)
         if not isinstance(fact, ModelReplied):
-            raise NotThere(f"Fact {seq} of this conversation is not a reply of the model.")
+            raise NotThere(f"Fact {seq} of this conversation is not a reply from the model.")
         return seq, fact
 
     async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
@@ -284,9 +284,8 @@ class Session:
         kept = budget.kept_whole(state, ref)
         if kept + meter.reserve > meter.window:
             raise Refused(
-                f"With this pinned, system prompt, tools, rules and pins would take {kept:,} tokens of every request; "
-                f"{meter.reserve:,} are reserved for the reply, and the window has {meter.window:,}.",
-                remedy="Pin less of it, unpin something, or choose a model with a larger window.",
+                f"With this pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",
+                remedy="Pin less, unpin something, or choose a model with a larger window.",
             )
         await self.conversation.append(Pinned(ref))
 
@@ -339,7 +338,7 @@ class Session:
         present = self.conversation.state.present()
         before = [r for r in present if isinstance(r.fact, UserSaid) and not r.fact.by and (not seq or r.seq < seq)]
         if not before:
-            raise NotThere("You have no message here that could be answered again.")
+            raise NotThere("There is no message of yours in this conversation that could be answered again.")
         await self.conversation.append(Rewound(before[-1].seq, again=True))
         self.resume()
 
@@ -542,11 +541,11 @@ class Session:
     def _refuse_while_running(self, what: str) -> None:
         self._refuse_while_held(what)
         if self._turn is not None:
-            raise Refused(f"Cannot {what} while the agent works.", remedy="Stop it first (Esc).")
+            raise Refused(f"Cannot {what} while the agent is working.", remedy="Stop the agent first (Esc).")
 
     def _refuse_while_held(self, what: str) -> None:
         if self._is_held:
-            raise Refused(f"Cannot {what} while content is being forgotten.", remedy="Try again when it is done.")
+            raise Refused(f"Cannot {what} while content is being forgotten.", remedy="Try again when that is finished.")
 
     def _counted(self, part: UserPart) -> UserPart:
         return replace(part, tokens=self._crew.tokens.count(part.text)) if isinstance(part, Text) else part

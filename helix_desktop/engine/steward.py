@@ -129,7 +129,7 @@ class Steward:
             raise Refused("There is nothing to fold yet: the most recent part of a conversation is never folded.")
         await self._drop()
         if self._flying is not None:
-            raise Refused("A fold is already in progress.", remedy="Wait for it to finish, or cancel it.")
+            raise Refused("A fold is already in progress.", remedy="Wait for the current fold to finish, or cancel it.")
         reading = read(plan, self.situation())
         if kind is FoldKind.TRUNCATION:
             return await self.append(await self._writer.truncate(reading, self.conversation.new_fold(kind)))
@@ -142,7 +142,7 @@ class Steward:
         situation = self.situation()
         clearing = caching.everything_old(situation, tail_start(situation))
         if clearing is None:
-            raise Refused("No old output would be shorter as a marker.")
+            raise Refused("No old output would become shorter as a marker.")
         return await self._sweeping.sweep(clearing.parts(situation), ASKED)
 
     async def undo(self, fold: str) -> tuple[Recorded, ...]:
@@ -156,8 +156,8 @@ class Steward:
         more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free, 0):
             raise Refused(
-                f"Undoing this would add {more:,} tokens, but only {max(meter.free, 0):,} are free: {meter.figures()}.",
-                remedy="Fold something else first, or recall the part you need.",
+                f"Undoing this fold would add {more:,} tokens, but only {max(meter.free, 0):,} are free: {meter.figures()}.",
+                remedy="Fold something else first, or recall only the part you need.",
             )
         return await self.conversation.append(Unfolded(fold))
 
@@ -170,7 +170,7 @@ class Steward:
         if fold in branch.live:
             raise Refused("This fold is already active.")
         if not branch.may_nest(folded.cover):
-            raise Refused("Another fold now covers part of the same messages.", remedy="Undo that one first.")
+            raise Refused("Another fold now covers part of the same messages.", remedy="Undo that fold first.")
         return await self.conversation.append(Refolded(fold))
 
     def cancel(self) -> None:
@@ -291,7 +291,7 @@ class Steward:
             await self._failed(plan.kind, error.what, spent_on(error))
         except Exception:
             log.exception("a %s could not be written", plan.kind.value)
-            await self._failed(plan.kind, "a bug in Helix Desktop, see the log")
+            await self._failed(plan.kind, "a bug in Helix Desktop (see the log)")
         finally:
             self._flying, self._flying_plan = None, None
             self.conversation.tell(Folding(self.conversation.id, plan.kind, plan.why, done=True))
@@ -381,7 +381,7 @@ class Steward:
             await self._failed(kind, error.what)
         except Exception:
             log.exception("a %s failed", kind.value)
-            await self._failed(kind, "a bug in Helix Desktop, see the log")
+            await self._failed(kind, "a bug in Helix Desktop (see the log)")
 
 
 def _no_model(_: ModelRole) -> ModelClient | None:
@@ -390,7 +390,7 @@ def _no_model(_: ModelRole) -> ModelClient | None:
 
 def _not_now(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
     coroutine.close()
-    raise Stopped(f"{name} is for later.")
+    raise Stopped(f"{name} is not available yet.")
 
 
 def outlook(situation: Situation) -> str:
@@ -408,5 +408,5 @@ def outlook(situation: Situation) -> str:
     if policy.handover in ("share", "pays"):
         later.append(f"always at {handover.latest(situation):,.0f} tokens")
     if not later:
-        return "Nothing is folded by this policy."
+        return "This policy folds nothing."
     return f"Later: {', '.join(later)}."

@@ -301,7 +301,7 @@ class Gateway:
         """
         last = self._last.get(conversation)
         if last is None:
-            raise ModelFailed("The agent has sent no request since the gateway started.")
+            raise ModelFailed("The agent hasn't sent a request since the gateway started.")
         wire: Any = WIRES[last.request.wire]
         work = partial(_question, wire, last, question, alone, most)
         pieces = await beside(len(last.request.read.content), work)
@@ -313,7 +313,7 @@ class Gateway:
             async with asyncio.timeout(ASK_SECONDS):
                 response = await self._http.send(request)
         except (httpx.HTTPError, TimeoutError) as error:
-            raise ModelFailed(f"The agent's model did not answer: {type(error).__name__}.") from error
+            raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
         if response.status_code >= 400:
             raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
         try:

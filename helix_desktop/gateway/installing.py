@@ -51,7 +51,8 @@ def install(change: Change, config: Path) -> None:
     note = config / FOLDER / f"{change.agent}.json"
     if note.exists():
         raise Refused(
-            f"{change.agent} is already connected.", remedy=f"Disconnect it first: wrap --uninstall {change.agent}."
+            f"{change.agent} is already connected.",
+            remedy=f"To disconnect it first, run: wrap --uninstall {change.agent}.",
         )
     kept = None if change.before is None else base64.b64encode(change.before).decode()
     after = base64.b64encode(change.after or b"").decode()

@@ -86,7 +86,7 @@ class Room:
                 if place.track is not None and self._place(arrival) != place:
                     continue  # it went on meanwhile
                 if place.known < told:
-                    raise Refused("The conversation has continued elsewhere in the meantime.")
+                    raise Refused("The conversation was continued elsewhere in the meantime.")
                 return await self._taken(arrival, messages, place, track)
 
     async def look(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:

@@ -62,7 +62,8 @@ def listening(port: int) -> socket.socket:
     except OSError as error:
         found.close()
         raise WrongUse(
-            f"Port {port} is taken: {error.strerror}.", remedy="Choose another with --port, or 0 for any free port."
+            f"Port {port} is already in use: {error.strerror}.",
+            remedy="Choose another port with --port, or 0 for any free port.",
         ) from error
     found.listen(BACKLOG)
     return found
@@ -154,7 +155,7 @@ def run(agent: KnownAgent, arguments: Sequence[str], url: str) -> int:
         try:
             process = subprocess.Popen(launch.command, env={**os.environ, **launch.environment})
         except FileNotFoundError:
-            raise NotThere(f"{agent.program} is not installed, or not on the PATH.") from None
+            raise NotThere(f"{agent.program} was not found. Install it, or add it to your PATH.") from None
         code = process.wait()
     return code if code >= 0 else 128 - code
 

@@ -102,8 +102,8 @@ class ConversationActs:
         number = sum(row.trashed for row in bench.conversations())
         text = count(
             number,
-            "{n} conversation in the trash will be deleted permanently, along with cached content nothing else uses. This can't be undone.",
-            "{n} conversations in the trash will be deleted permanently, along with cached content nothing else uses. This can't be undone.",
+            "{n} conversation in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
+            "{n} conversations in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
         )
 
         def emptied(gone: Emptied) -> None:

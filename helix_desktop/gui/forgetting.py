@@ -188,7 +188,7 @@ def told(purged: Purged) -> str:
         first = tr("Not found: no message or entry in this workspace contains this text.")
     else:
         first = tr(
-            "Forgotten: {entries}. Changed: {messages}. Cleaned: {backups}.",
+            "{entries}. {messages} changed. {backups} cleaned.",
             entries=count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
             messages=count(purged.facts, "{n} fact", "{n} facts"),
             backups=count(purged.backups, "{n} backup", "{n} backups"),
@@ -198,11 +198,11 @@ def told(purged: Purged) -> str:
 
 def _meaning(workspace: str) -> list[str]:
     return [
-        tr("Removes a text, such as a key or a password, from all of the workspace {name}:", name=workspace),
+        tr("Removes text, such as a key or a password, from everywhere in the workspace {name}:", name=workspace),
         tr(
             "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. Messages will say that something was forgotten."
         ),
         tr(
-            "This cannot be undone. Text that was already sent to a provider and files you exported are not changed, so replace a leaked key as well."
+            "This can't be undone. Text already sent to a provider and files you exported are not affected, so replace a leaked key as well."
         ),
     ]

@@ -110,7 +110,7 @@ class Front(QObject):
             self._told.add(found)
             text = "\n\n".join(map(said, bench.notes))
             words = tr("{name} was opened, but some of its files needed attention.", name=bench.name)
-            title = tr("What happened when it was opened")
+            title = tr("What happened when the workspace was opened")
             notices.tell(words, button=tr("Review"), act=lambda: tell_text(self._window, title, text), stays=60_000)
         if bench.proposals():
             self._ask_proposals(bench)

@@ -56,7 +56,7 @@ def parse(link: str) -> Place:
             return _place(kind, found.groupdict(default=""))
     raise WrongUse(
         "This link doesn't lead to anything in Helix Desktop.",
-        remedy="Links only open places. They don't start anything.",
+        remedy="Links can open pages and entries, but they can't start anything.",
     )
 
 

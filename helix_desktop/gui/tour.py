@@ -181,7 +181,7 @@ class Tour(QObject):
             Step(
                 tr("Send a message"),
                 tr(
-                    "Press the suggestion. A built-in script answers instead of a language model, but the tools it calls are real. It asks before it runs a command: press Allow once."
+                    "Press the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. It asks before it runs a command: press Allow once."
                 ),
                 tr("That was a whole turn: the script read files and ran commands, and asked you before each command."),
                 self._question_or_suggestion,

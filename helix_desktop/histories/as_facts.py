@@ -220,7 +220,7 @@ class _Writing:
         tokens = self.tokens.count(text)
         if tokens < before:
             name = self._fold_name(FoldKind.EXCERPT)
-            why = "the other program showed this in its place"
+            why = "the other program showed this instead"
             fold = Folded(
                 name, FoldKind.EXCERPT, PartRef(number), text, tokens, before, entries=(output.digest,), why=why
             )

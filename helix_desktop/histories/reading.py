@@ -128,7 +128,7 @@ def read(path: Path, kind: str = "") -> Imported:
     complaints = told.sentences(str(path))
     if not any(message.role == "assistant" for recording in recordings for message in recording.messages):
         why = f" {complaints[0]}" if complaints else ""
-        raise WrongUse(f"{path} contains no session that can be read.{why}", remedy=FORMS)
+        raise WrongUse(f"{path} doesn't contain a session that can be read.{why}", remedy=FORMS)
     return Imported(recordings, complaints)
 
 
@@ -137,7 +137,7 @@ def sessions(path: Path, told: Told, kind: str = "") -> Iterator[Recording]:
     try:
         if path.stat().st_size > LARGEST:
             raise WrongUse(
-                f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split it into smaller files at line breaks."
+                f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split the file into smaller files at line breaks."
             )
         if sqlite_files.is_one(path):
             yield from _in_database(path, told)
@@ -185,7 +185,7 @@ def _form(rows: Sequence[Row], path: Path, kind: str) -> Form:
         if form.kind == kind:
             return form
     if kind:
-        raise WrongUse(f"Unknown kind of history: {kind!r}.", remedy=f"There are: {', '.join(KINDS)}.")
+        raise WrongUse(f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(KINDS)}.")
     return next(
         form for form in FORMS_OF_ROWS if any(form.is_one(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
     )

@@ -134,7 +134,10 @@ def parse(text: str, *, name: str = "") -> Pasted:
     found = _json(text)
     tables = _tables(found, name)
     if not tables:
-        raise WrongUse("This text doesn't contain an MCP server.", remedy='It needs a "command" or a "url".')
+        raise WrongUse(
+            "This text doesn't contain an MCP server configuration.",
+            remedy='An MCP server needs a "command" or a "url".',
+        )
     return _parted([_server(each, table) for each, table in tables.items()])
 
 
@@ -169,7 +172,8 @@ def _json(text: str) -> dict[str, Any]:
         found = json.loads(_plain_json(text))
     except (ValueError, RecursionError) as error:
         raise WrongUse(
-            f"This is not valid JSON: {error}.", remedy="Paste all of it, from the first brace to the last."
+            f"This is not valid JSON: {error}.",
+            remedy="Paste the whole configuration, from the first brace to the last.",
         ) from None
     if not isinstance(found, dict):
         raise WrongUse("This JSON is not an object.")
@@ -366,7 +370,7 @@ def filled(server: ServerConfig, secrets: Mapping[str, str], environment: Mappin
 def _value(match: re.Match[str], server: str, secrets: Mapping[str, str], environment: Mapping[str, str]) -> str:
     if match[1] == "secret":
         if match[2] not in secrets:
-            raise WrongUse(f"The secret {match[2]} of the server {server} is missing.", remedy="Enter it again.")
+            raise WrongUse(f"The secret {match[2]} for the server {server} is missing.", remedy="Enter it again.")
         return secrets[match[2]]
     if match[1] in (None, "env"):
         return environment.get(match[2], match[3] or "")

@@ -49,7 +49,7 @@ class Host:
     def server(self, name: str) -> Hosted:
         if name not in self._servers:
             raise NotThere(
-                f"There is no MCP server {name[:60]!r}.", remedy=f"There are: {', '.join(self._servers) or 'none'}."
+                f"There is no MCP server {name[:60]!r}.", remedy=f"Available: {', '.join(self._servers) or 'none'}."
             )
         return self._servers[name]
 

@@ -305,7 +305,7 @@ class Hosted:
             program = shutil.which(config.command, path=environment.get("PATH"))
             if program is None:
                 raise NotThere(
-                    f"The program {config.command} was not found.", remedy="Install it, or give its full path."
+                    f"The program {config.command} was not found.", remedy="Install it, or specify its full path."
                 )
             yield process_streams([program, *config.args], environment, config.folder, self.log, self._lose)
         elif config.kind == "sse":
@@ -352,9 +352,13 @@ class Hosted:
         self.all_tools = tuple(self._tool(each) for each in usable)
         notes = []
         if len(usable) > MOST_TOOLS:
-            notes.append(f"It has {len(usable)} tools; the first {MOST_TOOLS} that are turned on are offered.")
+            notes.append(
+                f"The server has {len(usable)} tools. The first {MOST_TOOLS} that are turned on are offered to the agent."
+            )
         if len(usable) < len(found):
-            notes.append(f"{len(found) - len(usable)} of its tools run only as tasks, which are not supported.")
+            notes.append(
+                f"{len(found) - len(usable)} of the server's tools run only as tasks, which are not supported."
+            )
         version = str(self._client.protocol_version or "")
         self._tell(Status(State.READY, " ".join(notes), tools=len(usable), version=version))
 
@@ -512,7 +516,7 @@ class Hosted:
         inner = error and _innermost(error)
         last = f" Last output: {self.log.lines[-1][:200]}" if self.log and self.log.lines else ""
         if isinstance(inner, TimeoutError):
-            return f"it did not answer within {self.config.start_seconds:g} s.{last}"
+            return f"it did not respond within {self.config.start_seconds:g} s.{last}"
         if isinstance(inner, HelixError):
             return str(inner)
         if self.log and self.log.why:

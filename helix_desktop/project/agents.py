@@ -38,7 +38,7 @@ def _agent(path: Path, text: str, *, own: bool) -> Item:
         notes, broken = [*notes, f"{name[:60]!r} is no name for an agent: letters, digits, hyphens and dots."], True
     chosen = plain(values.get("policy"))
     if chosen and chosen not in policy.PRESETS:
-        notes.append(f"There is no policy {chosen!r}; the workspace's own is used.")
+        notes.append(f"There is no policy named {chosen!r}, so the workspace's policy is used.")
     return Item("agent", name, path, text, body.strip(), about[:1_024], own, values, tuple(notes), broken=broken)
 
 

@@ -109,7 +109,7 @@ def _item(event: str, number: int, matcher: str, hook: Any, path: Path, folder: 
     values = {"event": event, "matcher": matcher, "command": command, "timeout": min(max(seconds, 0.1), MOST_SECONDS)}
     only = hook.get("if", "")
     if not isinstance(only, str) or (only and not re.fullmatch(r"[\w*.-]+(?:\([^()]*\))?", only)):
-        why = f"The condition {str(only)[:80]!r} isn't understood, so this hook doesn't run."
+        why = f"The condition {str(only)[:80]!r} is not supported, so this hook doesn't run."
         return Item("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
     strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage", "if"})
     notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
@@ -218,7 +218,7 @@ def _decided(event: str, found: Mapping[str, Any]) -> Answer:
         return Answer(asks=str(why), says=says)
     notes = []
     if decision in ("allow", "approve") and event == "PreToolUse":
-        notes.append("it tried to allow a call. Hooks can't do that here, so the usual rules apply.")
+        notes.append("it tried to allow a call. Hooks can't do that in Helix Desktop, so the usual rules apply.")
     if "updatedInput" in inner:
         notes.append("it tried to change a call's arguments, which is not supported.")
     return Answer(says=says, note=" ".join(notes))

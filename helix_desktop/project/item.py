@@ -126,7 +126,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
         return {}, text
     found = _FRONT.match(text)
     if found is None:
-        raise WrongUse("The block between --- and --- at its beginning is not properly closed.")
+        raise WrongUse("The block between --- and --- at the beginning of the file is not closed properly.")
     try:
         values = yaml.load(found[1], Loader=yaml.BaseLoader)  # noqa: S506 -- makes texts, lists and tables, nothing else
     except (yaml.YAMLError, RecursionError, ValueError):

@@ -73,7 +73,7 @@ def with_imports(text: str, path: Path, root: Path) -> tuple[str, tuple[str, ...
             if found is None or sum(map(len, parts)) + len(found) > MOST_IMPORTED:
                 if "/" in name or "." in name[1:]:
                     notes.append(
-                        f"@{name} was not imported: it is missing, too large, too deep, or outside the folder."
+                        f"@{name} was not imported: it is missing, too large, nested too deeply, or outside the folder."
                     )
                 continue
             parts.append(f"Imported from {target.relative_to(root.resolve())}:\n\n{found}")
@@ -110,8 +110,8 @@ def _cursor(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator[Item]
 def _why(item: Item, touched: Sequence[Path]) -> str:
     """Why a rule of Cursor's holds now; empty where it does not."""
     if not item.nested:
-        return "it is marked as always applying"
+        return "it is set to always apply"
     for path in touched:
         if item.holds_for([path]):
-            return f"{path.name} was used, and it applies to {', '.join(item.globs) or 'all files there'}"
+            return f"{path.name} was used, and this rule applies to {', '.join(item.globs) or 'all files there'}"
     return ""

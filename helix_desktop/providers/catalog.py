@@ -107,13 +107,15 @@ def checked(config: ProviderConfig) -> ProviderConfig:
     if parts.username or parts.password or parts.query:
         raise WrongUse(
             f"The base URL of {config.name} contains a password or parameters, which would be stored in a file.",
-            remedy="Set a key with provider add --key, and parameters such as api-version with --query.",
+            remedy="Set the key with provider add --key, and parameters such as api-version with --query.",
         )
     odd = next(
         (name for name, value in (*config.headers, (config.key_header, "")) if not _is_header(name, value)), None
     )
     if odd is not None:
-        raise WrongUse(f"{odd!r} cannot be a header of {config.name}.", remedy="Names and values must be plain ASCII.")
+        raise WrongUse(
+            f"{odd!r} can't be used as a header for {config.name}.", remedy="Names and values must be plain ASCII."
+        )
     secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
     if secret:
         raise WrongUse(
@@ -216,7 +218,7 @@ def usable_key(config: ProviderConfig, key: str | None) -> str:
         )
     if key and not may_carry_key(config.base_url):
         raise BadKey(
-            f"The key of {config.name} was not sent, because anyone on the network could read it over http://.",
+            f"The key for {config.name} was not sent, because with http://, anyone on the network could read it.",
             remedy="Use an https:// address.",
         )
     return checked_key(key, config.name) if key else ""

@@ -141,7 +141,7 @@ class Client:
         asked = failure.retry_after if isinstance(failure, Overloaded) else None
         if asked is not None and asked > patience.longest_wait:
             raise ModelFailed(
-                f"{failure.what} It asks you to wait {asked / 60:.0f} minutes.",
+                f"{failure.what} The provider asks you to wait {asked / 60:.0f} minutes.",
                 remedy="Continue later, or use another model.",
             )
         if asked is not None:

@@ -74,7 +74,10 @@ class Configured:
         if name in PRESETS:
             return replace(PRESETS[name], reported=_about(self._reported, name), learned=_about(self._learned, name))
         known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
-        raise NotThere(f"There is no provider {name!r}.", remedy=f"Available: {known}. `provider add` adds another.")
+        raise NotThere(
+            f"There is no provider {name!r}.",
+            remedy=f"Available: {known}. To add another provider, use `provider add`.",
+        )
 
     def put(self, config: ProviderConfig) -> ProviderConfig:
         """Add it, or replace the settings of the one of this name; corrections of its models stay."""
@@ -104,7 +107,9 @@ class Configured:
         """What the user knows better than the catalogue about one model."""
         unknown = next((name for name in values if name not in CORRECTABLE), None)
         if unknown:
-            raise WrongUse(f"{unknown} cannot be corrected.", remedy=f"It has {', '.join(CORRECTABLE)}.")
+            raise WrongUse(
+                f"{unknown} can't be overridden.", remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}."
+            )
         document = self._read()
         tables = self._tables(document, make=True)
         if provider not in tables:

@@ -120,7 +120,7 @@ def _about_request(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
         target = refusal.headers.get("location", "")
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
         return ModelFailed(
-            f"{refusal.where} redirects the request to {host}. The redirect was not followed, because the key would have been sent there too.",
+            f"{refusal.where} redirects the request to {host}. The redirect was not followed, because the key would also have been sent there.",
             remedy="If you trust that address, make it the base URL of this provider.",
         )
     return None
@@ -146,9 +146,9 @@ def _about_account(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
     if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
         return BadKey(told, remedy="Set a new key for this provider.")
     if refusal.status < 500 and _MODEL.search(evidence):
-        return UnknownModel(told, remedy="Run helix-desktop model list to see this provider's models.")
+        return UnknownModel(told, remedy="To see this provider's models, run helix-desktop model list.")
     if refusal.status == 403:
-        return BadKey(told, remedy="This key isn't allowed to do that. Use another key or another model.")
+        return BadKey(told, remedy="This key doesn't have permission to do this. Use another key or another model.")
     if refusal.status in {404, 405}:
         return _not_found(refusal, told)
     return None
@@ -156,9 +156,9 @@ def _about_account(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
 
 def _not_found(refusal: Refusal, told: str) -> ModelFailed:
     if "not_found_error" in _codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
-        return UnknownModel(told, remedy="Run helix-desktop model list to see this provider's models.")
-    model = f", and the model {refusal.model!r}" if refusal.model else ""
-    return ModelFailed(told, remedy=f"Is the base URL right{model}?")
+        return UnknownModel(told, remedy="To see this provider's models, run helix-desktop model list.")
+    model = f" and the model name {refusal.model!r}" if refusal.model else ""
+    return ModelFailed(told, remedy=f"Check the base URL{model}.")
 
 
 def _about_load(refusal: Refusal, evidence: str, told: str) -> Overloaded | None:

@@ -101,7 +101,7 @@ async def ask(transport: Transport, path: str, seconds: float) -> Object:
         async with asyncio.timeout(seconds), transport.get(path, seconds) as answer:
             status, headers, content = answer.status, dict(answer.headers), await answer.whole()
     except TimeoutError:
-        raise Unreachable(f"{transport.where} did not answer within {seconds:.0f} seconds.") from None
+        raise Unreachable(f"{transport.where} did not respond within {seconds:.0f} seconds.") from None
     if status != 200:
         raise failure_of(Refusal(transport.where, status, read_body(content), headers))
     found = parse_object(content)
@@ -216,7 +216,8 @@ async def learned(
     said = dict(await reported(config, key, connections))
     if config.is_local and model not in said:
         raise NotThere(
-            f"{provider} has no model {model!r}.", remedy=f"It has {', '.join(sorted(said)[:20]) or 'none'}."
+            f"{provider} has no model {model!r}.",
+            remedy=f"These values can be overridden: {', '.join(sorted(said)[:20]) or 'none'}.",
         )
     if config.is_local and config.kind != demo.DEMO:
         said[model] = await load(config, model, connections) or said[model]

@@ -98,7 +98,7 @@ def _client(connect: float, *, local: bool) -> httpx.AsyncClient:
     except (ValueError, ImportError) as error:
         raise Broken(
             f"The system's proxy setting couldn't be understood: {error}",
-            remedy="Correct HTTPS_PROXY or ALL_PROXY, for example http://host:port or socks5://host:port.",
+            remedy="Fix HTTPS_PROXY or ALL_PROXY. The value should look like http://host:port or socks5://host:port.",
         ) from error
 
 
@@ -112,7 +112,7 @@ def certificates() -> ssl.SSLContext:
         except OSError as error:
             raise Broken(
                 f"The certificates in SSL_CERT_FILE cannot be read: {error.strerror or error}",
-                remedy="Correct that environment variable or unset it.",
+                remedy="Fix or unset this environment variable.",
             ) from error
     if sys.platform in {"win32", "darwin"}:
         import truststore
@@ -148,7 +148,7 @@ def checked_key(key: str, where: str) -> str:
     clean = key.strip()
     if not (clean.isascii() and clean.isprintable()) or " " in clean:
         raise BadKey(
-            f"The key for {where} contains characters that can't be in a key (a line break, a space, an accent).",
+            f"The key for {where} contains characters that can't be part of a key, such as line breaks, spaces or accented letters.",
             remedy="Copy the key again and enter it.",
         )
     return clean
@@ -233,9 +233,11 @@ class Transport:
         try:
             url = httpx.URL(self.base_url.rstrip("/") + path)
         except httpx.InvalidURL as error:
-            raise Broken(f"The base URL of {self.where} is not an address: {error}", remedy="Correct it.") from error
+            raise Broken(
+                f"The base URL of {self.where} is not a valid address: {error}", remedy="Correct it."
+            ) from error
         if url.scheme not in {"http", "https"} or not url.host:
-            raise Broken(f"The base URL of {self.where} must begin with http:// or https://.", remedy="Correct it.")
+            raise Broken(f"The base URL of {self.where} must start with http:// or https://.", remedy="Correct it.")
         return url.copy_merge_params(dict(self.query)) if self.query else url
 
     @asynccontextmanager
@@ -262,14 +264,14 @@ class Transport:
                 async with asyncio.timeout(seconds):
                     response = await client.send(request, stream=True)
             except TimeoutError as error:
-                raise Unreachable(f"{self.where} did not answer within {seconds:.0f} seconds.") from error
+                raise Unreachable(f"{self.where} did not respond within {seconds:.0f} seconds.") from error
             except (httpx.HTTPError, OSError) as error:
                 raise lost(error, self.where, self.base_url) from error
             stack.push_async_callback(response.aclose)
             yield Answer(response, self.where, self.patience)
 
 
-CHECK = "Check the network connection and that the server is running."
+CHECK = "Check the network connection, and make sure that the server is running."
 
 
 def _nobody_there(error: BaseException, where: str, url: str, said: str) -> NobodyThere:
@@ -292,10 +294,10 @@ def lost(error: Exception, where: str, url: str = "") -> ModelFailed:
     if "CERTIFICATE_VERIFY_FAILED" in said:
         return Broken(
             f"The certificate of {where} is not trusted on this computer.",
-            remedy="Behind a company's proxy, point SSL_CERT_FILE to its certificate (a .pem file).",
+            remedy="If you are behind a company proxy, set SSL_CERT_FILE to the path of its certificate (a .pem file).",
         )
     if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
-        return Broken(f"The request to {where} cannot be made.", remedy="Check its base URL and headers.")
+        return Broken(f"The request to {where} can't be made.", remedy="Check the provider's base URL and headers.")
     if isinstance(error, httpx.ProxyError):
         return Unreachable(
             f"The proxy refused the connection to {where}: {said}.", remedy="Check the system's proxy settings."

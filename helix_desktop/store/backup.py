@@ -83,7 +83,7 @@ def make(workspace: Path, *, now: float | None = None, version: int = 0) -> Back
         beside.replace(path)
         sync_folder(folder)
     except OSError as error:
-        raise StoreFailed(f"The journal's backup {path} could not be made: {error.strerror}.") from error
+        raise StoreFailed(f"The journal could not be backed up to {path}: {error.strerror}.") from error
     keep_private(path)
     thin(workspace, time)
     return Backup(path, time, version)

@@ -62,8 +62,8 @@ class CacheFolder:
             self.level.write([(records.VERSION_KEY, str(records.VERSION).encode())])
         elif int(known) > records.VERSION:
             raise NewerVersion(
-                f"This cache was written by a newer Helix Desktop (version {int(known)} of its format).",
-                remedy="Update the program; nothing was changed.",
+                f"This cache was written by a newer version of Helix Desktop (format version {int(known)}).",
+                remedy="Update Helix Desktop. Nothing was changed.",
             )
 
     def _sweep(self) -> int:
@@ -284,7 +284,7 @@ class CacheFolder:
         """A part of the content; only the chunks it lies in are read, and each is checked."""
         record = self.record(digest)
         if start < 0 or length < 0:
-            raise WrongUse("A part of an entry begins at 0 or later and has a length of 0 or more.")
+            raise WrongUse("A part of an entry starts at 0 or later and has a length of 0 or more.")
         stop = min(start + length, record.size)
         parts = []
         for chunk in range(start // CHUNK, -(-stop // CHUNK)):
@@ -331,8 +331,8 @@ class CacheFolder:
     def _collected(self, record: Record) -> NotThere:
         what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
         return NotThere(
-            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free space.",
-            remedy="Run the tool again to get it back.",
+            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free up space.",
+            remedy="Run the tool again to get the content back.",
         )
 
     def resolve(self, prefix: str) -> Digest:
@@ -455,7 +455,7 @@ def _after(kind: bytes) -> bytes:
 def _corrupt(digest: Digest, why: str) -> CacheCorrupt:
     return CacheCorrupt(
         f"The entry {digest} is damaged on the disk ({why}) and was quarantined.",
-        remedy="Storing the same content again repairs it. A backup of the folder has it too.",
+        remedy="To repair it, store the same content again. A backup of the folder may also contain it.",
     )
 
 

@@ -173,16 +173,16 @@ def parse(text: str, path: Path) -> Settings:
         raise ConfigMistake(
             _sentence(str(error)),
             where=f"{path}, line {error.line}",
-            remedy="Correct the line and open the workspace again.",
+            remedy="Fix the line and open the workspace again.",
         ) from error
     except TOMLKitError as error:
         raise ConfigMistake(
-            _sentence(str(error)), where=str(path), remedy="Correct it and open the workspace again."
+            _sentence(str(error)), where=str(path), remedy="Fix the file and open the workspace again."
         ) from error
     if _whole(document.get("version")) and document["version"] > VERSION:
         raise NewerVersion(
-            f"{path} was written by a newer Helix Desktop (version {document['version']}).",
-            remedy="Update the program; nothing was changed.",
+            f"{path} was written by a newer version of Helix Desktop ({document['version']}).",
+            remedy="Update Helix Desktop. Nothing was changed.",
         )
     warnings = _check(document, text, path)
     return _settings(document, warnings)
@@ -205,7 +205,7 @@ def _check(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...
             raise ConfigMistake(
                 f"{dotted} = {_shown(value)} is not valid: expected {key.expected}.",
                 where=where,
-                remedy="Correct the line and open the workspace again.",
+                remedy="Fix the line and open the workspace again.",
             )
     return tuple(warnings)
 
@@ -290,7 +290,9 @@ def _text_of(path: Path) -> str:
     except WrongUse as error:
         raise ConfigMistake(error.what, remedy=error.remedy) from error
     except FileNotFoundError as error:
-        raise NotThere(f"{path} is missing.", remedy="Restore it, or import the workspace from an export.") from error
+        raise NotThere(
+            f"{path} is missing.", remedy="Restore the file, or import the workspace from an export."
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigMistake(f"{path} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
     except OSError as error:

@@ -65,8 +65,8 @@ def prepare(connection: sqlite3.Connection, schema: str, *, application: int, ve
                 )
         if known > version:
             raise NewerVersion(
-                f"This {what} was written by a newer Helix Desktop (version {known} of its format).",
-                remedy="Update the program; nothing was changed.",
+                f"This {what} was written by a newer version of Helix Desktop (format version {known}).",
+                remedy="Update Helix Desktop. Nothing was changed.",
             )
     except StoreFailed:
         connection.close()
@@ -184,7 +184,7 @@ def failure(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFai
             f"The {what} could not be written: the disk is full.", remedy="Free up disk space and try again."
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StoreBusy(f"The {what} is in use by another process.", remedy="Close it there, or wait.")
+        return StoreBusy(f"The {what} is in use by another process.", remedy="Close the other program, or wait.")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _senseless(error):
         return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
     return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")

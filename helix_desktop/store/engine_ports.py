@@ -310,7 +310,7 @@ class Cache:
             raise
         except StoreFailed as error:
             raise NotThere(
-                f"The entry {digest} is not on this computer, and the shared store can't provide it right now.",
+                f"The entry {digest} is not on this computer, and it is not available from the shared store right now.",
                 remedy="Try again later.",
             ) from error
         self._index.follow()

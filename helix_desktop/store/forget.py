@@ -34,7 +34,10 @@ class Wanted:
 
     def __init__(self, text: str, digests: Iterable[Digest]) -> None:
         if text and len(text) < SHORTEST:
-            raise WrongUse(f"The text to forget must have at least {SHORTEST} characters.", remedy="Enter more of it.")
+            raise WrongUse(
+                f"The text to forget must be at least {SHORTEST} characters long.",
+                remedy="Enter a longer part of the text.",
+            )
         self.digests = set(digests)
         self.named: list[int] = []  # numbers of entries that stay, whose description holds the text
         self.traces = Traces(text) if text else None

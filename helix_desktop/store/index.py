@@ -132,7 +132,7 @@ class IndexFile:
         database.prepare(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
             self.close()
-            raise IndexDamaged("The index was written by an older Helix Desktop.")
+            raise IndexDamaged("The index was written by an older version of Helix Desktop.")
 
     def close(self) -> None:
         self.connection.close()

@@ -224,7 +224,7 @@ class Level:
         if self._last_log() <= last:
             self._failed = True
             raise StoreFailed(
-                "The cache files couldn't be rewritten, so deleted content may still be in them.",
+                "The cache files couldn't be rewritten, so they may still contain deleted content.",
                 remedy="Check the disk, then try again.",
             )
 
@@ -273,7 +273,7 @@ def failure(error: Exception, what: str) -> StoreFailed:
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)  # plyvel's are bytes
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
-            f"{what}: its files are damaged.", remedy="Helix Desktop repairs it when it opens the workspace."
+            f"{what}: its files are damaged.", remedy="Helix Desktop repairs these files when it opens the workspace."
         )
     if "No space left" in text or "quota" in text.lower() or getattr(error, "errno", 0) == errno.ENOSPC:
         return StoreFull(f"{what}: the disk is full.", remedy="Free up disk space and try again.")

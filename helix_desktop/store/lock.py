@@ -42,7 +42,7 @@ class Lock:
         except OSError as error:
             raise StoreFailed(
                 f"{path} cannot be opened: {error.strerror}.",
-                remedy="Nothing was changed. Make this folder writable, or start with another one (--home).",
+                remedy="Nothing was changed. Make this folder writable, or start with another folder (--home).",
             ) from error
         try:
             self._take_soon()
@@ -51,7 +51,7 @@ class Lock:
             os.close(self._handle)
             raise StoreBusy(
                 f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
-                remedy="Use it there, or close it there first.",
+                remedy="Use the workspace in that program, or close it there first.",
             ) from error
         with contextlib.suppress(OSError):  # only for the sentence above
             os.write(self._handle, f"{os.getpid():<20}\n".encode())

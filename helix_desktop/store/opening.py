@@ -93,7 +93,7 @@ def _take_log(journal: JournalFile, log: journal_repair.Log | None, note: Note) 
         raise JournalCorrupt("The journal's log is damaged in the middle.")
     note(f"The end of the journal's log was damaged or incomplete. {added} facts were recovered from it.")
     for fact in missing[:100]:
-        note(f"Lost, or still being written when the computer stopped: {fact}.")
+        note(f"These items were lost, or were still being written when the computer stopped: {fact}.")
 
 
 def _mended(workspace: Path, path: Path, log: journal_repair.Log | None, note: Note) -> JournalFile:
@@ -110,7 +110,7 @@ def _mended(workspace: Path, path: Path, log: journal_repair.Log | None, note: N
     _put_in_place(path)
     note(f"The journal was damaged and has been repaired: {result.kept} facts are intact, {len(result.lost)} are lost.")
     if not result.kept:
-        note(f"The journal couldn't be read. Its original files are in {aside}.")
+        note(f"The journal couldn't be read. The original files are in {aside}.")
     for lost in result.lost[:100]:
         note(f"Lost: {lost}")
     return JournalFile(path)
@@ -147,7 +147,9 @@ def _aside(workspace: Path, paths: Iterable[Path]) -> Path:
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(
             f"The damaged files cannot be copied aside to {aside}: {why}.",
-            remedy="Nothing was changed. Free up disk space and open it again." if full else "Nothing was changed.",
+            remedy="Nothing was changed. Free up disk space and open the workspace again."
+            if full
+            else "Nothing was changed.",
         ) from error
     return aside
 
@@ -177,7 +179,7 @@ def open_cache(workspace: Path, note: Note) -> CacheFolder:
         _check(cache, note)
         return cache
     if (dropped := cache.level.dropped()) > 0:
-        note(f"The end of the cache's log was damaged: {dropped} bytes of it could not be read.")
+        note(f"The end of the cache's log was damaged: {dropped} bytes could not be read.")
         _check(cache, note)
     return cache
 
@@ -230,5 +232,5 @@ def drop_index(workspace: Path) -> None:
         except OSError as error:
             raise StoreFailed(
                 f"The index {old} cannot be rebuilt: {error.strerror}.",
-                remedy="Nothing is lost: it is rebuilt from the journal and the cache. Make its folder writable.",
+                remedy="Nothing is lost: the index is rebuilt from the journal and the cache. Make the index folder writable.",
             ) from error

@@ -90,6 +90,6 @@ def _place(room: int) -> str:
         if place and os.access(place, os.W_OK) and shutil.disk_usage(place).free > room:
             return place
     raise StoreFailed(
-        f"The disk is full or read-only, and no other folder has {room >> 20:,} MB free for a copy to read from.",
+        f"The disk is full or read-only, and no other folder has the {room >> 20:,} MB needed for a temporary copy.",
         remedy="Nothing was changed. Free up space, or set TMPDIR to another folder.",
     )

@@ -173,9 +173,9 @@ def check(path: Path) -> dict[str, Any]:
     except (*_BROKEN, OSError) as error:
         raise WrongUse(f"{path} is not a complete workspace export.", remedy="Export it again.") from error
     if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
-        raise WrongUse(f"{path} is not a workspace export.", remedy="Choose a file made by Export.")
+        raise WrongUse(f"{path} is not a workspace export.", remedy="Choose a file that was created with Export.")
     if manifest.get("version") != VERSION:
-        raise NewerVersion(f"{path} was exported by a newer Helix Desktop.", remedy="Update the program.")
+        raise NewerVersion(f"{path} was exported by a newer version of Helix Desktop.", remedy="Update the program.")
     return manifest
 
 
@@ -201,7 +201,9 @@ def unpack(path: Path, place: Path, *, name: str = "", report: Report = unheard)
             with archive.open("entries.bin") as member:
                 said = _take_entries(member, place / "cache", lambda done: report(facts + done, facts + entries))
     except (*_BROKEN, TypeError, EOFError) as error:
-        raise WrongUse(f"{path} is damaged: {error}.", remedy="Export it again; nothing was imported.") from error
+        raise WrongUse(
+            f"{path} is damaged: {error}.", remedy="Nothing was imported. Export the workspace again."
+        ) from error
     except OSError as error:
         raise StoreFailed(f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported.") from error
     missing = manifest.get("damaged")

@@ -94,14 +94,14 @@ class Workspaces:
             raise Ambiguous(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the id.")
         there = ", ".join(each.name for each in known) or "none"
         raise NotThere(
-            f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"There are: {there}."
+            f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
         )
 
     def create(self, name: str, folder: Path | None = None, *, colour: str = "") -> Known:
         """A new workspace that works on `folder`."""
         name = _checked_name(name)
         if folder is not None and not folder.is_dir():
-            raise NotThere(f"{folder} is not a folder.", remedy="Create it first, or choose another.")
+            raise NotThere(f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder.")
         roots = (str(folder.absolute()),) if folder is not None else ()
         place = self._new_place(name)
         colour = colour or COLOURS[len(self.list()) % len(COLOURS)]
@@ -159,7 +159,7 @@ class Workspaces:
             durable.sync_folder(known.folder.parent)
         except OSError as error:
             raise StoreFailed(
-                f"{known.name} could not be moved: {error.strerror}.", remedy="It was not moved."
+                f"{known.name} could not be moved: {error.strerror}.", remedy="Nothing was changed."
             ) from error
         finally:
             lock.release()
@@ -173,7 +173,8 @@ class Workspaces:
             shutil.rmtree(known.folder)
         except OSError as error:
             raise StoreFailed(
-                f"{known.name} could not be removed completely: {error.strerror}.", remedy="The rest is in the trash."
+                f"{known.name} could not be removed completely: {error.strerror}.",
+                remedy="The remaining files are in the trash.",
             ) from error
 
     async def import_(self, path: Path, *, name: str = "", report: Report = transfer.unheard) -> Known:

@@ -62,9 +62,9 @@ class Watched:
 
     async def _allowed(self, use: Use, planted: Sequence[Planted]) -> bool:
         count = f"{len(planted)} files" if len(planted) > 1 else shown(use, planted[0].path)
-        why = "other programs run these files outside the sandbox; they stay unchanged until you answer"
+        why = "other programs run these files outside the sandbox; the files stay unchanged until you answer"
         question = Question(
-            use.call, f"Keep what the command did to {count}?", _preview(use, planted), why, ("once",), apart=APART
+            use.call, f"Keep the command's changes to {count}?", _preview(use, planted), why, ("once",), apart=APART
         )
         self.asking = asyncio.ensure_future(use.context.ask(question))  # noqa: TID251 -- to end it with the turn
         try:

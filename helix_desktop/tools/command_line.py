@@ -32,9 +32,9 @@ _DELIMITER = re.compile(r"""(['"]?)([\w.,:+=@%/!-]+)\1|\\([\w.-]+)""")
 def read(line: str) -> Reading:
     """Take a line apart; Hidden where that cannot be done for certain."""
     if len(line) > MOST_CHARACTERS:
-        raise Hidden("it is too long to be read")
+        raise Hidden("it is too long to analyze")
     if _STRANGE.search(line):
-        raise Hidden("there are control characters in it")
+        raise Hidden("it contains control characters")
     reader = _Reader(line, Reading(), 0)
     reader.commands("")
     return reader.found
@@ -54,7 +54,7 @@ class _Reader(Words):
         while (char := self.next()) not in ("", ")"):
             begins = self._piece(char, begins=begins)
         if char != closing or self.documents:
-            raise Hidden("something in it is not closed")
+            raise Hidden("it has an unclosed quote or bracket")
         self.at += len(char)
         self.depth -= 1
 
@@ -197,7 +197,7 @@ class _Reader(Words):
 
     def _function(self, words: list[str]) -> bool:
         if len(words) != 1 or not certain(words[0]):
-            raise Hidden("brackets in it are not understood")
+            raise Hidden("its brackets could not be parsed")
         self.found.plain = False
         self._must(_BRACKETS)
         self._space()
@@ -280,7 +280,7 @@ class _Reader(Words):
             odd = (len(line) - len(line.rstrip("\\"))) % 2 == 1
             continued = odd and not document.quoted
             lines.append(line)
-        raise Hidden("a here document in it has no clear end")
+        raise Hidden("it has a here-document with no clear end")
 
     def _inside(self, text: str) -> str:
         """A here document the shell fills in, with marks in place of what it fills in."""
@@ -291,5 +291,5 @@ class _Reader(Words):
 def _announced(raw: str, given: list[str], *, tabs: bool) -> Document:
     match = _DELIMITER.fullmatch(raw)
     if not match:
-        raise Hidden("a here document in it is not understood")
+        raise Hidden("it has a here-document that could not be parsed")
     return Document(match[2] or match[3], bool(match[1] or match[3]), tabs, given)

@@ -80,7 +80,9 @@ class Roots:
             text = text.replace("\\", "/")
         path = Path(text).expanduser() if text.startswith("~/") else Path(text)
         if not self.folders:
-            raise Refused("This workspace has no folder, so there are no files.", remedy="Add one in its settings.")
+            raise Refused(
+                "This workspace has no folder, so there are no files.", remedy="Add a folder in the workspace settings."
+            )
         if ".." in path.parts:
             raise Refused(
                 f"{text}: paths with '..' are refused.", remedy="Use a path relative to the workspace folder."
@@ -123,7 +125,7 @@ class Roots:
         for closed in self.closed:
             name = _spelling(str(closed))
             if spelled == name or spelled.startswith(name + os.sep):
-                raise Refused(f"{path} belongs to Helix Desktop and is off limits to tools.")
+                raise Refused(f"{path} belongs to Helix Desktop, so tools can't use it.")
 
 
 def read(roots: Roots, place: Place, limit: int = LARGEST_READ) -> bytes:
@@ -131,7 +133,9 @@ def read(roots: Roots, place: Place, limit: int = LARGEST_READ) -> bytes:
     with _opened(roots, place) as handle:
         size = _regular(handle, roots.shown(place)).st_size
         if size > limit:
-            raise WrongUse(f"{roots.shown(place)} has {size:,} bytes. Files up to {limit:,} are read in full.")
+            raise WrongUse(
+                f"{roots.shown(place)} is {size:,} bytes. Only files up to {limit:,} bytes are read in full."
+            )
         return _all_of(handle, limit)
 
 
@@ -321,7 +325,7 @@ def _through_links(roots: Roots, place: Place) -> Place:
         if Path(target).is_absolute():
             raise Refused(f"{roots.shown(place)} is a link that leads outside the workspace's folders.")
         place = Place(place.root, f"{above}/{target}" if above else target)
-    raise Refused(f"{roots.shown(place)} is a loop of links.")
+    raise Refused(f"{roots.shown(place)} is a link that leads back to itself.")
 
 
 def _link_target(roots: Roots, place: Place) -> str:
@@ -339,15 +343,15 @@ def _stat(folder: folders.Folder, name: str, shown: str) -> os.stat_result | Non
     if stat.S_ISDIR(found.st_mode):
         raise WrongUse(f"{shown} is a folder, not a file.")
     if not stat.S_ISREG(found.st_mode):
-        raise Refused(f"{shown} is a link, a device or a pipe, so it is not written to.")
+        raise Refused(f"{shown} is a link, a device or a pipe, so nothing was written to it.")
     if not found.st_mode & 0o222:
         raise Refused(
             f"{shown} is write-protected.",
-            remedy="To change it, make it writable first.",
+            remedy="To change this file, make it writable first.",
         )
     if found.st_nlink > 1:
         raise Refused(
-            f"{shown} has a second (hard) link, which may be outside the workspace, so it is not written to.",
+            f"{shown} has a second (hard) link, which may be outside the workspace, so nothing was written to it.",
             remedy="Replace the file with a copy of itself, so that it has only one link.",
         )
     return found
@@ -357,7 +361,8 @@ def _unchanged(roots: Roots, place: Place, expected: Digest | None) -> None:
     now = content_or_none(roots, place)
     if (None if now is None else Digest.of(now)) != expected:
         raise Refused(
-            f"{roots.shown(place)} has changed since it was read. Nothing was written.", remedy="Read it again first."
+            f"{roots.shown(place)} has changed since it was read. Nothing was written.",
+            remedy="Read the file again first.",
         )
 
 
@@ -401,12 +406,12 @@ def _sentences(shown: str, folder: Place | None = None) -> Iterator[None]:
 def _sentence(shown: str, error: OSError) -> HelixError:
     no_file = f"{shown} is a device, a pipe or a socket, not a file."
     no_room = f"The disk is full, so there is no room for {shown}. The file is unchanged."
-    leads_out = f"{shown} leads outside the workspace's folders, or was changed while it was being opened."
-    forbidden = f"The system doesn't allow that for {shown} ({error.strerror})."
+    leads_out = f"{shown} leads outside the workspace's folders, or it was changed while it was being opened."
+    forbidden = f"The system doesn't allow this for {shown} ({error.strerror})."
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:
             found: HelixError = NotThere(
-                f"There is no {shown}.", remedy="Use list_files or glob_files to see what is there."
+                f"{shown} does not exist.", remedy="Use list_files or glob_files to see what is there."
             )
         case errno.EXDEV | errno.ELOOP:
             found = Refused(leads_out)

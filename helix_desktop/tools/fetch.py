@@ -46,7 +46,7 @@ async def fetch_url(args: Arguments, use: Use) -> Result:
         async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False, timeout=20) as client:
             return await _fetched(client, use, url, raw=args.flag("raw"))
     except TimeoutError:
-        raise Unreachable(f"{url.host} did not answer within {SECONDS} s.") from None
+        raise Unreachable(f"{url.host} did not respond within {SECONDS} s.") from None
     except httpx.HTTPError as error:
         raise Unreachable(f"{url} could not be fetched: {error or type(error).__name__}.") from None
 
@@ -69,7 +69,7 @@ async def _fetched(client: httpx.AsyncClient, use: Use, url: httpx.URL, *, raw: 
 async def _answered(url: httpx.URL, response: httpx.Response, *, raw: bool) -> Result:
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
     if not kind.startswith(_READABLE):
-        raise WrongUse(f"{url} is {kind}, which is not text.")
+        raise WrongUse(f"{url} has the type {kind}, which is not text.")
     body = b"".join([piece async for piece in _limited(response)])
     if "html" in kind and not raw:
         body = (await as_text(body)).encode()
@@ -98,7 +98,7 @@ def _url(text_: str) -> httpx.URL:
     if url.scheme not in _WEB_PORTS or not url.host:
         raise WrongUse(f"{text_[:100]!r} is not an http or https address.")
     if url.userinfo:
-        raise WrongUse("Addresses with a user name or a password in them are not fetched.")
+        raise WrongUse("Addresses that contain a user name or a password are not fetched.")
     return url
 
 
@@ -109,7 +109,7 @@ async def _target(url: httpx.URL) -> Target:
     try:
         rows = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise Unreachable(f"There is no machine called {url.host}, or no network.") from None
+        raise Unreachable(f"No computer named {url.host} was found, or there is no network connection.") from None
     addresses = [str(row[4][0]) for row in rows]
     public = [address for address in addresses if is_public(address)]
     if len(public) == len(addresses):

@@ -75,7 +75,7 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
     size = (await asyncio.to_thread(confine.look, use.roots, place)).st_size
     if size > LARGEST_WHOLE and not last:
         raise WrongUse(
-            f"{shown} has {size:,} bytes. Files up to {LARGEST_WHOLE:,} are read in full.",
+            f"{shown} is {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
             remedy="Read some lines with first_line and last_line, or use search_files.",
         )
     if texts.mark(head) != "utf-8":
@@ -279,7 +279,7 @@ def _not_blind(use: Use, place: Place, now: bytes | None) -> None:
         use.seen.content.pop(str(place.path))
     raise Refused(
         f"{use.roots.shown(place)} {what} since you read it; nothing was written.",
-        remedy="Read it again, then change the current version.",
+        remedy="Read the file again, then change the current version.",
     )
 
 

@@ -46,13 +46,15 @@ def fits(parts: tuple[str, ...], pattern: tuple[str, ...]) -> bool:
 def alternatives(pattern: str) -> list[str]:
     """`a.{b,c}` as `a.b` and `a.c`."""
     if "\0" in pattern or not pattern.strip("/ "):
-        raise WrongUse("A pattern is needed, such as **/*.py.")
+        raise WrongUse("Specify a pattern, such as **/*.py.")
     done: list[str] = []
     todo = [pattern]
     while todo:
         one = todo.pop()
         if len(todo) + len(done) > _MOST_ALTERNATIVES:
-            raise WrongUse(f"The pattern has more than {_MOST_ALTERNATIVES} alternatives.", remedy="Use a simpler one.")
+            raise WrongUse(
+                f"The pattern has more than {_MOST_ALTERNATIVES} alternatives.", remedy="Use a simpler pattern."
+            )
         if match := _BRACES.search(one):
             todo += [one[: match.start()] + choice + one[match.end() :] for choice in match[1].split(",")]
         else:

@@ -60,7 +60,7 @@ async def grep(
 ) -> Found:
     """The lines that match. WrongUse for a pattern that is none; after `seconds` what was found so far."""
     if not pattern or len(pattern) > _LONGEST_PATTERN:
-        raise WrongUse(f"A pattern of 1 to {_LONGEST_PATTERN:,} characters is needed.")
+        raise WrongUse(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
     options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": most, "ignore_case": ignore_case}
     process = await asyncio.create_subprocess_exec(
         sys.executable,

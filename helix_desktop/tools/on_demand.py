@@ -250,7 +250,7 @@ def _listed(found: Sequence[ToolSpec], query: str) -> str:
 async def _not_understood(args: Arguments, _: Use) -> Result:
     raise WrongUse(
         f"call_tool cannot call {args.text('name')[:80]!r} like this; nothing was run.",
-        remedy='It takes {"name": a name that find_tools returned, "arguments": an object}.',
+        remedy='The arguments of call_tool are {"name": a name that find_tools returned, "arguments": an object}.',
     )
 
 
@@ -267,6 +267,6 @@ def checked(values: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> 
     if wrong is not None:
         where = ".".join(map(str, wrong.absolute_path))
         raise WrongUse(
-            f"{name}{': ' + where if where else ''}: {wrong.message[:300]}. It was not run.",
+            f"{name}{': ' + where if where else ''}: {wrong.message[:300]}. The tool was not run.",
             remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SCHEMA_SHOWN]}",
         )

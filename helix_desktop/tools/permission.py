@@ -87,7 +87,7 @@ class Rule:
         if strange or values.get("decision") not in DECISIONS:
             raise WrongUse(
                 f"A permission rule couldn't be understood: {dict(values)}.",
-                remedy="It needs decision (allow, ask or deny), and may have tool, path, command and network.",
+                remedy="A rule needs a decision (allow, ask or deny), and can have a tool, path, command and network.",
             )
         texts = {name: str(value) for name, value in values.items() if name != "network"}
         return cls(**texts, network=values.get("network") is True)
@@ -116,14 +116,14 @@ def decide(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool
     if held is not None:
         return held
     if allows(rules, action):
-        return Decision("allow", "rule", "a rule of this workspace allows it")
+        return Decision("allow", "rule", "a rule in this workspace allows it")
     return _by_mode(action, mode)
 
 
 def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: bool) -> Decision | None:
     """What no rule that allows can get past."""
     if any(rule.decision == "deny" and _holds(rule, action) is _Fit.YES for rule in rules):
-        return Decision("deny", "rule", "a rule of this workspace forbids it")
+        return Decision("deny", "rule", "a rule in this workspace denies it")
     if mode is Mode.READ_ONLY and action.effect in {Effect.EDIT, Effect.RUN}:
         return Decision("deny", "mode", "this workspace is read only")
     if mode is Mode.PLAN and (why := _changes(action, sandboxed=sandboxed)):
@@ -148,13 +148,13 @@ def _asked_for(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
     """Why this must be asked each time; None where it need not."""
     fits = {_holds(rule, action) for rule in rules if rule.decision != "allow"}
     if _Fit.YES in fits:
-        return Decision("ask", "rule", "a rule of this workspace asks before it", ("once",), "held")
+        return Decision("ask", "rule", "a rule in this workspace requires approval", ("once",), "held")
     if _Fit.MAYBE in fits:
-        why = "a rule denies some commands here, and this one may start one of them"
+        why = "a rule denies some commands here, and this command may run one of them"
         return Decision("ask", "rule", why, ("once",), "held")
     if action.effect is Effect.RUN:
         if isinstance(known := programs(action.command), Unknown):
-            why = f"the command does not show what it runs: {known.reason}"
+            why = f"the command hides what it runs: {known.reason}"
             return Decision("ask", "mode", why, ("once",), action.apart or "hidden")
         if not sandboxed:
             why = "there is no sandbox, so every command needs approval"
@@ -236,7 +236,7 @@ def rules_for(action: Action) -> tuple[Rule, ...]:
 def rule_words(rule: Rule) -> str:
     """What a rule that allows is about, for the user who is about to make it."""
     words = rule.command or rule.path or rule.tool
-    return f"{words} (with the network)" if rule.network else words
+    return f"{words} (with network access)" if rule.network else words
 
 
 def too_wide(rule: Rule) -> bool:

@@ -1,7 +1,7 @@
 """Which programs a command line would start: through assignments, wrappers, shells, xargs, find, git's own options.
 
     programs("timeout 5 env A=1 git -C sub push")  # Known: timeout, env, git -C sub push, git push
-    programs("$TOOL push")                         # Unknown: the shell fills in which program runs
+    programs("$TOOL push")                         # Unknown: the program to run comes from a shell expansion
 
 `Unknown` is what the shell itself hides. What a program does inside (make, scripts, code of its own) is the sandbox's
 matter. Pure: nothing is looked up on the disk.

@@ -212,7 +212,7 @@ class Toolbox:
         foreign = self._foreign()
         if call.name not in self._tools and call.name not in foreign:
             there = sorted({spec.name for spec in self.specs()})
-            raise NotThere(f"There is no tool {call.name[:80]!r}.", remedy=f"There are: {', '.join(there)}.")
+            raise NotThere(f"There is no tool {call.name[:80]!r}.", remedy=f"Available: {', '.join(there)}.")
         values = schema.read_arguments(call.arguments)
         if call.name in self._tools:
             return values, self._tools[call.name].schema
@@ -236,7 +236,7 @@ class Toolbox:
         if call.via:
             checked(values, json.loads(tool.spec.schema), call.name)
         preview = json.dumps(values, ensure_ascii=False, indent=2)
-        danger = "the description of this tool has changed since you allowed it" if tool.changed else ""
+        danger = "this tool's description has changed since you allowed it" if tool.changed else ""
         await permit(Action(call.name, Effect.FOREIGN, tool.title, preview, danger=danger, reads=tool.reads))
         tool.allowed()
         got = await tool.call(values, context)
@@ -323,7 +323,7 @@ def _offered(spec: ToolSpec) -> ToolSpec:
 
 def _no(answer: Answer) -> str:
     words = f" They said: {answer.words.strip()}" if answer.words.strip() else ""
-    return f"The user denied this, so it was not done.{words}"
+    return f"The user denied this call, so it was not run.{words}"
 
 
 def _sentence(error: Exception) -> str:

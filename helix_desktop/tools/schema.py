@@ -42,7 +42,7 @@ def read_arguments(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise WrongUse(
             f"The arguments are not valid JSON ({error}); the tool was not run.",
-            remedy="Call it again with one JSON object; check quotes and line breaks inside strings.",
+            remedy="Call the tool again with one JSON object. Check quotes and line breaks inside strings.",
         ) from None
     raise WrongUse("The arguments must be one JSON object; the tool was not run.")
 
@@ -55,7 +55,7 @@ def _whole(values: dict[str, Any], text: str) -> dict[str, Any]:
         except UnicodeEncodeError:
             raise WrongUse(
                 "The arguments contain half of a character, such as \\ud83d alone; the tool was not run.",
-                remedy="Write the character itself, or both halves.",
+                remedy="Write the character itself, or both halves of the pair.",
             ) from None
     return values
 

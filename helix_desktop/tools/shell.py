@@ -150,7 +150,7 @@ def tools(commands: Shell) -> tuple[Tool, ...]:
 async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     line = args.text("command").strip()
     if not line or "\0" in line:
-        raise WrongUse("A command is needed.")
+        raise WrongUse("Specify a command.")
     folder = await _folder(use, args.text("folder", "."))
     network, free = args.flag("network"), args.flag("outside_sandbox")
     await use.permit(_action(commands, line, use.roots.folders[0], folder, network=network, free=free))
@@ -173,7 +173,7 @@ async def _started(commands: Shell, line: str, folder: Path, *, network: bool, f
             raise
         raise WrongUse(
             f"The command is longer than the system allows ({len(line.encode()):,} bytes); it was not run.",
-            remedy="Write the long part into a file with write_file.",
+            remedy="Write the long part to a file with write_file.",
         ) from error
 
 
@@ -185,7 +185,7 @@ async def _folder(use: Use, name: str) -> Path:
 
 def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bool, free: bool) -> Action:
     where = "" if folder == root else f" in {folder}"
-    extra = " with the network" if network else ""
+    extra = " with network access" if network else ""
     danger = "it would run outside the sandbox" if free and commands.sandbox.kind is not Kind.NONE else ""
     title = f"Run a command{extra}{where}"
     return Action(
@@ -399,7 +399,8 @@ async def _leave_running(
     if len(running) >= commands.limits.background_commands:
         await command.gone()
         raise Refused(
-            f"{len(running)} commands are already running in the background.", remedy="Stop one with stop_command."
+            f"{len(running)} commands are already running in the background.",
+            remedy="Stop one of them with stop_command.",
         )
     ended = [name for name, one in commands.background.items() if one.code is not None]
     for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
@@ -475,7 +476,7 @@ async def stop_command(commands: Shell, args: Arguments) -> Result:
 def _named(commands: Shell, name: str) -> Background:
     if name not in commands.background:
         known = ", ".join(commands.background) or "none"
-        raise NotThere(f"No command {name[:40]!r} was started in the background.", remedy=f"There are: {known}.")
+        raise NotThere(f"No command {name[:40]!r} was started in the background.", remedy=f"Available: {known}.")
     return commands.background[name]
 
 

@@ -134,7 +134,7 @@ class Words(ABC):
         if text in RESERVED and raw != text and "\\" not in raw and not set(raw) & set("'\""):
             raise Hidden("it is not valid shell syntax")
         if any(unicodedata.category(char)[0] in "ZC" and char not in (ANY, MANY) for char in bare):
-            raise Hidden("there are characters in it that cannot be seen")
+            raise Hidden("it contains invisible characters")
         if bare == text == "[":
             return Word(text, written=False)
         if _BRACES.search(bare):
@@ -146,7 +146,7 @@ class Words(ABC):
     def _continuation(self, begin: int) -> None:
         behind = self.text[self.at + 2 : self.at + 3]
         if behind and behind not in ENDS and self.at > begin:
-            raise Hidden("a word in it is broken over two lines")
+            raise Hidden("a word is split across two lines")
 
     def _unit(self) -> tuple[str, str]:  # noqa: PLR0911 -- one for each kind of quote
         """One character, quoted piece or expansion: as read, and what of it stands without quotes."""
@@ -159,7 +159,7 @@ class Words(ABC):
         if char == "\\":
             self.at += 2
             if self.at > len(self.text):
-                raise Hidden("it ends in a backslash")
+                raise Hidden("it ends with a backslash")
             return self.text[self.at - 1], ""
         if char == "$":
             return self._dollar()
@@ -182,7 +182,7 @@ class Words(ABC):
     def _single(self) -> str:
         end = self.text.find("'", self.at + 1)
         if end < 0:
-            raise Hidden("a quote in it is not closed")
+            raise Hidden("it has an unclosed quote")
         text = self.text[self.at + 1 : end]
         self._no_line_end_before_documents(text)
         self.at = end + 1
@@ -190,7 +190,7 @@ class Words(ABC):
 
     def _no_line_end_before_documents(self, text: str) -> None:
         if self.documents and "\n" in text:
-            raise Hidden("a here document in it has no clear beginning")
+            raise Hidden("it has a here-document with no clear start")
 
     def filled_in(self, closing: str, *, lines: bool = False) -> str:
         """Text in which the shell fills in expansions, up to its closing quote. `lines`: of a here document."""
@@ -212,7 +212,7 @@ class Words(ABC):
                 pieces.append(char)
                 self.at += 1
         if closing:
-            raise Hidden("a quote in it is not closed")
+            raise Hidden("it has an unclosed quote")
         return "".join(pieces)
 
     def _escaped(self, *, lines: bool) -> str:
@@ -231,7 +231,7 @@ class Words(ABC):
         self.at += 1
         behind = self.text[self.at : self.at + 1]
         if self.text.startswith("\\\n", self.at):
-            raise Hidden("an expansion in it is broken over two lines")
+            raise Hidden("an expansion is split across two lines")
         if behind == "'" and not quoted:
             self.found.only_bash = True
             return self._ansi(), ""
@@ -246,7 +246,7 @@ class Words(ABC):
             self.at += 1
             self.commands(")")
         elif behind == "[":
-            raise Hidden("arithmetic in it is not understood")
+            raise Hidden("its arithmetic could not be parsed")
         elif behind == "{":
             self.at += 1
             filled = MANY if self._parameter(quoted=quoted) else filled
@@ -261,13 +261,13 @@ class Words(ABC):
         """Past `${…}`; whether it can come to several words even between quotes."""
         begin = self.at
         if self.text[begin : begin + 1] in (" ", "\t", "\n", "|", "\\"):
-            raise Hidden("an expansion in it is not understood")
+            raise Hidden("it has an expansion that could not be parsed")
         while not self.text.startswith("}", self.at):
             if self.at >= len(self.text):
-                raise Hidden("an expansion in it is not closed")
+                raise Hidden("it has an unclosed expansion")
             char = self.text[self.at]
             if (char == "'" and quoted) or char == "\n" or self.text.startswith("\\\n", self.at):
-                raise Hidden("an expansion in it is not understood")
+                raise Hidden("it has an expansion that could not be parsed")
             if char == '"':
                 self.at += 1
                 self.filled_in('"')
@@ -280,7 +280,7 @@ class Words(ABC):
         raw = self.text[begin : self.at]
         self.at += 1
         if re.search(r"@[A-Za-z]$", raw) or raw.startswith("!"):
-            raise Hidden("it reads a variable whose name or value is run")
+            raise Hidden("it reads a variable whose name or value can run commands")
         self.found.sums |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
         return "@" in raw
 
@@ -300,7 +300,7 @@ class Words(ABC):
             open_ += (char == "(") - (char == ")")
             self.at += 1
         if not self.text.startswith("))", self.at):
-            raise Hidden("arithmetic in it is not understood")
+            raise Hidden("its arithmetic could not be parsed")
         self.at += 2
 
     def _backquotes(self, *, quoted: bool) -> None:
@@ -308,7 +308,7 @@ class Words(ABC):
         self.found.plain = False
         match = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL).match(self.text, self.at)
         if not match:
-            raise Hidden("a backquote in it is not closed")
+            raise Hidden("it has an unclosed backquote")
         self._no_line_end_before_documents(match[1])
         inner = re.sub(r'\\([$`\\"])' if quoted else r"\\([$`\\])", r"\1", match[1])
         type(self)(inner, self.found, self.depth).commands("")
@@ -318,7 +318,7 @@ class Words(ABC):
         """`$'…'`, in which characters may be written by their number."""
         match = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL).match(self.text, self.at)
         if not match:
-            raise Hidden("a quote in it is not closed")
+            raise Hidden("it has an unclosed quote")
         self._no_line_end_before_documents(match[1])
         self.at = match.end()
         return _ESCAPE.sub(_unescaped, match[1])

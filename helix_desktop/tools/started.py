@@ -72,10 +72,10 @@ class Line:
         """The commands of a text a shell gets, and whether they are plain."""
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise Hidden("it starts shells within shells")
+            raise Hidden("it nests too many shells")
         reading = read(text)
         if reading.only_bash and not bash:
-            raise Hidden("shells differ in how they read it")
+            raise Hidden("different shells interpret it differently")
         self.writes += reading.writes
         self.sums |= reading.sums
         commands = [one for simple in reading.commands for one in self.simple(simple)]
@@ -131,7 +131,7 @@ class Line:
         if name == "PATH":
             self.moves_path = True
         if name in starters.LOADING_VARIABLES or name.startswith(starters.LOADING_BEGINNINGS):
-            raise Hidden(f"it sets {name}, which can make programs run others")
+            raise Hidden(f"it sets {name}, which can make programs run other programs")
         if name not in starters.COMMAND_VARIABLES or not value:
             return []
         return self.text(value)
@@ -140,7 +140,7 @@ class Line:
         """Variables set by `export A=b`, `env A=b` and the like."""
         pairs = [word.partition("=") for word in words if "=" in word]
         if any(not certain(name) for name, _, _ in pairs):
-            raise Hidden("the shell fills in which variable is set")
+            raise Hidden("the name of a variable comes from a shell expansion")
         return [one for name, _, value in pairs for one in self.set(name.removesuffix("+"), value)]
 
     # --- commands that start others ----------------------------------------------------------------------------------
@@ -148,7 +148,7 @@ class Line:
     def text(self, text: str, *, bash: bool = True, sure: bool = True) -> list[Started]:
         """A command line inside a word, as a shell would run it."""
         if not certain(text):
-            raise Hidden("the shell fills in what another shell runs")
+            raise Hidden("another shell runs commands that come from a shell expansion")
         commands, _ = self.read(text, bash=bash)
         return [Started(one.words, one.sure and sure) for command in commands for one in _all(command)]
 
@@ -158,10 +158,10 @@ class Line:
             return []
         self.depth += 1
         if self.depth > _DEEPEST:
-            raise Hidden("it starts programs within programs")
+            raise Hidden("it starts programs through other programs")
         name = program(words[0])
         if not name or not certain(name) or MANY in words[0] or name in _NO_PROGRAMS or "=" in name:
-            raise Hidden("the shell fills in which program runs")
+            raise Hidden("the program to run comes from a shell expansion")
         if words[0] != name:
             self.scripts.append(words[0])
         self.note(name, words[1:])
@@ -193,7 +193,7 @@ class Line:
             return self.guesses(rest)
         own = rest[at : at + prefix.operands]
         if any(MANY in word for word in own):
-            raise Hidden("the shell fills in which program runs")
+            raise Hidden("the program to run comes from a shell expansion")
         at += len(own)
         found: list[Started] = []
         while prefix.sets and at < len(rest) and "=" in rest[at]:
@@ -204,7 +204,7 @@ class Line:
     def guesses(self, rest: Sequence[str]) -> list[Started]:
         """Any of these words may be a program with the words behind it."""
         if self.guessing:
-            self.doubts.append("it starts programs within programs")
+            self.doubts.append("it starts programs through other programs")
             return []
         self.guessing = True
         found: list[Started] = []
@@ -229,7 +229,7 @@ class Line:
 
     def script(self, path: str) -> list[Started]:
         if not certain(path.rpartition("/")[2]) or path.startswith(("/dev/", "/proc/")) or path == "-":
-            raise Hidden("the shell fills in which script runs")
+            raise Hidden("the script to run comes from a shell expansion")
         self.scripts.append(path)
         return []
 
@@ -260,7 +260,7 @@ def behind_options(prefix: Prefix, rest: Sequence[str]) -> int | None:
         if word == "--":
             return at
         if not certain(word.partition("=")[0]):
-            raise Hidden("the shell fills in which program runs")
+            raise Hidden("the program to run comes from a shell expansion")
         if word.startswith("--"):
             name, equals, _ = word[2:].partition("=")
             if name not in prefix.words and name not in prefix.bare:
@@ -273,7 +273,7 @@ def behind_options(prefix: Prefix, rest: Sequence[str]) -> int | None:
                 return None
             skip = taker == len(word) - 1 and taker > 0
         if skip and MANY in "".join(rest[at : at + 1]):
-            raise Hidden("the shell fills in which program runs")
+            raise Hidden("the program to run comes from a shell expansion")
         at += skip
     return at
 

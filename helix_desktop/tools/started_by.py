@@ -26,16 +26,16 @@ def of_shell(line: Line, words: list[str]) -> list[Started]:
     while at < len(rest) and rest[at][:1] in ("-", "+") and rest[at] not in ("-", "--"):
         word = rest[at]
         if not certain(word) or word in ("--rcfile", "--init-file"):
-            raise Hidden("the shell fills in what another shell runs")
+            raise Hidden("another shell runs commands that come from a shell expansion")
         at += 1
         if not word.startswith("--"):
             runs |= "c" in word[1:] and word[0] == "-"
             if "s" in word[1:] or "i" in word[1:]:
-                raise Hidden("another shell reads its commands from elsewhere")
+                raise Hidden("another shell reads commands that are not part of it")
             at += word[-1] in "oO"
     at += rest[at : at + 1] in (["-"], ["--"])
     if at >= len(rest) or MANY in rest[at]:
-        raise Hidden("another shell reads its commands from elsewhere")
+        raise Hidden("another shell reads commands that are not part of it")
     if not runs:
         return line.script(rest[at])
     if name in starters.OTHER_SHELLS:
@@ -67,13 +67,13 @@ def of_command(line: Line, rest: list[str]) -> list[Started]:
 def renamed(_: Line, rest: list[str]) -> list[Started]:
     """`alias`, `hash -p`, `enable -f`, `bind`: afterwards a name is another program."""
     if rest and rest not in (["-p"], ["-r"], ["-a"]):
-        raise Hidden("it changes what program names mean")
+        raise Hidden("it changes which program a name refers to")
     return []
 
 
 def declared(line: Line, rest: list[str]) -> list[Started]:
     if any(word.startswith("-") and "n" in word for word in rest) and "=" in " ".join(rest):
-        raise Hidden("it gives a variable a second name")
+        raise Hidden("it makes one variable refer to another")
     line.sums |= any("[" in word.partition("=")[0] for word in rest)
     return line.sets(rest)
 
@@ -83,7 +83,7 @@ def read_into(line: Line, rest: list[str]) -> list[Started]:
     line.sums |= any("[" in word for word in rest)
     for word in rest:
         if word == "PATH" or word in starters.LOADING_VARIABLES or word in starters.COMMAND_VARIABLES:
-            raise Hidden(f"it sets {word}, which can make programs run others")
+            raise Hidden(f"it sets {word}, which can make programs run other programs")
     return []
 
 
@@ -131,7 +131,7 @@ def of_sudo(line: Line, rest: list[str]) -> list[Started]:
     at = behind_options(starters.PREFIXES["sudo"], rest)
     opens = any(re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word) for word in rest[:at])
     if opens and (at is None or at >= len(rest)):
-        raise Hidden("another shell reads its commands from elsewhere")
+        raise Hidden("another shell reads commands that are not part of it")
     return line.prefix(starters.PREFIXES["sudo"], rest)
 
 
@@ -155,7 +155,7 @@ def of_find(line: Line, rest: list[str]) -> list[Started]:
     found: list[Started] = []
     for at, word in enumerate(rest):
         if not certain(word) and word.startswith("-"):
-            raise Hidden("the shell fills in what find does")
+            raise Hidden("an option of find comes from a shell expansion")
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             ends = [n for n in range(at + 1, len(rest)) if rest[n] in (";", "+")]
             words = rest[at + 1 : min(ends, default=len(rest))]
@@ -207,7 +207,7 @@ def of_text(line: Line, rest: list[str]) -> list[Started]:
     if "--" in rest:
         return line.guesses(rest)
     if not found and not any(word in ("--version", "--help", "-V", "-h") for word in rest):
-        raise Hidden("another shell reads its commands from elsewhere")
+        raise Hidden("another shell reads commands that are not part of it")
     return [one for value in found for one in line.text(value, bash=False)]
 
 
@@ -241,22 +241,22 @@ def of_fd(line: Line, rest: list[str]) -> list[Started]:
 
 def of_make(line: Line, rest: list[str]) -> list[Started]:
     if any(re.match(r"--eval|SHELL=|MAKEFLAGS=|\.SHELLFLAGS", word) for word in rest):
-        line.doubts.append("make is given a recipe in the line")
+        line.doubts.append("make gets a recipe on the command line")
     if "-" in rest or any(
         word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word for word in rest
     ):
-        raise Hidden("make reads its commands from elsewhere")
+        raise Hidden("make reads recipes that are not part of it")
     return []
 
 
 def _split(text: str) -> list[str]:
     """As `env -S` does."""
     if not certain(text) or "\\" in text or "$" in text:
-        raise Hidden("the shell fills in which program runs")
+        raise Hidden("the program to run comes from a shell expansion")
     try:
         return shlex.split(text, comments=True)
     except ValueError:
-        raise Hidden("a quote in it is not closed") from None
+        raise Hidden("it has an unclosed quote") from None
 
 
 OWN: dict[str, Handler] = {

@@ -106,11 +106,11 @@ class Delegating:
         self._refuse_beyond_limits()
         task, context = args.text("task").strip(), args.text("context")
         if not task or len(task) + len(context) > _LONGEST_TASK:
-            raise WrongUse(f"A task is needed, of up to {_LONGEST_TASK:,} characters with its context.")
+            raise WrongUse(f"Specify a task. With its context, it can be up to {_LONGEST_TASK:,} characters long.")
         tools = tuple(dict.fromkeys(str(name) for name in args.items("tools")))
         if unknown := [name for name in tools if name not in self._names()]:
             raise WrongUse(
-                f"There is no tool {unknown[0][:60]!r} to give to an agent.", remedy="Omit tools to give all of them."
+                f"There is no tool {unknown[0][:60]!r}.", remedy="To give the agent all tools, omit `tools`."
             )
         role = self._role(args.text("agent").strip())
         return Delegation(
@@ -122,7 +122,7 @@ class Delegating:
         bounds = self._place.bounds()
         if self._place.depth >= bounds.depth:
             depth = self._place.depth
-            raise Refused(f"A sub-agent this deep ({depth}) can't delegate further.", remedy="Do it yourself.")
+            raise Refused(f"A sub-agent at this depth ({depth}) can't delegate further.", remedy="Do it yourself.")
         if self._place.tree.started >= bounds.number:
             raise Refused(f"{bounds.number} sub-agents were started in this conversation. No more can be started.")
 
@@ -133,17 +133,20 @@ class Delegating:
         if not name:
             if own is not None:
                 raise Refused(
-                    f"{own.name} may only call: {', '.join(own.calls) or 'nobody'}.", remedy="Name one of them."
+                    f"{own.name} may only call: {', '.join(own.calls) or 'nobody'}.", remedy="Specify one of them."
                 )
             return None
         if name not in roles:
             known = ", ".join(roles) or "none"
             raise WrongUse(
-                f"There is no agent {name[:60]!r}.", remedy=f"There are: {known}. Omit agent for a plain one."
+                f"There is no agent {name[:60]!r}.",
+                remedy=f"Available: {known}. To use an agent without a role, omit `agent`.",
             )
         if name in self._place.chain:
             way = " → ".join([*self._place.chain, name])
-            raise Refused(f"This would create a loop: {way}.", remedy="Do it yourself, or answer with what is missing.")
+            raise Refused(
+                f"This would create a loop: {way}.", remedy="Do the work yourself, or answer with what is missing."
+            )
         if own is not None and name not in own.calls:
             raise Refused(f"{own.name} may only call: {', '.join(own.calls) or 'nobody'}.")
         return roles[name]

@@ -58,7 +58,7 @@ def in_its_place(before: bytes, content: str, shown: str) -> bytes:
     if _is_foreign(before) and b"\0" not in before[:8192] and not content.isascii():
         raise WrongUse(
             f"{shown} is not UTF-8, and content has characters outside ASCII; nothing was written.",
-            remedy="Convert it to UTF-8 with a command first, such as iconv, and read it again.",
+            remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
         )
     text = decoded(before)
     if text.startswith("\ufeff"):
@@ -72,13 +72,13 @@ def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> b
     """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
     whole_text, foreign = decoded(before), _is_foreign(before)
     if not old:
-        raise WrongUse("old_text is empty.", remedy="write_file creates a file or replaces all of it.")
+        raise WrongUse("old_text is empty.", remedy="To create a file or replace its whole content, use write_file.")
     if old == new:
         raise WrongUse("old_text and new_text are the same; nothing to do.")
     if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
         raise WrongUse(
             f"{shown} is not UTF-8, and new_text has characters outside ASCII; nothing was changed.",
-            remedy="Change it with a command that knows its encoding.",
+            remedy="Change the file with a command that supports its encoding.",
         )
     windows = "\r\n" in whole_text
     if "\r\n" in old and not windows:
@@ -93,7 +93,7 @@ def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> b
         lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
         raise WrongUse(
             f"old_text appears {found} times in {shown} (lines {lines}); nothing was changed.",
-            remedy="Give more of the text around the one you mean, or set replace_all.",
+            remedy="Include more of the surrounding text, or set replace_all.",
         )
     after = _with_its_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)
     return encoded(after, before)

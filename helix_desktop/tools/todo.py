@@ -26,10 +26,10 @@ async def set_todo(args: Arguments, use: Use) -> Result:  # noqa: ARG001 -- the 
 
 def _item(item: object) -> tuple[str, str]:
     if not isinstance(item, Mapping):
-        raise WrongUse("Every item of the list needs a text and a state.")
+        raise WrongUse("Every item in the list needs a `text` and a `state`.")
     words = " ".join(str(item["text"]).split())[:500]
     if not words:
-        raise WrongUse("An item of the list has no text.")
+        raise WrongUse("An item in the list has no text.")
     return words, str(item.get("state", "open"))
 
 

@@ -48,7 +48,7 @@ async def restored(facts: Sequence[Recorded], around: Around) -> Restored:
 def _said(checkpoints: Checkpoints, planned: Sequence[Planned], done: restore.Done) -> Iterator[str]:
     for one in planned:
         if one.how is How.CONFLICT:
-            yield f"{checkpoints.place(one.path)} was not changed: someone else changed it in the meantime."
+            yield f"{checkpoints.place(one.path)} was not changed: it was changed in the meantime."
     for path, why in done.left:
         yield f"{checkpoints.place(path)} was not changed: {why}."
     gone = {one.path for one in planned if one.before is None}
@@ -83,7 +83,7 @@ async def _undone(change: FileChanged, roots: Roots, cache: Cache) -> str:
         if digest == change.before:
             return f"{name} was already unchanged."
         if digest != change.after:
-            raise Refused("someone else changed it in the meantime")
+            raise Refused("it was changed in the meantime")
         before = None if change.before is None else await cache.get(change.before)
         await asyncio.to_thread(write, roots, Change(place, now, before))
     except HelixError as error:

@@ -338,7 +338,7 @@ class Workbench:
         async def compact(digest: Digest, keep: str) -> str:
             client = self._client(conversation.id, ModelRole.FAST) or self._client(conversation.id, ModelRole.MAIN)
             if client is None:
-                raise WrongUse("No model is available to compact it.")
+                raise WrongUse("No model is available to shorten the content.")
             bills: list[Spent] = []
             answer = await recall.compact(self.workspace.cache, client, digest.hex, keep, bills.append)
             await conversation.append(*bills)
@@ -566,7 +566,7 @@ class Workbench:
             notes: list[str] = []
             for command in found:
                 notes.append(  # noqa: PERF401 -- sentences are looked for in what is appended
-                    f"The rule {command} allows other programs as well. You can remove it in Settings > Permissions."
+                    f"The rule {command} also allows other programs. You can remove this rule in Settings > Permissions."
                 )
             self._wide = tuple(notes)
             with suppress(HelixError):
@@ -618,7 +618,7 @@ class Workbench:
     async def choose_model(self, name: str, role: str = "main") -> None:
         """`provider/model` for a role; an empty name leaves the role to the main model."""
         if role not in list(ModelRole):
-            raise WrongUse(f"There is no role {role!r} for a model; there are {', '.join(ModelRole)}.")
+            raise WrongUse(f"{role!r} is not a role for a model. Available: {', '.join(ModelRole)}.")
         if name:
             self.models.named(name)
         await self.change({f"models.{role}": name or None})

@@ -308,14 +308,14 @@ async def undo(workspace: Workspace, run: str, hold: Hold = nobody) -> tuple[int
     }
     found = [one for one, fact in newest.values() if not fact.undone]
     if not found:
-        raise NotThere(f"There is no import {run} to undo.", remedy="`conversation imports` lists them.")
+        raise NotThere(f"There is no import {run} to undo.", remedy="To see all imports, run `conversation imports`.")
     count, stayed = 0, []
     for one in found:
         async with hold(one.conversation):
             if await _undone(workspace, one):
                 count += 1
             else:
-                stayed.append(f"{one.conversation} was kept because it was continued.")
+                stayed.append(f"{one.conversation} conversation was kept because you continued it here.")
     return count, stayed
 
 

@@ -115,7 +115,8 @@ class Desk:
         if (wire := await instance.reach(self.places.run, known.id)) is not None:
             await wire.close()
             raise StoreBusy(
-                f"{known.name} is open in another program.", remedy="Use it there, or close it there first."
+                f"{known.name} is open in another program.",
+                remedy="Use the workspace in that program, or close it there first.",
             )
         async with self._opening:  # nobody here opens it while it is read
             if known.id in self._known.opened():
@@ -131,7 +132,7 @@ class Desk:
     async def join(self, address: str, key: str, name: str, folder: Path) -> Workbench:
         """A workspace that another computer shares, on this folder."""
         if not await asyncio.to_thread(folder.is_dir):
-            raise NotThere(f"{folder} is not a folder.", remedy="Choose another; nothing was created.")
+            raise NotThere(f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder.")
         models = await self._last_models()
         return await self._begun(await shared_store.join(self._known, address, key, name, folder, self.secrets), models)
 
@@ -169,7 +170,7 @@ class Desk:
         """Let it work on these folders, and open it anew."""
         bench = await self.open(workspace)
         if gone := [str(folder) for folder in folders if not folder.is_dir()]:
-            raise NotThere(f"{', '.join(gone)} is not a folder.", remedy="Choose another; nothing was changed.")
+            raise NotThere(f"{', '.join(gone)} is not a folder.", remedy="Nothing was changed. Choose another folder.")
         await bench.change({"roots": [str(folder.absolute()) for folder in folders]})
         return await self.reopen(workspace)
 

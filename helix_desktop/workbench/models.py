@@ -123,7 +123,7 @@ class Models:
         if name == "demo":  # the one provider with a single model
             model = name
         if not model:
-            remedy = "Write models as provider/model, as listed by helix-desktop model list. The built-in one is demo."
-            raise UnknownModel(f"{name!r} is not a model name.", remedy=remedy)
+            remedy = "Specify a model as provider/model. To list all models, run helix-desktop model list. The built-in model is demo."
+            raise UnknownModel(f"{name!r} is not a valid model name.", remedy=remedy)
         config = self._access.configured.get(provider)
         return Chosen(catalog.model_info(config, model), config, self._access)

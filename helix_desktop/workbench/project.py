@@ -111,7 +111,7 @@ class Project:
         item = (await self.look_again()).find("skill", args.text("name"))
         if item is None:
             known = ", ".join(each.name for each in self.now.in_force("skill")) or "none"
-            raise NotThere(f"There is no skill {args.text('name')[:80]!r}.", remedy=f"There are: {known}.")
+            raise NotThere(f"There is no skill {args.text('name')[:80]!r}.", remedy=f"Available: {known}.")
         return Result(f"The instructions of {item.name} follow. Its files are in {item.path.parent}.", source=item.name)
 
     def catalogues(self) -> Sequence[Catalogue]:

@@ -96,7 +96,7 @@ class Repository:
         models = self._bench.models
         client = models.client(ModelRole.FAST) or models.client(ModelRole.MAIN)
         if client is None:
-            raise WrongUse("No model is available to suggest a message.")
+            raise WrongUse("No model is available to suggest a commit message.")
         text = changes.decode("utf-8", "replace")[:_SHOWN]
         request = plain_request(text, _PROPOSE, Purpose.OTHER)
         return (await Asking(lambda _spent: None).text(client, request, _SECONDS)).strip()

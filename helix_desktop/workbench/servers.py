@@ -120,7 +120,7 @@ class Servers:
 
         server = (await self._hosting()).server(name)
         if server.status.state is State.OFF:
-            raise WrongUse(f"The MCP server {name} is turned off.", remedy="Turn it on first, on its page.")
+            raise WrongUse(f"The MCP server {name} is turned off.", remedy="Turn it on first, on the server's page.")
 
         def settled() -> bool:
             return server.status.state is not State.STARTING or server not in self.servers  # changed meanwhile

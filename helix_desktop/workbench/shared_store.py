@@ -34,7 +34,9 @@ async def share(
     """
     where = addresses.parse(address)
     if (other := workspace.settings.shared.get("url")) and other != where.url:
-        raise WrongUse(f"{workspace.name} is already shared through {other}.", remedy="Stop sharing it first.")
+        raise WrongUse(
+            f"{workspace.name} is already shared through {other}.", remedy="Stop sharing the workspace first."
+        )
     key = await _key_of(workspace.id, secrets)
     about = await _tested(where, key, quota)
     await linking.keep(workspace.id, where, key, secrets)
@@ -81,7 +83,8 @@ async def _expect_shared(connected: Connected) -> None:
     remote = connected.remote
     if not (await remote.usage()).rows and not await remote.run(remote.engine.published):
         raise NotThere(
-            "No workspace is shared there with this key.", remedy="Check the address and the key; nothing was created."
+            "No workspace is shared at this address with this key.",
+            remedy="Nothing was created. Check the address and the key.",
         )
 
 

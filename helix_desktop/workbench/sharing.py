@@ -109,7 +109,7 @@ class Sharing:
         except Away as error:
             raise Away(
                 f"The shared store is not responding, so {machine} can't know that you are continuing here.",
-                remedy="You can write here too. If both computers do, both versions are kept.",
+                remedy="You can write here too. If both computers write, both versions are kept.",
             ) from error
         finally:
             self._tell()
@@ -192,7 +192,10 @@ class Sharing:
     def _ask(self, conversation: str) -> None:
         """Refused where another machine writes. A turn that began before it did is written to its end: that becomes a branch."""
         if machine := self.elsewhere(conversation):
-            raise Refused(f"{machine} is working in this conversation.", remedy="Choose Continue here to take it over.")
+            raise Refused(
+                f"{machine} is working in this conversation.",
+                remedy="To take over the conversation, choose Continue here.",
+            )
         session = self._bench.found(conversation)
         if session is not None and not session.at_rest:
             self._working.add(conversation)
@@ -295,7 +298,7 @@ async def _linked(workspace: Workspace, link: Link, machine: str) -> Conversatio
     if heads is None:
         raise NotThere(
             "This store can share content, but not conversations.",
-            remedy="Share the workspace through PostgreSQL for both.",
+            remedy="To share both, use PostgreSQL.",
         )
     made = await workspace.shared_conversations(connected, heads, machine)
 

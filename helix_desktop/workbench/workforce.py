@@ -296,7 +296,7 @@ class Workforce:
     def _find(self, agent: str) -> Agent:
         found = self._teams.get(self._roots.get(agent, ""), Team()).agents.get(agent)
         if found is None:
-            raise NotThere(f"No agent {agent[:60]!r} is working here.")
+            raise NotThere(f"No agent named {agent[:60]!r} is working in this conversation.")
         return found
 
     def heard(self, event: object) -> None:
@@ -346,8 +346,8 @@ class Workforce:
         found = self.team(use.context.conversation).agents.get(agent)
         if found is None or found.parent != use.context.conversation:
             raise NotThere(
-                f"You have not delegated anything to an agent named {agent[:60]!r}.",
-                remedy="Use list_agents to see them.",
+                f"You haven't delegated anything to an agent named {agent[:60]!r}.",
+                remedy="To see your agents, use list_agents.",
             )
         return found
 

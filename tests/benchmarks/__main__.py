@@ -48,7 +48,7 @@ def main() -> int:
     found = {one.name: one for one in benchmarks()}
     arguments = _arguments(found)
     if unknown := set(arguments.names) - set(found):
-        sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}. There are: {', '.join(found)}.")
+        sys.exit(f"There is no benchmark {', '.join(sorted(unknown))}. Available: {', '.join(found)}.")
     chosen = [one for one in found.values() if not arguments.names or one.name in arguments.names]
     if not arguments.json:
         sys.stdout.writelines(f"{name}: {value}\n" for name, value in machine.described().items())

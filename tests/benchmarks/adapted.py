@@ -60,7 +60,7 @@ def store_put(text: str) -> list[Row]:
     return rows
 
 
-LIKE_FOR_LIKE = {"put": "diskcache, synced", "get": "diskcache, checked"}
+LIKE_FOR_LIKE = {"put": "diskcache with sync", "get": "diskcache with hash check"}
 
 
 def _beside_diskcache(what: str, ours: Figure, found: Mapping[str, Figure]) -> str:
@@ -153,7 +153,7 @@ def gui_timeline(text: str) -> list[Row]:
             rows.append(Row(f"{begun[1]} drawn", "ms", Figure(drawn, drawn, drawn), asked="< 200 ms", met=drawn < 200))
             rows.append(
                 Row(
-                    "longest gap in the event loop meanwhile",
+                    "longest event-loop gap while drawing",
                     "ms",
                     Figure(gap, gap, gap),
                     asked="< 50 ms",
@@ -260,7 +260,7 @@ def _asked_of_layered(one: Mapping[str, Any], whole: Mapping[str, Any]) -> list[
         ("plain retention", one["retention_plain"], "≥ 0.90", one["retention_plain"] >= 0.90),
         ("tokens of system prompt and tools in every request", one["head_tokens"], "≤ 2,000", one["head_tokens"] <= 2_000),
         ("largest request, as a share of the window", one["peak"], "≤ 0.5", one["peak"] <= 0.5),
-        ("request of the median step, as a share of the window", one["median_use"], "< 0.3", one["median_use"] < 0.3),
+        ("median request, as a share of the window", one["median_use"], "< 0.3", one["median_use"] < 0.3),
         ("requests that overflow", one["overflowed"], "0", one["overflowed"] == 0),
         ("illegal requests", one["illegal_requests"], "0", one["illegal_requests"] == 0),
         ("failed recalls", one["recalls_failed"], "0", one["recalls_failed"] == 0),
@@ -279,7 +279,7 @@ def _share(one: Mapping[str, Any], whole: Mapping[str, Any]) -> Figure:
 
 ADAPTED: Mapping[str, Adapted] = {
     "store_put": Adapted(
-        "a durable put and a checked get, compared with their parts, plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
+        "a durable put and a get with hash check, compared with their parts, plyvel, sqlite, lmdb, diskcache and files", store_put, ("--json",),
         ("--json", "--rounds", "5"),
     ),
     "store_million": Adapted(

@@ -20,11 +20,11 @@ ROOT = HERE.parents[1]
 LAST = HERE / "last.json"
 PAGE = ROOT / "resources" / "help" / "figures.md"
 README = ROOT / "README.md"
-BEGIN, END = "<!-- figures: made by `dev.py bench --keep` -->", "<!-- end of figures -->"
+BEGIN, END = "<!-- figures -->", "<!-- end of figures -->"
 
 HEAD = """# Figures
 
-This page is generated from the latest measurements by `python3 packaging/dev.py bench --keep`, so you can repeat them. Each figure is the median of the runs in one process, with the lowest and highest values in parentheses unless the row says otherwise. Other programs were measured in the same process, alternating with ours, on the same data. Each table names the computer, because times mean little without it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs means more than the times.
+To repeat these measurements and generate this page again, run `python3 packaging/dev.py bench --keep`. Each figure is the median of the runs in one process, with the lowest and highest values in parentheses unless the row says otherwise. Other programs were measured in the same process, alternating with ours, on the same data. The line below each table describes the computer, because times depend on it. The load at the start shows how busy the computer was. On a busy computer, the comparison with other programs is more reliable than the times.
 """
 
 
@@ -54,8 +54,9 @@ def _section(run: dict[str, Any]) -> Iterator[str]:
     yield "\n".join(report.markdown(rows))
     if growth := report.fit_lines(rows):
         yield "\nHow costs grow:\n\n" + "\n".join(f"- {line}" for line in growth)
-    where = "; ".join(f"{name} {machine[name]}" for name in machine if name not in {"date", "program"})
-    yield f"\nMeasured {machine['date']} with {machine['program']}: {where}.\n"
+    where = ", ".join(machine[name] for name in ("processor", "system", "python") if name in machine)
+    load = f"load averages at the start {machine['load at the start']}"
+    yield f"\nMeasured on {machine['date']} with Helix Desktop {machine['program']} on {where}, {machine['memory']} memory, {load}.\n"
 
 
 def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -77,14 +78,14 @@ def _missed(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
 # --- the README ------------------------------------------------------------------------------------------------------
 
 QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the peer; {range of peer}: from the least to the most
-    ("store_put", "put of 32 KB", "A durable put of a 32 KB tool output takes {× parts} times as long as its parts alone (SHA-256, zstd and LevelDB's synced put). A put in lmdb takes {lmdb × parts} times as long as these parts."),
-    ("store_put", "get of 2 KB", "A get of 2 KB, checked against its SHA-256, takes {× parts} times as long as its parts alone. An unchecked get from diskcache takes {diskcache × parts} times as long as these parts."),
-    ("view", "a step after 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for view, meter and strategies; computing the view from scratch takes {from scratch} ms."),
-    ("tokens", "counting code", "Tokens are counted at {× tiktoken} times the speed of tiktoken by itself."),
-    ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms; the smallest server of the same SDK takes {smallest server} ms."),
+    ("store_put", "put of 32 KB", "Storing a 32 KB tool output durably takes {× parts} times as long as its parts alone (SHA-256, zstd, and a synced put in LevelDB). Storing the same output in lmdb takes {lmdb × parts} times as long as those parts of ours."),
+    ("store_put", "get of 2 KB", "Reading 2 KB and checking its SHA-256 hash takes {× parts} times as long as its parts alone (a get from LevelDB, zstd and SHA-256). Reading 2 KB from diskcache, without a check, takes {diskcache × parts} times as long as those parts of ours."),
+    ("view", "a step after 100,000 messages", "One more step in a conversation of 100,000 messages takes {ours} ms of processor time for the view, the meter and the folding strategies. Computing the view from scratch takes {from scratch} ms."),
+    ("tokens", "counting code", "Tokens are counted {× tiktoken} times as fast as with tiktoken alone."),
+    ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms. The smallest possible server with the same SDK takes {smallest server} ms."),
     ("start", "first paint", "The window appears about as fast as a bare Qt window: after {range of ours} ms, compared with {range of bare Qt window} ms."),
-    ("start", "memory after start", "After start, the program uses {ours} MB of memory. A bare Qt window uses {bare Qt window} MB."),
-    ("policies", "billed by `layered` (cache read 0.1, write 1.25)", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save most; short ones may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. It does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
+    ("start", "memory after start", "After it starts, the program uses {ours} MB of memory. A bare Qt window uses {bare Qt window} MB."),
+    ("policies", "billed by `layered` (cache read 0.1, write 1.25)", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save the most, and short sessions may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. The bill does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
 )  # fmt: skip
 
 
@@ -93,14 +94,19 @@ def quotes(runs: Sequence[dict[str, Any]]) -> str:
     rows = {(run["name"], row["name"]): Row.from_json(row) for run in runs for row in run["rows"]}
     told = [_quote(rows[name, row], words) for name, row, words in QUOTED if (name, row) in rows]
     where = next(
-        (f"{run['machine']['processor']}, load {run['machine']['load at the start'].split()[0]}" for run in runs), ""
+        (
+            f"processor: {run['machine']['processor']}; load: {run['machine']['load at the start'].split()[0]}"
+            for run in runs
+        ),
+        "",
     )
     return "\n".join(
         [
             BEGIN,
             *(f"- {line}" for line in told),
             "",
-            f"These are medians on {where}. Other programs were measured alternately with ours. See [all figures, with their spread](resources/help/figures.md).",
+            f"These figures are medians ({where}). Runs of other programs alternated with ours. See [all figures, with their spread](resources/help/figures.md).",
+            "",
             END,
         ]
     )

@@ -74,19 +74,18 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
     if put and get:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
-            f"On the computer used for the figures page, a durable put of 2 KB takes {shown(put.ours.median)} µs and a checked get "
-            f"{shown(get.ours.median)} µs. All puts and gets of a day therefore take one thread {seconds / 60:.0f} minutes, and at the peak this thread "
-            f"is busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So the rate is not the reason to share a store. "
-            "The reasons are that many computers need the same content, and that a single disk that fails would lose everything."
+            f"On the computer used for the figures page, storing 2 KB durably takes {shown(put.ours.median)} µs and reading it with a hash check takes "
+            f"{shown(get.ours.median)} µs. All puts and gets of a day would therefore take a single thread {seconds / 60:.0f} minutes, and at the peak, this thread "
+            f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So speed is not the reason to share a store. The reasons are that many computers need the same content, and that everything would be lost if the only disk failed."
         )
     return f"""# A fleet of agents
 
-This page shows what a shared store can handle, and what that means when {AGENTS:,} agents do {TASKS:,} tasks a day for a team. It says which figures were measured and which were computed. To share a workspace, see `helix-desktop workspace share --help`.
+This page shows what a shared store can handle, using the example of {AGENTS:,} agents that do {TASKS:,} tasks a day for a team. Each section says whether its figures were measured or calculated. To share a workspace, see `helix-desktop workspace share --help`.
 
 ## The load
 
-The load is computed from {sizes.sessions} recorded sessions of public agents, each counted as one task. On average, a task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies.
-The outputs take {sizes.bytes / 1000:.0f} KB in total, and the median output has {sizes.median:.0f} bytes. zstd level 1 compresses them to {sizes.packed:.0%}.
+The load is calculated from {sizes.sessions} recorded sessions of public agents, each counted as one task. On average, a task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies.
+The outputs of a task take up {sizes.bytes / 1000:.0f} KB in total, and the median output is {sizes.median:.0f} bytes long. Compressed with zstd level 1, the outputs take up {sizes.packed:.0%} of their original size.
 
 | | per day | per second at the peak |
 |---|---:|---:|
@@ -102,8 +101,7 @@ The peak is {PEAK:g} times the average over {BUSY_HOURS} busy hours. {machine}
 
 ## What stays local
 
-Each agent has its own workspace, with its own LevelDB database, journal and index, just as it would without sharing. A put is complete as soon as it is stored there, unless the workspace is set to wait for the shared
-store. A get that finds its content there does not use the network. Content is addressed by its hash, so a copy can never be out of date.
+Each agent has its own workspace, with its own LevelDB database, journal and index, just as it would without sharing. A put is complete as soon as the content is stored in the local database, unless the workspace is set to wait for the shared store. A get uses the network only if the content is not in the local database. Content is identified by its hash, so a copy can never be out of date.
 
 ## Measured: a single PostgreSQL server
 
@@ -116,34 +114,33 @@ store. A get that finds its content there does not use the network. Content is a
 ## What was not tested
 
 - {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts only a few hundred. A fleet of this size therefore needs a
-  connection pooler, or several databases with the workspaces divided among them. Neither was tested.
-- A network. Client and server ran on one computer. Over a network, each put takes one more round trip.
-- An S3-compatible store under load, or one from a real provider. The tests use moto's server, which keeps everything in memory and says nothing about speed. Such a store packs small
-  entries together, but each computer keeps an index of all rows in memory, about 200 bytes per row. It is suitable for workspaces with a few million rows.
+  connection pooler, or several databases with the workspaces divided among them. Neither a connection pooler nor divided workspaces were tested.
+- A network. In the test, client and server ran on the same computer. Over a network, each put takes one additional round trip.
+- An S3-compatible store under load, or one from a real provider. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. Such a store is suitable for workspaces with a few million rows.
 - More rows than in the table above. Figures for larger tables are extrapolated.
 
-If your fleet's tasks are larger than these sessions, everything above grows in proportion. The sizes come from `python -m tests.benchmarks.fleet --traces DIR`,
-the rates from `packaging/dev.py bench shared store_put`.
+If the tasks of your agents are larger than these sessions, all figures above grow in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
 """
 
 
 def _measured(rates: dict[str, Row]) -> str:
     """The figures of the benchmark `shared`, in sentences."""
     puts, read = rates.get("puts into PostgreSQL"), rates.get("local get in a shared workspace")
-    middle, high = (rates.get(f"put by an agent until it is in PostgreSQL, {part}") for part in ("p50", "p99"))
+    middle, high = (
+        rates.get(f"time from an agent's put until the content is in PostgreSQL, {part}") for part in ("p50", "p99")
+    )
     if not (puts and read and middle and high):
         return "Not yet."
     lines = [
-        f"PostgreSQL ran with its usual durable settings, on a computer with 2 cores that also ran the clients and {_load()}. The comparison with pgbench",
-        "and the local reads were measured with nothing else running:",
+        f"PostgreSQL ran with its default durability settings, on a computer with 2 cores that also ran the clients and {_load()}. The comparison with pgbench",
+        "and the times of local gets were measured with nothing else running:",
         "",
         (
-            f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. pgbench, which encrypts nothing, stored "
-            f"{puts.peers['pgbench'].median:,.0f} with the same statement (ours: {puts.note.partition(';')[0]})."
+            f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. With the same statement, pgbench, which encrypts nothing, stored {puts.peers['pgbench'].median:,.0f} rows per second (ours: {puts.note.partition(';')[0]})."
         ),
         (
             f"- {_paced(middle.note)}, waiting for each put. Half of the puts took at most {shown(middle.ours.median)} ms, "
-            f"and 99 of 100 at most {shown(high.ours.median)} ms. None was lost."
+            f"and 99 of 100 at most {shown(high.ours.median)} ms. No entry was lost."
         ),
         _LATER,
         (
@@ -168,7 +165,7 @@ def _measured(rates: dict[str, Row]) -> str:
         [
             *lines,
             "",
-            f"Time is proportional to the number of rows raised to a power: {told}. A power of 0 would mean no growth, 1 growth in proportion.",
+            f"The time grows with the number of rows raised to a power: {told}. A power of 0 would mean no growth; a power of 1 would mean that the time doubles when the number of rows doubles.",
             *_TABLE,
         ]
     )
@@ -193,16 +190,16 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
     )  # padding at most doubles; 200: what it is, and the key
     measured = rates.get("puts into PostgreSQL")
     part = f", {peak / measured.ours.median:.1%} of what was measured in batches" if measured else ""
-    return f"""Computed from the two sections above:
+    return f"""These figures are calculated from the sections above:
 
-- The rate is not a problem: the peak is {peak:.0f} puts per second{part}. {_agents(rates)}
-- Space can be a problem. Rows are padded to powers of two and take at most {most / 1000:.1f} KB on average, so the {puts * DAYS / 1e6:.0f} million rows of {DAYS} days take up to {puts * DAYS * most / 1e9:.0f} GB.
+- The number of puts is not a problem: at the peak, there are {peak:.0f} per second{part}. {_agents(rates)}
+- Space can be a problem. The size of each row is rounded up to a power of two. On average, a row takes up at most {most / 1000:.1f} KB, so the {puts * DAYS / 1e6:.0f} million rows of {DAYS} days take up at most {puts * DAYS * most / 1e9:.0f} GB.
   `workspace sync --collect` removes rows that no computer uses any more.
-- While the store is offline, puts wait in the local cache. Over {DAYS} days, they take up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
+- While the shared store is offline, new content waits in the local cache. Over {DAYS} days, it takes up {sizes.bytes * sizes.packed * TASKS / AGENTS * DAYS / 1e6:.0f} MB per agent."""
 
 
 def _agents(rates: dict[str, Row]) -> str:
-    row = rates.get("put by an agent until it is in PostgreSQL, p99")
+    row = rates.get("time from an agent's put until the content is in PostgreSQL, p99")
     return (
         f"The agents measured above stored {row.note.split(',')[-1].split(';')[0].split()[0]} per second."
         if row
@@ -210,10 +207,10 @@ def _agents(rates: dict[str, Row]) -> str:
     )
 
 
-_LATER = "  In a later run, with more other work running on the computer (load 12 to 16), these times were 31 ms and 385 ms, puts reached 0.93 of pgbench's rate, and local reads took 0.91 times as long."
+_LATER = "  In a later run, on a busier computer (load 12 to 16), these times were 31 ms and 385 ms, puts reached 0.93 times pgbench's rate, and a local get in a shared workspace took 0.91 times as long as in one that is not shared."
 _TABLE = (
-    "This table was measured in a separate run with other work (load about 10), so its medians vary. The fastest of 60 runs is affected less.",
-    "10 million rows with 512 bytes of content take 7.6 GB: 761 bytes per row, including 77 bytes for the index.",
+    "The figures in this table come from a separate run on a busy computer (load about 10), so the medians vary. The fastest of 60 runs is less affected.",
+    "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB: 761 bytes per row, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py
 

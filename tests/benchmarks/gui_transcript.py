@@ -241,11 +241,11 @@ def hostile() -> None:
         "a table of 2,000 rows": "| a | b | c |\n|---|---|---|\n" + "| one | two | three |\n" * 2_000,
         "10,000 links": "[a](http://b.example/c) " * 10_000,
         "10,000 links, one per line": "[a](http://b.example/c)\n" * 10_000,
-        "ANSI, bidi, zero width": "\x1b[31mred\x1b[0m \u202edesrever\u200b " * 20_000,
+        "ANSI codes, bidirectional text and zero-width characters": "\x1b[31mred\x1b[0m \u202edesrever\u200b " * 20_000,
         "a million spaces": " " * 1_000_000 + "x",
-        "a million line ends": "\n" * 1_000_000 + "x",
-        "code of 20,000 lines": "```python\n" + "x = call(1, 'two')  # three\n" * 20_000 + "```\n",
-        "a list of 5,000": "- one\n" * 5_000,
+        "a million line breaks": "\n" * 1_000_000 + "x",
+        "a code block of 20,000 lines": "```python\n" + "x = call(1, 'two')  # three\n" * 20_000 + "```\n",
+        "a list of 5,000 items": "- one\n" * 5_000,
     }
     trial = Trial()
     print(

@@ -258,13 +258,13 @@ class Design(Policy):
 
 PEERS: Mapping[str, Callable[[], Policy]] = {
     "no management": Policy,
-    "rolling masking after 10 steps": Masking,
+    "outputs masked after 10 steps": Masking,
     "summary at 80%, 15,000 tokens kept": lambda: Summary(0.80, 15_000),
     "summary at 90%": lambda: Summary(0.90),
     "excerpts, observations at 30%": Observational,
     "excerpts, 4 recent steps unfolded, handover from 30%": lambda: Design(4, arguments=False, floor_tokens=10**9),
-    "the plain design": Design,
-    "the plain design, handover from 64,000 tokens": lambda: Design(floor_tokens=64_000, floor_share=0.5),
+    "simplified `layered`": Design,
+    "simplified `layered`, handover from 64,000 tokens": lambda: Design(floor_tokens=64_000, floor_share=0.5),
 }
 
 

@@ -214,11 +214,11 @@ async def fleet(url: str, agents: int) -> list[Row]:
     lost = sum(len(engine.lacking(names[at : at + 500])) for at in range(0, len(names), 500))
     engine.close()
     rate = len(taken) / seconds
-    note = f"{agents} agents, {len(taken):,} puts, {rate:.0f} a second; lost: {lost}"
+    note = f"{agents} agents, {len(taken):,} puts, {rate:.0f} per second; lost: {lost}"
     middle, high = (taken[int(len(taken) * share)] for share in (0.5, 0.99))
     return [
-        Row("put by an agent until it is in PostgreSQL, p50", "ms", Figure(middle, taken[0], taken[-1], len(taken)), note=note),
-        Row("put by an agent until it is in PostgreSQL, p99", "ms", Figure(high, taken[0], taken[-1], len(taken)),
+        Row("time from an agent's put until the content is in PostgreSQL, p50", "ms", Figure(middle, taken[0], taken[-1], len(taken)), note=note),
+        Row("time from an agent's put until the content is in PostgreSQL, p99", "ms", Figure(high, taken[0], taken[-1], len(taken)),
             asked="200 agents on one PostgreSQL server, nothing lost", met=lost == 0, note=note),
     ]  # fmt: skip
 

@@ -6,11 +6,11 @@ Each round does the same puts with each store, in an order that changes; each fi
 median put of a round, in microseconds, with the least and the most of the rounds. `parts` is what ours cannot do without, measured in the same
 rounds: SHA-256, zstd level 1 and plyvel's own synced put of the compressed bytes; for a get, plyvel's get, zstd and SHA-256.
 Every store syncs each put, but for one: `diskcache` lets SQLite sync its database and leaves the file of a larger value to the
-system, so that a power cut may lose it; `diskcache, synced` is what it takes to put that right. lmdb and the files keep the bytes
+system, so that a power cut may lose it; `diskcache with sync` is what it takes to put that right. lmdb and the files keep the bytes
 as they are, and so does diskcache; sqlite gets them packed with zstd-1.
 
 Ours is the only one that proves on every get that what it gives out is what was put. SHA-256 alone of 32 KB or a megabyte, a part
-of every get of ours, takes longer than an unchecked read of a file in memory, as diskcache does it. `diskcache, checked` gets like
+of every get of ours, takes longer than an unchecked read of a file in memory, as diskcache does it. `diskcache with hash check` gets like
 for like, but for the unpacking: it takes four times the room.
 """
 
@@ -187,8 +187,8 @@ STORES = {
     "sqlite + zstd-1": sqlite,
     "lmdb": lmdb_alone,
     "diskcache": disk_cache,
-    "diskcache, checked": disk_cache_checked,
-    "diskcache, synced": disk_cache_synced,
+    "diskcache with hash check": disk_cache_checked,
+    "diskcache with sync": disk_cache_synced,
     "files": files,
 }
 
@@ -276,7 +276,7 @@ async def through_the_port(rounds: int) -> dict[str, float]:
                 started = time.perf_counter()
                 await asyncio.gather(*(workspace.cache.put(content, ABOUT) for content in batch))
                 taken.append((time.perf_counter() - started) * 1e6 / together)
-            figures[f"2 KB put through the port, {together} at once"] = statistics.median(taken)
+            figures[f"put of 2 KB through the async interface, {together} at once"] = statistics.median(taken)
         await workspace.aclose()
     finally:
         shutil.rmtree(base)

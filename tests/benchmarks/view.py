@@ -1,4 +1,4 @@
-"""What one more step costs as a conversation grows: its facts, the view, the meter, and the strategies that are due.
+"""The processor time for one more step as a conversation grows: recording facts, computing the view, updating the meter, and running the strategies that are due.
 
 python -m tests.benchmarks.view [--quick]      1,000, 10,000 and 100,000 messages, beside computing the view from scratch
 """
@@ -55,14 +55,21 @@ def _rows_at(length: int) -> list[Row]:
     talk = conversation(length)
     gc.collect()
     taken: dict[str, list[float]] = {
-        name: [] for name in ("the facts of a step", "the view", "the meter", "the strategies that are due", "")
+        name: []
+        for name in (
+            "recording the facts of a step",
+            "computing the view",
+            "updating the meter",
+            "running the strategies that are due",
+            "",
+        )
     }
     for number in range(STEPS):
         parts = {
-            "the facts of a step": _milliseconds(partial(talk.step, f"new{number}")),
-            "the view": _milliseconds(talk.view),
-            "the meter": _milliseconds(lambda: budget.meter(talk.state, RULES)),
-            "the strategies that are due": _milliseconds(lambda: due(talk)),
+            "recording the facts of a step": _milliseconds(partial(talk.step, f"new{number}")),
+            "computing the view": _milliseconds(talk.view),
+            "updating the meter": _milliseconds(lambda: budget.meter(talk.state, RULES)),
+            "running the strategies that are due": _milliseconds(lambda: due(talk)),
         }
         parts[""] = sum(parts.values())
         for name, value in parts.items():

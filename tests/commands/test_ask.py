@@ -97,7 +97,7 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
     [
         (["ask", "hello"], 2, "No model is chosen"),
         (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
-        (["ask", "--model", "nonsense", "hello"], 1, "is not a model name"),
+        (["ask", "--model", "nonsense", "hello"], 1, "is not a valid model name"),
         (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),
         (["ask", "  "], 2, "The message is empty"),
         (["ask"], 2, "TEXT"),

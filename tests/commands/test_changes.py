@@ -71,7 +71,7 @@ def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, pr
     assert "--yes" in err
     assert not (project / "gone").exists()
     code, out, err = helix("changes", "restore", "-w", "Work", "--yes")
-    assert (code, "a.txt was left as it is" in err) == (1, True)
+    assert (code, "a.txt was not changed" in err) == (1, True)
     assert (project / "a.txt").read_text() == "mine\n"
     assert (project / "gone").read_text() == "gone\n"
     assert not (project / "new").exists()

@@ -163,13 +163,13 @@ def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
 @pytest.mark.parametrize(
     ("arguments", "typed", "code", "words"),
     [
-        (("add", "work"), "", 2, "its address is needed"),
+        (("add", "work"), "", 2, "specify its address"),
         (("add", "work", "--base-url", "nowhere"), "", 2, "must start with https"),
         (("add", "work", "--base-url", "https://x.org", "--kind", "odd"), "", 2, "Unknown kind"),
         (("add", "work", "--base-url", "https://me:pw@x.org"), "", 2, "contains a password"),
         (("add", "work", "--base-url", "https://x.org", "--header", "x"), "", 2, "NAME=VALUE"),
         (("add", "work", "--base-url", "https://x.org", "--key"), "\n", 2, "No key was given"),
-        (("add", "work", "--base-url", "https://x.org", "--key"), "a b\n", 1, "can't be in a key"),
+        (("add", "work", "--base-url", "https://x.org", "--key"), "a b\n", 1, "can't be part of a key"),
         (("add", "A B", "--base-url", "https://x.org"), "", 2, "not a valid provider name"),
         (("test", "nobody"), "", 1, "There is no provider"),
         (("test", "openai"), "", 1, "There is no key for openai"),

@@ -132,7 +132,7 @@ def test_a_wrong_address_key_or_store_changes_nothing(
     unknown = sealing.written(sealing.new_key())
     code, _, err = helix("--home", there, "workspace", "join", server.url, "--folder", there, typed=unknown)
     assert code == 1
-    assert "No workspace is shared there with this key" in err
+    assert "No workspace is shared at this address with this key" in err
     assert open_workspace.all_of(places.find(there)).list() == ()
 
 

@@ -72,7 +72,7 @@ def test_a_file_in_the_way_is_a_sentence(tmp_path: Path) -> None:
 def test_gooses_is_shown_and_not_written(tmp_path: Path) -> None:
     found = made("goose", tmp_path)
     assert '  "helix":\n    name: "helix"' in found.text
-    with pytest.raises(WrongUse, match="by hand"):
+    with pytest.raises(WrongUse, match="yourself"):
         clients.write(found)
     with pytest.raises(WrongUse, match="claude-code, cursor, vscode, goose"):
         made("emacs", tmp_path)

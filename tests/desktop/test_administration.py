@@ -43,7 +43,7 @@ async def bench(desk: Desk, tmp_path: Path) -> Workbench:
 async def test_what_is_kept_is_counted_backed_up_and_verified(keeping: Keeping, bench: Workbench) -> None:
     kept = await keeping.kept(bench)
     assert (kept.entries, kept.size, kept.backup) == (1, 1_000, 0)
-    assert "Backed up as journal-" in await keeping.back_up(bench)
+    assert "Backup saved as journal-" in await keeping.back_up(bench)
     assert (await keeping.kept(bench)).backup > 0
     said: list[str] = []
     assert await keeping.verify(bench, said.append) == "1 entry, 1.0 KB: every entry matches its hash."

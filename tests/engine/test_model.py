@@ -276,7 +276,7 @@ class Shaken:
         self.journal.shaky = self.cache.shaky = False
         await self.kept.steward.before_step()
         self.journal.shaky = self.cache.shaky = True
-        said = [fact for fact in self.kept.failures() if "everything that may be folded" in fact.why]
+        said = [fact for fact in self.kept.failures() if "everything that can be folded" in fact.why]
         assert self.kept.conversation.meter().fits or said
 
 

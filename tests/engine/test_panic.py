@@ -113,7 +113,7 @@ async def test_pins_are_not_touched_and_what_cannot_be_helped_is_recorded() -> N
     await kept.conversation.append(Pinned(PartRef(output)), ModelSet(ModelRole.MAIN, "small", 3_000))
     await kept.steward.before_step()
     assert not kept.conversation.meter().fits
-    assert "everything that may be folded is already folded" in kept.failures()[-1].why
+    assert "everything that can be folded is already folded" in kept.failures()[-1].why
     assert words(3_900) in await kept.shown()
 
 

@@ -165,7 +165,7 @@ async def test_the_past_is_not_changed_while_the_agent_works() -> None:
 
     at.tools.runs = {"look": meddle}
     await told(at, "hello")
-    assert refused == ["Stop it first (Esc)."] * 3
+    assert refused == ["Stop the agent first (Esc)."] * 3
 
 
 async def test_what_the_model_saw_is_the_request_it_got() -> None:
@@ -345,7 +345,7 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     refused: list[str] = []
 
     async def look(call: ToolCall, context: CallContext) -> str:
-        with pytest.raises(Refused, match="while the agent works") as error:
+        with pytest.raises(Refused, match="while the agent is working") as error:
             await at.session.forget(text="hello")
         refused.append(str(error.value))
         return "seen"
@@ -373,7 +373,8 @@ async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
     await at.session.pin(PartRef(first))
     await at.session.pin(PartRef(first))
     with pytest.raises(
-        Refused, match=r"would take 1,7\d\d tokens of every request; 300 are reserved .* window has 2,000"
+        Refused,
+        match=r"would take 1,7\d\d tokens in every request. The window has 2,000 tokens, and 300 of them are reserved",
     ):
         await at.session.pin(PartRef(second))
     with pytest.raises(Refused, match="1,7"):

@@ -516,7 +516,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     [
         ("layered", "a handover is written above 6,000 tokens if that saves money"),
         ("observational", "history becomes observations above 6,000 tokens"),
-        ("none", "Nothing is folded by this policy."),
+        ("none", "This policy folds nothing."),
     ],
 )
 async def test_the_forecast_of_an_empty_conversation_is_its_policy(preset: str, words: str) -> None:

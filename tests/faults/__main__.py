@@ -94,7 +94,7 @@ def main() -> int:
     arguments = _arguments()
     chosen = [one for one in ALL if not arguments.names or one.name in arguments.names]
     if unknown := set(arguments.names) - {one.name for one in ALL}:
-        sys.exit(f"There is no trial {', '.join(sorted(unknown))}. There are: {', '.join(one.name for one in ALL)}.")
+        sys.exit(f"There is no trial {', '.join(sorted(unknown))}. Available: {', '.join(one.name for one in ALL)}.")
     tallies = {one.name: Tally() for one in chosen}
     seed, begun = arguments.seed, time.monotonic()
     until = begun + 60 * arguments.minutes if arguments.minutes else 0.0

@@ -633,7 +633,7 @@ class FakeDesk:
 
     async def join(self, address: str, key: str, name: str, folder: Path) -> FakeWorkbench:
         if key != "helix1-key":
-            raise WrongUse("This is not the key of a shared workspace, or a part of it is missing.")
+            raise WrongUse("This is not the key of a shared workspace, or part of the key is missing.")
         bench = await self.create(name, folder)
         bench.sharing.standing = Standing("in step", address=address)
         return bench

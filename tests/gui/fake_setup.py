@@ -178,7 +178,7 @@ class FakeInstallation:
 
     def read_servers(self, text: str, name: str) -> Sequence[Server]:
         if not text.strip():
-            raise WrongUse("This text doesn't contain an MCP server.")
+            raise WrongUse("This text doesn't contain an MCP server configuration.")
         return [Server(name or "server", text.strip())]
 
     async def add_servers(self, bench: Workbench, text: str, name: str) -> None:

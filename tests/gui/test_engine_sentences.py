@@ -36,7 +36,7 @@ NOT_SHOWN = {  # what the window shows nothing of
 }  # fmt: skip
 LEFT_OUT = {
     "A conversation needs an id.",  # mistakes of the program itself
-    "A part of an entry begins at 0 or later and has a length of 0 or more.",
+    "A part of an entry starts at 0 or later and has a length of 0 or more.",
     "[It ended early: {}.",  # for the model that delegated
     "The system refused: {}",  # for the model whose call it was
     "The workspace in {} is open in another program (process ).",  # said only with a number
@@ -136,7 +136,7 @@ def test_what_is_put_in_stays(language: str) -> None:
         ("This workspace asks before commands", "此工作区在运行命令前询问"),
         ("It closed the connection. Retrying in 4 s.", "它关闭了连接。4 秒后重试。"),
         (
-            "It did not answer within 30 s. Last output: listening on 1. Retrying in 4 s.",
+            "It did not respond within 30 s. Last output: listening on 1. Retrying in 4 s.",
             "它未在 30 秒内应答。它最后写道：listening on 1. 4 秒后重试。",
         ),
         ("Today has cost $2.10; the limit is $2.00.", "今天已花费 $2.10；上限为 $2.00。"),
@@ -161,7 +161,10 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
             "Next: handover, because the window is 86% full.",
             "Als Nächstes: Übergabe. Grund: das Fenster ist zu 86% voll.",
         ),
-        ("Cannot rewind while the agent works.", "Während der Agent arbeitet, ist das nicht möglich: Zurückspulen."),
+        (
+            "Cannot rewind while the agent is working.",
+            "Während der Agent arbeitet, ist das nicht möglich: Zurückspulen.",
+        ),
         ("This workspace asks before anything is fetched", "Dieser Arbeitsbereich fragt vor jedem Abruf"),
         ("this workspace asks before changes", "dieser Arbeitsbereich fragt vor Änderungen"),
         ("a.py was restored.", "a.py wurde wiederhergestellt."),

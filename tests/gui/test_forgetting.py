@@ -30,7 +30,7 @@ def press(button: QPushButton) -> None:
 
 def test_what_it_means_is_said_and_the_text_is_hidden(window: MainWindow, bench: FakeWorkbench) -> None:
     dialog = opened(window)
-    for place in ("journal", "cache", "index", "backups", "cannot be undone", "storage-engine"):
+    for place in ("journal", "cache", "index", "backups", "can't be undone", "storage-engine"):
         assert place in words(dialog)
     assert dialog.text.echoMode() is QLineEdit.EchoMode.Password
     assert not dialog.forget_.isEnabled()

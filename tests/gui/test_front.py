@@ -231,7 +231,7 @@ def test_rules_are_shown_before_they_are_followed(front: Front, window: MainWind
     assert window.notices.text == ""
     window.open_workspace("parser")
     front._rules_found(parser, parser.rules)
-    assert window.notices.text == "AGENTS.md has rules for agents. They are used once you trust them."
+    assert window.notices.text == "AGENTS.md contains rules for agents. They are used only after you trust them."
     window.notices.act()
     dialog = window.findChildren(TrustDialog)[0]
     assert dialog.findChildren(QPlainTextEdit)[0].toPlainText() == "Never push.⟨202E⟩"

@@ -131,7 +131,7 @@ def test_a_changed_message_that_is_refused_stays(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(seq: int, parts: object) -> None:
-        raise Refused("Cannot edit while the agent works.")
+        raise Refused("Cannot edit while the agent is working.")
 
     monkeypatch.setattr(session, "edit_and_resend", refused)
     window.chat.composer.edit(5, (Text("Better."),))

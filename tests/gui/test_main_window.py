@@ -458,8 +458,10 @@ def test_the_sub_agent_of_a_running_call_is_opened(
 
 
 def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
-    window.doing.failed.emit(WrongUse("Cannot rewind while the agent works.", remedy="Stop it first (Esc)."))
-    assert window.notices.text == "Cannot rewind while the agent works. Stop it first (Esc)."
+    window.doing.failed.emit(
+        WrongUse("Cannot rewind while the agent is working.", remedy="Stop the agent first (Esc).")
+    )
+    assert window.notices.text == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
 
 
 def test_folding_in_the_background_is_said_at_the_top(window: MainWindow, session: FakeSession) -> None:

@@ -51,7 +51,7 @@ def test_a_bad_line_is_named_and_the_rest_is_read(tmp_path: Path) -> None:
 
 def test_a_file_without_a_session_is_refused_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, "usage.jsonl", {"message": 1, "input": 2})
-    with pytest.raises(WrongUse, match="contains no session") as caught:
+    with pytest.raises(WrongUse, match="doesn't contain a session") as caught:
         reading.read(path)
     assert "line 1" in str(caught.value) or "role" in str(caught.value)
 
@@ -109,7 +109,7 @@ def test_a_file_of_a_folder_that_is_no_session_is_told_and_the_others_are_played
 
 def test_a_folder_without_a_session_is_refused(tmp_path: Path) -> None:
     (tmp_path / "package.json").write_text('{"name": "x"}\n')
-    with pytest.raises(WrongUse, match="contains no session"):
+    with pytest.raises(WrongUse, match="doesn't contain a session"):
         reading.read_all([tmp_path])
 
 

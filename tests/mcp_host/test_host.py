@@ -13,7 +13,7 @@ from tests.mcp_host.world import hosting, strange
 async def test_without_servers_nothing_starts() -> None:
     async with hosting() as here:
         assert (len(here.host.servers), len(here.host.tools())) == (0, 0)
-        with pytest.raises(NotThere, match="There are: none"):
+        with pytest.raises(NotThere, match="Available: none"):
             here.host.server("x")
 
 

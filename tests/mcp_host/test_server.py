@@ -33,8 +33,8 @@ async def test_a_server_gives_its_tools_and_answers() -> None:
 @pytest.mark.parametrize(
     ("way", "words"),
     [
-        ("hang at start", "did not answer within 1 s"),
-        ("hang at list", "did not answer within 1 s"),
+        ("hang at start", "did not respond within 1 s"),
+        ("hang at list", "did not respond within 1 s"),
         ("fail at start", "no configuration found"),
     ],
 )
@@ -281,4 +281,4 @@ async def test_a_secret_that_is_not_there_is_named() -> None:
     config = ServerConfig("web", "http", url="http://127.0.0.1:1/", headers={"Authorization": "${secret:mcp/web/key}"})
     async with hosting(config) as here:
         await here.settled()
-        assert "The secret mcp/web/key of the server web is missing." in here.host.servers[0].status.why
+        assert "The secret mcp/web/key for the server web is missing." in here.host.servers[0].status.why

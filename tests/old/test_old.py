@@ -22,7 +22,7 @@ async def check(workspace: Workspace) -> None:
     """What every version of the old workspace holds."""
     for content in CONTENTS:
         assert await workspace.cache.get(Digest.of(content)) == content
-    with pytest.raises(NotThere, match="removed to free space"):
+    with pytest.raises(NotThere, match="removed to free up space"):
         await workspace.cache.get(Digest.of(b"collected long ago"))
     facts = [each.fact for each in await workspace.journal.read("first")]
     assert len(facts) == 20

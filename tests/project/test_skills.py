@@ -65,7 +65,7 @@ def test_a_skill_without_a_front_is_noted(tmp_path: Path) -> None:
     (tmp_path / "empty" / "SKILL.md").write_text("no front")
     assert "must start with YAML frontmatter" in wrong(tmp_path / "empty")[0]
     (tmp_path / "empty" / "SKILL.md").write_text("---\nname: x\n")
-    assert "not properly closed" in wrong(tmp_path / "empty")[0]
+    assert "not closed properly" in wrong(tmp_path / "empty")[0]
 
 
 def of(place: Path) -> list[Item]:

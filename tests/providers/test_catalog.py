@@ -46,10 +46,10 @@ def test_the_well_known_ones_are_sound(config: ProviderConfig) -> None:
         (replace(WORK, base_url="https://llm.example.org?key=secret"), "contains a password"),
         (replace(WORK, headers=(("Authorization", "Bearer secret"),)), "would store a key"),
         (replace(WORK, headers=(("X-API-Key", "secret"),)), "would store a key"),
-        (replace(WORK, headers=(("x-tëam", "7"),)), "cannot be a header"),
-        (replace(WORK, headers=(("x-team", "7\r\nx: y"),)), "cannot be a header"),
-        (replace(WORK, headers=(("x team", "7"),)), "cannot be a header"),
-        (replace(WORK, key_header="api:key"), "cannot be a header"),
+        (replace(WORK, headers=(("x-tëam", "7"),)), "can't be used as a header"),
+        (replace(WORK, headers=(("x-team", "7\r\nx: y"),)), "can't be used as a header"),
+        (replace(WORK, headers=(("x team", "7"),)), "can't be used as a header"),
+        (replace(WORK, key_header="api:key"), "can't be used as a header"),
     ],
 )
 def test_what_is_wrong_is_said_without_quoting_a_secret(config: ProviderConfig, words: str) -> None:
@@ -141,10 +141,10 @@ class Silent:
     """A keyring that waits to be unlocked."""
 
     async def get(self, name: str, *, variable: str = "") -> str | None:
-        raise NoKeyring("The keyring did not answer.", remedy="Unlock it.")
+        raise NoKeyring("The keyring did not respond.", remedy="Unlock it.")
 
 
 async def test_a_silent_keyring_matters_only_where_a_key_is_needed() -> None:
     assert await key_for(PRESETS["ollama"], Silent()) is None
-    with pytest.raises(BadKey, match="did not answer"):
+    with pytest.raises(BadKey, match="did not respond"):
         await key_for(PRESETS["openai"], Silent())

@@ -219,7 +219,7 @@ async def test_silence_before_the_first_word_is_unreachable(
 ) -> None:
     with protocol.peer(default=Answer(pieces=(Pause(30),))) as peer:
         client = protocol.client(peer, connections, clock, patience=replace(QUICK, first_byte=0.05))
-        with pytest.raises(Unreachable, match=r"sent nothing|did not answer"):
+        with pytest.raises(Unreachable, match=r"sent nothing|did not respond"):
             await heard(client, asking())
         # a busy machine may not have taken the last request in when it is given up
         assert QUICK.attempts_unreachable - 1 <= len(peer.bodies) <= QUICK.attempts_unreachable

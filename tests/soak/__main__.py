@@ -5,7 +5,7 @@ python -m tests.soak [--minutes 60] [--seed 1] [--out FILE]      needs a display
 A turn stands for two minutes of a person's work: the message is typed key by key, the agent reads, writes and runs commands, the answer
 is read by scrolling, pages are visited and outputs opened, folds made, undone and made again, every so many turns a new conversation
 is begun or an old one opened. Watched are memory, objects of Qt, Python's objects, threads, files and the longest wait of the event loop.
-Memory at the end must be within a tenth of what it was after a sixth of the time, and the tools have to have done what was asked.
+Memory at the end must be within a tenth of what it was after one sixth of the time, and the tools have to have done what was asked.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def told(sample: Sample) -> str:
 
 
 def verdict(samples: list[Sample], minutes: float) -> tuple[bool, str]:
-    """Memory at the end beside memory after a sixth of the time, each the median of the samples around it."""
+    """Memory at the end beside memory after one sixth of the time, each the median of the samples around it."""
     early = statistics.median(s.memory for s in samples if abs(s.minute - minutes / 6) <= max(minutes / 24, 0.5))
     late = statistics.median(s.memory for s in samples[-5:])
     person = samples[-1].turns * PERSON_MINUTES / 60
@@ -240,13 +240,13 @@ def verdict(samples: list[Sample], minutes: float) -> tuple[bool, str]:
 
 
 def run_of(samples: list[Sample], minutes: float, where: dict[str, str]) -> dict[str, object]:
-    """The soak as a run of the figures page: what was held at the end beside what was held after a sixth of the time."""
+    """The soak as a run of the figures page: what was held at the end beside what was held after one sixth of the time."""
     early = min(samples, key=lambda sample: abs(sample.minute - minutes / 6))
     good, words = verdict(samples, minutes)
     rows = [
         Row(
-            name, unit, Figure.of([value(each) for each in samples[-5:]]), {"after a sixth of the time": Figure.of([value(early)])},
-            "≤ 1.1 × the value after a sixth of the time" if name == "memory at the end" else "", good if name == "memory at the end" else None,
+            name, unit, Figure.of([value(each) for each in samples[-5:]]), {"after one sixth of the time": Figure.of([value(early)])},
+            "≤ 1.1 × the value after one sixth of the time" if name == "memory at the end" else "", good if name == "memory at the end" else None,
             note=words if name == "memory at the end" else "",
         )
         for name, unit, value in WATCHED

@@ -29,7 +29,7 @@ def test_the_figures_page_gets_the_end_beside_the_beginning() -> None:
     run = run_of(samples(225.0), 60, {})
     assert isinstance(run["rows"], list)
     memory = Row.from_json(run["rows"][0])
-    assert (memory.name, memory.met, memory.peers["after a sixth of the time"].median) == (
+    assert (memory.name, memory.met, memory.peers["after one sixth of the time"].median) == (
         "memory at the end",
         False,
         200.0,

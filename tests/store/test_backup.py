@@ -77,7 +77,7 @@ def test_seven_days_and_four_weeks_are_kept(tmp_path: Path) -> None:
 def test_a_disk_that_takes_nothing_is_said(tmp_path: Path) -> None:
     JournalFile(tmp_path / "journal.sqlite3").close()
     backup.folder_of(tmp_path).touch()
-    with pytest.raises(StoreFailed, match="could not be made"):
+    with pytest.raises(StoreFailed, match="could not be backed up"):
         make(tmp_path, now=NOW)
 
 

@@ -129,7 +129,7 @@ def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
         cache.collect(digest)
     cache.pin(digest, pinned=False)
     assert cache.collect(digest) == len(b"content") + 1
-    with pytest.raises(NotThere, match="removed to free space"):
+    with pytest.raises(NotThere, match="removed to free up space"):
         cache.get(digest)
     assert cache.described(digest).size == 7
 

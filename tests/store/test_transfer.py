@@ -171,7 +171,7 @@ async def test_what_was_collected_is_still_known(workspace: Workspace, workspace
     gone = await workspace.cache.put(b"never used", About("shell", "ls"))
     await workspace.cache.collect(0)
     copy = await workspaces.open((await workspaces.import_(await exported(workspace, tmp_path / "w.helix"))).id)
-    with pytest.raises(NotThere, match="removed to free space"):
+    with pytest.raises(NotThere, match="removed to free up space"):
         await copy.cache.get(gone.digest)
     await copy.aclose()
 
@@ -212,7 +212,7 @@ async def test_a_file_whose_compression_makes_no_sense_is_refused(
     content = bytearray(good.read_bytes())
     for trial in range(40, len(content) - 400, len(content) // 20):
         bad.write_bytes(content[:trial] + b"\xff" * 40 + content[trial + 40 :])
-        with pytest.raises(WrongUse, match="Export it again"):
+        with pytest.raises(WrongUse, match="Export the workspace again"):
             await workspaces.import_(bad)
     assert [each.name for each in workspaces.list()] == ["Thesis"]
 

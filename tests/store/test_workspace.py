@@ -194,7 +194,7 @@ async def test_collection_takes_what_nobody_uses(workspace: Workspace) -> None:
     collected = await workspace.cache.collect(0)
     assert collected.entries == 1
     assert [row.stored.digest for row in await workspace.index.entries(Filter(gone=True))] == [unused.digest]
-    with pytest.raises(NotThere, match=r"shell unused, 6,000 bytes.*removed to free space"):
+    with pytest.raises(NotThere, match=r"shell unused, 6,000 bytes.*removed to free up space"):
         await workspace.cache.get(unused.digest)
     for kept in (used, by_hand, pinned):
         assert await workspace.cache.get(kept.digest)

@@ -143,7 +143,7 @@ async def test_a_file_in_another_encoding_is_not_rewritten_in_utf_8(here: World)
 async def test_of_a_file_that_is_not_there_it_is_said_what_is(here: World, asked: str, there: str) -> None:
     here.write(there, "text")
     for tool, more in (("read_file", {}), ("edit_file", {"old_text": "a", "new_text": "b"})):
-        assert f"There is no {asked}. There is " in (said := await here.said(tool, path=asked, **more))
+        assert f"{asked} does not exist. There is " in (said := await here.said(tool, path=asked, **more))
         assert said.endswith(f"There is {files.printable(there)}.")
     assert "Use list_files or glob_files" in await here.said("read_file", path="quite/another")
 

@@ -208,10 +208,10 @@ def test_always_is_not_offered_for_what_no_rule_can_describe(line: str) -> None:
 def test_the_user_is_shown_the_rule_and_narrower_ones() -> None:
     rules = rules_for(command("git log -3 --stat", network=True))
     assert [rule_words(rule) for rule in rules] == [
-        "git log * (with the network)",
-        "git log -3 * (with the network)",
-        "git log -3 --stat * (with the network)",
-        "git log -3 --stat (with the network)",
+        "git log * (with network access)",
+        "git log -3 * (with network access)",
+        "git log -3 --stat * (with network access)",
+        "git log -3 --stat (with network access)",
     ]
     assert [rule_words(rule) for rule in rules_for(EDIT)] == ["edit_file"]
 

@@ -300,7 +300,7 @@ async def test_what_is_asked_says_what_is_special(here: World) -> None:
     (here.folder / "sub").mkdir()
     await here.run("run_command", command="true", network=True, folder="sub")
     await here.run("run_command", command="true", outside_sandbox=True)
-    assert here.person.asked[0].title == f"Run a command with the network in {here.folder / 'sub'}"
+    assert here.person.asked[0].title == f"Run a command with network access in {here.folder / 'sub'}"
     assert here.person.asked[1].why == "it would run outside the sandbox"
     assert here.person.asked[1].scopes == ("once",)
 
@@ -317,7 +317,7 @@ async def test_a_command_starts_only_in_a_folder_of_the_workspace(here: World, f
 
 @pytest.mark.parametrize("tool", ["read_command_output", "stop_command"])
 async def test_a_name_that_is_none_gets_a_sentence(here: World, tool: str) -> None:
-    assert "There are: none" in await here.said(tool, name="bg7")
+    assert "Available: none" in await here.said(tool, name="bg7")
 
 
 async def test_what_a_command_does_to_files_the_agent_knows_can_be_undone(here: World) -> None:

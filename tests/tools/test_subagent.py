@@ -41,8 +41,8 @@ async def test_only_the_result_comes_back_with_the_childs_conversation(here: Wor
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"task": " "}, "task is needed"),
-        ({"task": "x" * 100_001}, "task is needed"),
+        ({"task": " "}, "Specify a task"),
+        ({"task": "x" * 100_001}, "Specify a task"),
         ({"task": "x", "tools": ["fly"]}, "no tool 'fly'"),
     ],
 )

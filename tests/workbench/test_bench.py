@@ -270,7 +270,7 @@ async def test_without_a_model_a_turn_says_what_to_do(desks: Desks, folder: Path
     session = await bench.new_conversation()
     end = await told(session, "hello")
     assert end.reason is TurnEnd.FAILED
-    assert "Choose one" in end.why
+    assert "Choose a model" in end.why
     await bench.choose_model(MODEL)
     session.resume()
     await session.idle()
@@ -304,7 +304,7 @@ async def test_nothing_is_forgotten_while_a_conversation_works(desks: Desks, fol
     bench = await bench_on(desks, folder)
     session, other = await bench.new_conversation(), await bench.new_conversation()
     session.send((Text("read README.md"),))
-    with pytest.raises(Refused, match="while the agent works"):
+    with pytest.raises(Refused, match="while the agent is working"):
         await other.forget(text="some words")
     await asyncio.wait_for(session.idle(), 30)
     assert (await other.forget(text="no such words anywhere")).facts == 0
@@ -446,7 +446,7 @@ async def test_rules_that_allow_other_programs_as_well_are_shown_once(desks: Des
     rule = {"decision": "allow", "tool": "run_command", "command": "python3.11 *"}
     await bench.change({"permissions.rules": [rule, {**rule, "command": "git log *"}]})
     await desk.aclose()
-    said = "The rule python3.11 * allows other programs as well. You can remove it in Settings > Permissions."
+    said = "The rule python3.11 * also allows other programs. You can remove this rule in Settings > Permissions."
     for expected in ([said], []):
         desk = desks()
         again = await desk.open("Pairs")

@@ -144,7 +144,7 @@ async def test_what_fails_while_it_opens_or_closes_leaves_it_to_be_opened_again(
 
     async def serve(_: Workspace) -> Silent:
         if refusing:
-            raise Refused("The folder for sockets is not private to you.")
+            raise Refused("Other users can access the folder for sockets.")
         return Silent()
 
     async def full(_conversation: str, _meter: str) -> None:

@@ -153,7 +153,7 @@ def _place(block: Block, same: Sequence[Same], new: int, current: int) -> int:
         if inside and (block.new < block.new_end or _rooted(block.new, run, new, current)):
             return block.new - run.left + run.right
     raise Refused(
-        "These lines have been changed since, so this hunk can't be undone on its own.",
+        "These lines were changed later, so this hunk can't be undone on its own.",
         remedy="Undo the whole file, or edit it yourself.",
     )
 

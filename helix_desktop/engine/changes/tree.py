@@ -191,14 +191,16 @@ def _headed(content: bytes, what: str) -> tuple[int, memoryview]:
     head, _, _ = content[:40].partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[:2] != [b"helix", what.encode()]:
-        raise WrongUse(f"This entry is not a {what} of a checkpoint.")
+        raise WrongUse(f"This cache entry is not a {what} of a checkpoint.")
     if int(words[2]) > _VERSIONS[what]:
         raise _newer()
     return int(words[2]), memoryview(content)[len(head) + 1 :]
 
 
 def _newer() -> NewerVersion:
-    return NewerVersion("This checkpoint was written by a newer Helix Desktop.", remedy="Update the program.")
+    return NewerVersion(
+        "This checkpoint was written by a newer version of Helix Desktop.", remedy="Update the program."
+    )
 
 
 def _sized(field: bytes) -> bytes:

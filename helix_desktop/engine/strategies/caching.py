@@ -105,9 +105,7 @@ def everything_old(situation: Situation, end: int) -> Clearing | None:
     """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
     if not situation.branch.order:
         return None
-    clearing = Clearing(
-        situation.branch.order[0], end, "replaced together with a fold that rewrites the context anyway"
-    )
+    clearing = Clearing(situation.branch.order[0], end, "replaced along with a fold that changes the context anyway")
     return clearing if _any(situation, clearing) else None
 
 

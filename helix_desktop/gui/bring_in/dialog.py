@@ -133,7 +133,7 @@ class BringInDialog(QDialog):
         words = count(
             whole, "{n} conversation was found on this computer", "{n} conversations were found on this computer"
         )
-        told = tr("{found} ({size}). They are copied; the other programs' files stay as they are.", found=words, size=amount)  # fmt: skip
+        told = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=words, size=amount)  # fmt: skip
         self._words.setText(told if groups else tr("No conversations from other programs were found on this computer."))
         self._choose()
         self._watch.setVisible(bool(groups))
@@ -229,13 +229,23 @@ class BringInDialog(QDialog):
         self._close.setFocus()
         words = [count(outcome.new, "{n} conversation was imported.", "{n} conversations were imported.")]
         if outcome.grown:
-            words.append(count(outcome.grown, "{n} has new messages.", "{n} have new messages."))
+            words.append(
+                count(outcome.grown, "{n} conversation has new messages.", "{n} conversations have new messages.")
+            )
         if outcome.unchanged:
-            words.append(count(outcome.unchanged, "{n} was already here.", "{n} were already here."))
+            words.append(
+                count(
+                    outcome.unchanged,
+                    "{n} conversation had already been imported.",
+                    "{n} conversations had already been imported.",
+                )
+            )
         if outcome.stopped:
-            words.append(tr("Stopped. What was imported stays. Import again to add the rest."))
+            words.append(tr("Stopped. Conversations imported so far are kept. Import again to add the rest."))
         if outcome.keys:
-            words.append(tr("They contain what looks like a key: {keys}", keys=", ".join(outcome.keys[:5])))
+            words.append(
+                tr("The imported conversations contain what looks like keys: {keys}", keys=", ".join(outcome.keys[:5]))
+            )
         self._words.setText(" ".join(words))
         self._undo.setVisible(bool(outcome.new or outcome.grown))
         self._keys.setText(count(len(outcome.keys), "Forget the key…", "Forget the {n} keys…"))
@@ -254,7 +264,9 @@ class BringInDialog(QDialog):
         if stayed:
             words.append(
                 count(
-                    len(stayed), "{n} was kept because it was continued.", "{n} were kept because they were continued."
+                    len(stayed),
+                    "{n} conversation was kept because you continued it here.",
+                    "{n} conversations were kept because you continued them here.",
                 )
             )
         self._words.setText(" ".join(words))
@@ -262,7 +274,7 @@ class BringInDialog(QDialog):
 
     def _ask_keys(self) -> None:
         text = tr(
-            "They will be permanently removed from all conversations, outputs and backups of the workspaces. The other programs' files still contain them:\n\n{keys}",
+            "These keys will be permanently removed from all conversations, outputs and backups of the workspaces. The other programs' files still contain them:\n\n{keys}",
             keys="\n".join(self._outcome.keys[:20]),
         )
         ask_yes(self, tr("Forget keys"), text, tr("Forget them"), self._forget)

@@ -174,8 +174,8 @@ class FilterBar(QWidget):
         menu.addSeparator()
         for words, name in (
             (tr("Pinned"), "pinned"),
-            (tr("Not used in any message"), "unused"),
-            (tr("Removed to free space"), "gone"),
+            (tr("Not used by any message"), "unused"),
+            (tr("Removed to free up space"), "gone"),
         ):
             action = menu.addAction(words)
             action.setCheckable(True)

@@ -248,7 +248,7 @@ class CachePage(QWidget):
         self.table.selected.clear()
         self.model.show_found(found)
         self.viewer.body.lines.mark(text)
-        places = count(len(found), "{n} entry contains it", "{n} entries contain it")
+        places = count(len(found), "{n} matching entry", "{n} matching entries")
         self._counts.setText(f"“{text}”: {places}")
         if found:
             self.table.go_to(0)
@@ -345,7 +345,7 @@ class CachePage(QWidget):
         if stats.repeated:
             parts.append(count(stats.repeated, "{n} duplicate stored once", "{n} duplicates stored once"))
         if stats.gone:
-            parts.append(tr("{n} removed to free space", n=numeral(stats.gone)))
+            parts.append(tr("{n} removed to free up space", n=numeral(stats.gone)))
         parts.append(tr("verified on every read"))
         self._counts.setText(" · ".join(parts).replace(" of · ", " of "))
 
@@ -353,7 +353,9 @@ class CachePage(QWidget):
         chosen = len(self.table.selected)
         self.viewer.allow_compare(two=chosen == 2)
         if chosen > 1:
-            self._counts.setText(tr("{n} selected", n=numeral(chosen)) + " · " + tr("Ctrl+C copies their hashes"))
+            self._counts.setText(
+                tr("{n} selected", n=numeral(chosen)) + " · " + tr("Press Ctrl+C to copy their hashes")
+            )
 
     def _refreshed(self) -> None:
         self._stale = False

@@ -207,8 +207,8 @@ class EntryViewer(QWidget):
 
     def _say_gone(self, row: Row) -> None:
         what = harmless(f"{row.about.tool} {row.about.source}").strip()
-        words = tr("The content of this entry was removed to free space. It was: {what}.", what=what)
-        self.body.say(words + "\n" + tr("Run the tool again to get it back."))
+        words = tr("The content of this entry was removed to free up space. Description: {what}.", what=what)
+        self.body.say(words + "\n" + tr("Run the tool again to get the content back."))
 
     def _was_read(self) -> None:
         self.say_checked(good=True)

@@ -62,7 +62,7 @@ async def save(catalogue: Catalogue, stored: Stored, path: Path, report: Report)
         await asyncio.to_thread(beside.take_place)
     except OSError as error:
         what = tr("Couldn't save the entry: {why}.", why=error.strerror or str(error))
-        raise StoreFailed(what, remedy=tr("It is still in the cache. Choose another location.")) from error
+        raise StoreFailed(what, remedy=tr("The entry is still in the cache. Choose another location.")) from error
     finally:
         if beside is not None:
             await asyncio.to_thread(beside.drop)
@@ -96,13 +96,13 @@ def consequences(row: Row, uses: int) -> str:
         [
             tr("{name}, {size}", name=named(row), size=size(row.stored.size)),
             tr(
-                "It is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
+                "The entry is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
             ),
             count(
                 uses,
-                "{n} message refers to it and will show that it was forgotten.",
-                "{n} messages refer to it and will show that it was forgotten.",
+                "{n} message refers to this entry and will show that it was forgotten.",
+                "{n} messages refer to this entry and will show that it was forgotten.",
             ),
-            tr("Neither you nor the agent can recall it afterwards. This can't be undone."),
+            tr("After that, neither you nor the agent can recall the entry. This can't be undone."),
         ]
     )

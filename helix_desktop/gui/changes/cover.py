@@ -22,11 +22,11 @@ class CoverDialog(QDialog):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(tr("Choose what is covered"))
+        self.setWindowTitle(tr("Choose what checkpoints cover"))
         self.resize(theme.px(560), theme.px(440))
         why = QLabel(
             tr(
-                "This folder is larger than the limit, so no new checkpoints are made. New changes made by commands cannot be undone. Uncheck the folders that need no checkpoints. Other folders with the same name are then left out too."
+                "This folder is larger than the limit, so no new checkpoints are made. Without checkpoints, changes made by commands can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
             self,
         )

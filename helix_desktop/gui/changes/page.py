@@ -61,7 +61,7 @@ class ChangesPage(QWidget):
         self.files = FileList(theme, self)
         self.body = FileBody(theme, self)
         self.scope, self.columns = self._pill(tr("Each turn") + ARROW), self._pill(tr("Unified") + ARROW)
-        self.cover_button = self._pill(tr("Choose what is covered…"))
+        self.cover_button = self._pill(tr("Choose what checkpoints cover…"))
         self.cover_button.hide()
         self._leave: Callable[[], None] = lambda: None
         self._note = ElidedLabel(self, least=theme.px(NOTE))
@@ -236,7 +236,7 @@ class ChangesPage(QWidget):
                 "The first checkpoint is being made: {done} of {all} files.", done=progress.files, all=progress.of_files
             ),
             "too much": tr("This folder is not covered: it is larger than the limit."),
-            "off": tr("Checkpoints are switched off for this workspace."),
+            "off": tr("Checkpoints are turned off for this workspace."),
             "failed": tr("The last checkpoint failed: {why}", why=progress.why),
         }
         by_agent = tr("Changed by the agent and its commands; your own edits are not included.")
@@ -245,7 +245,7 @@ class ChangesPage(QWidget):
         )
         self.cover_button.setVisible(progress.state == "too much")
         first = tr(
-            "The first checkpoint: {files} files, {size}, {seconds} seconds.",
+            "First checkpoint: {files} files, {size}, {seconds} seconds.",
             files=numeral(progress.files),
             size=size(progress.bytes),
             seconds=numeral(progress.seconds, 1),
@@ -373,7 +373,10 @@ class ChangesPage(QWidget):
     def _undo_since(self, turn: TurnOfChanges) -> None:
         """Everything as it was before a turn; what the user changed since is among it, and the question says so."""
         if self._changes is not None:
-            title = tr("Restore everything to before turn {number}, including your own changes", number=turn.number)
+            title = tr(
+                "Restore everything to its state before turn {number} (your own changes are undone too)",
+                number=turn.number,
+            )
             work = self._changes.since(turn.before, folders=True)
             sources = (source for each in self._turns if each.seq >= turn.seq for source in each.sources)
             undoes = undone(sources, self._conversation)
@@ -432,7 +435,7 @@ class ChangesPage(QWidget):
     def _taken_back(self, undone: Undone) -> None:
         lines = [count(len(undone.restored), "{n} file was restored.", "{n} files were restored.")]
         lines += [
-            tr("{place} was left as it is: {why}.", place=place, why=why.rstrip(".")) for place, why in undone.left[:6]
+            tr("{place} was not changed: {why}.", place=place, why=why.rstrip(".")) for place, why in undone.left[:6]
         ]
         self.told.emit("\n".join(lines))
         self.refresh()

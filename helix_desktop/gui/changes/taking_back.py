@@ -59,7 +59,7 @@ class TakingBack(QDialog):
             column.addWidget(label)
         if conflicts:
             column.addWidget(self._conflicts(conflicts, compare), 1)
-        note = QLabel(tr("Git's HEAD and index stay as they are. You can undo this again on this page."), self)
+        note = QLabel(tr("Git's HEAD and index are not changed. You can undo this restore on this page."), self)
         note.setWordWrap(True)
         set_look(note, "small")
         column.addWidget(note)
@@ -86,7 +86,7 @@ class TakingBack(QDialog):
         if already:
             found.append(count(already, "{n} file needed no change.", "{n} files needed no change."))
         if any(one.how is How.CONFLICT for one in planned):
-            found.append(tr("Changed since by you or another program. Choose what to do with each:"))
+            found.append(tr("You or another program changed these files later. Choose what to do with each:"))
         return found or [tr("There is nothing to undo.")]
 
     def _place(self, one: Planned) -> str:
@@ -103,8 +103,8 @@ class TakingBack(QDialog):
             box = QComboBox(inner)
             box.setAccessibleName(self._place(one))
             box.addItem(tr("Leave the file as it is now"), "now")
-            box.addItem(tr("Restore it as it was before the agent"), "before")
-            box.addItem(tr("Undo the agent's lines, keep the others"), "merge")
+            box.addItem(tr("Restore the file to its state before the agent's changes"), "before")
+            box.addItem(tr("Undo only the agent's lines"), "merge")
             look = QPushButton(tr("Compare…"), inner)
             look.setAutoDefault(False)
             look.clicked.connect(lambda _=False, one=one: compare(one))

@@ -93,9 +93,9 @@ def uncovered(bench: Workbench | None) -> str:
 def uncovered_words(state: str, names: Sequence[str]) -> str:
     """What an undo of a command will not bring back; empty where it brings back everything."""
     if state == "too much":
-        return tr("This folder is too large for checkpoints: what this command changes cannot be undone.")
+        return tr("This folder is too large for checkpoints, so this command's changes can't be undone.")
     if state == "off":
-        return tr("Checkpoints are turned off: what this command changes cannot be undone.")
+        return tr("Checkpoints are turned off, so this command's changes can't be undone.")
     if not names:
         return ""
     shown = [exact.one_line(name) for name in names[:NAMED]]

@@ -218,7 +218,7 @@ class Attachments(QWidget):
         chip.setProperty("look", "chip")
         chip.setCursor(Qt.CursorShape.PointingHandCursor)
         chip.setToolTip(hint(tr("Remove {name} from the message", name=attachment.name)))
-        chip.setAccessibleName(tr("Attachment {name}. Press to remove it.", name=attachment.name))
+        chip.setAccessibleName(tr("Attachment {name}. Press to remove.", name=attachment.name))
         chip.clicked.connect(lambda _checked=False: self._remove(attachment))
         chip.show()
         return chip

@@ -204,7 +204,8 @@ class Composer(QWidget):
         saved = self._saves() if price and not price.is_warm(now) and self._running is Running.IDLE else 0.0
         self._fold.setVisible(saved >= LEAST_SAVED)
         hint = tr(
-            "Old outputs become markers before you send. Saves about {saved}; they can be recalled.", saved=money(saved)
+            "Old outputs are replaced with markers before the message is sent. This saves about {saved}. You can recall the outputs later.",
+            saved=money(saved),
         )
         self._fold.setToolTip(hint)
         self._aging.start() if price and price.is_warm(now) and price.warm_until else self._aging.stop()
@@ -428,12 +429,14 @@ def _about(dollars: float) -> str:
 
 def _price_told(price: NextMessage) -> str:
     """The price in words: both states of the cache, and what is left out."""
-    reply = tr("Assumes a reply of the usual length in this conversation: {tokens} tokens.", tokens=short(price.reply))
+    reply = tr("Assumes a reply of typical length for this conversation: {tokens} tokens.", tokens=short(price.reply))
     return "\n".join(
         [
             tr("While the provider's cache is warm: {price}", price=_about(price.warm)),
             tr("After the cache has expired: {price}", price=_about(price.cold)),
-            reply if price.reply else tr("The reply is not included: there is none yet to estimate from."),
+            reply
+            if price.reply
+            else tr("The reply is not included: this conversation has no replies yet to base an estimate on."),
             tr("Not included: the text and files you are about to send, and further steps if the agent uses tools."),
         ]
     )

@@ -39,7 +39,7 @@ class ForeignLine(QWidget):
         if machine:
             words = tr("{machine} is working in this conversation. You see it live.", machine=harmless(machine))
             hint = tr(
-                "You then continue the conversation here. If {machine} also continues it, both versions are kept.",
+                "The conversation continues on this computer. If {machine} also continues it, both versions are kept.",
                 machine=machine,
             )
         else:

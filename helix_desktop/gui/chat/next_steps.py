@@ -80,9 +80,9 @@ def _words(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
     if broken:
         return tr("The answer was interrupted. Nothing shown here is lost.")
     if limited:
-        return tr("The turn reached a limit. Nothing is lost. Raise the limit if you like, then continue.")
+        return tr("The turn reached a limit. Nothing is lost. You can raise the limit and continue.")
     if waiting and stopped:
         return tr("You stopped the agent. Queued messages are sent when you continue.")
     if waiting:
-        return tr("Nothing is lost. Queued messages haven't been sent yet. They are sent when you continue.")
+        return tr("Nothing is lost. Queued messages are sent when you continue.")
     return tr("Nothing is lost. You can try again.")

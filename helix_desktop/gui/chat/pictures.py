@@ -28,7 +28,7 @@ def fitted(name: str, content: bytes) -> tuple[bytes, str]:
     if picture.isNull():
         raise WrongUse(
             tr("{name} is damaged, too large, or in an image format Helix Desktop can't read.", name=name),
-            remedy=tr("It was not attached. Save it as PNG or JPEG and try again."),
+            remedy=tr("The image was not attached. Save it as PNG or JPEG and try again."),
         )
     if kind in TAKEN and len(content) <= LARGEST and max(picture.width(), picture.height()) <= WIDEST:
         return content, TAKEN[kind]

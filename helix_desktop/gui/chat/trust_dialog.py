@@ -117,7 +117,11 @@ class TrustDialog(QDialog):
         self._agree.setEnabled(bool(self._seen))
         if len(self._items) > 1:
             self._agree.setText(
-                tr("Trust the {n} of {all} you have seen", n=numeral(len(self._seen)), all=numeral(len(self._items)))
+                tr(
+                    "Trust the {n} of {all} items you have read",
+                    n=numeral(len(self._seen)),
+                    all=numeral(len(self._items)),
+                )
             )
 
     def _label(self, words: str, look: str) -> QLabel:
@@ -165,21 +169,23 @@ def asks(items: Sequence[Brought]) -> str:
     item = items[0]
     if len(items) > 1:
         return tr(
-            "This folder contains {n} items for agents. They are used once you trust them.", n=numeral(len(items))
+            "This folder contains {n} items for agents. They are used only after you trust them.", n=numeral(len(items))
         )
     words = {
-        "rules": tr("{name} has rules for agents. They are used once you trust them.", name=item.name),
-        "skill": tr("This folder contains a skill: {name}. It is used once you trust it.", name=item.name),
-        "command": tr("This folder contains a slash command: /{name}. It works once you trust it.", name=item.name),
-        "hook": tr("This folder contains a hook: {name}. It runs once you trust it.", name=item.name),
-        "agent": tr("This folder contains an agent: {name}. It works once you trust it.", name=item.name),
+        "rules": tr("{name} contains rules for agents. They are used only after you trust them.", name=item.name),
+        "skill": tr("This folder contains a skill: {name}. Agents can use it only after you trust it.", name=item.name),
+        "command": tr(
+            "This folder contains a slash command: /{name}. You can use it only after you trust it.", name=item.name
+        ),
+        "hook": tr("This folder contains a hook: {name}. It runs only after you trust it.", name=item.name),
+        "agent": tr("This folder contains an agent: {name}. It can be used only after you trust it.", name=item.name),
     }
     return words.get(item.kind, item.name)
 
 
 def _outside_means() -> str:
     return tr(
-        "Outside the sandbox, this program can do everything you can. This stays allowed until it or its script changes."
+        "Outside the sandbox, this program can do everything you can. This permission lasts until the program or its script changes."
     )
 
 
@@ -187,7 +193,7 @@ def _means(item: Brought) -> str:
     words = {
         "rules": tr("If you trust it, this text is sent to the model with every request until the file changes."),
         "skill": tr(
-            "If you trust it, the agent may read these instructions when they are useful. You are still asked before their scripts run."
+            "If you trust it, the agent may read these instructions when they are useful. You are still asked before any of its scripts run."
         ),
         "command": tr(
             "If you trust it, you can send this text as a slash command. You are still asked before its shell lines run."

@@ -99,7 +99,7 @@ class CopyLine(QWidget):
 def state_words(row: AgentRow, now: float) -> str:
     """What an agent did, or why it does nothing."""
     if row.unfolded:
-        return tr("Not folded: the agent is logged in with a subscription")
+        return tr("Not folded: the agent is signed in with a subscription")
     if row.requests:
         parts = [
             count(row.conversations, "{n} conversation today", "{n} conversations today") if row.conversations else "",

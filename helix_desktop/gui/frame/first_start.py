@@ -102,7 +102,7 @@ class WelcomePage(QWidget):
         words = count(
             conversations, "{n} conversation found on this computer", "{n} conversations found on this computer"
         )
-        self._found.setText(tr("{found}: {programs}. Import them to search them, recall them and continue with any model.", found=words, programs=programs))  # fmt: skip
+        self._found.setText(tr("{found}: {programs}. Import them to search, recall and continue them with any model.", found=words, programs=programs))  # fmt: skip
         self._found_card.setVisible(conversations > 0)
 
     def _bring_in_card(self, column: QVBoxLayout) -> QPushButton:

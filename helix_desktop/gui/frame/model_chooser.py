@@ -167,7 +167,7 @@ class RowPainter(QStyledItemDelegate):
         painter.setPen(self._theme.colour("muted"))
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, row.heading)
         if first:
-            words = tr("window · in / out per million")
+            words = tr("window · in / out per million tokens")
             painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
 
     def _paint_model(self, painter: QPainter, rect: QRect, row: ModelRow, model: Model) -> None:
@@ -276,7 +276,7 @@ class ModelChooser(SearchBox):
         words = count(len(refreshed.models), "{n} model", "{n} models")
         if refreshed.silent:
             names = ", ".join(title for title, _ in refreshed.silent)
-            self.tell(tr("{models} · no answer from {names}", models=words, names=names))
+            self.tell(tr("{models} · no response from {names}", models=words, names=names))
             self._state.setToolTip("\n".join(said(why) for _, why in refreshed.silent))
         else:
             self.tell(tr("{models} · just refreshed", models=words))

@@ -62,8 +62,8 @@ def described(request: Request, *, as_sent: bool | None) -> str:
     """How long it is, and whether it is what was sent: by the digest stored with the reply, None without one."""
     words = [count(len(request.messages), "{n} message", "{n} messages")]
     if as_sent is not None:
-        same = tr("checked: exactly what was sent")
-        other = tr("not exactly what was sent: some of it was forgotten, or is damaged")
+        same = tr("verified: exactly what was sent")
+        other = tr("not exactly what was sent: some of it was forgotten or is damaged")
         words.append(same if as_sent else other)
     return " · ".join(words)
 

@@ -130,7 +130,7 @@ class Lines(Plot):
             painter.drawText(QPointF(4, y - 4), short(tokens))
         if self._window <= top:
             colours = self._theme.colour("danger"), self._theme.colour("danger")
-            words = tr("Window of {n} tokens", n=short(self._window))
+            words = tr("{n}-token window", n=short(self._window))
             self._draw_level(painter, self._window, top, colours, " " * 14 + words)
 
     def _draw_marks(self, painter: QPainter, line: _Line, top: float) -> None:

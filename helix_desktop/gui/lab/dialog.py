@@ -98,7 +98,7 @@ class Lab(QDialog):
         files.clicked.connect(self._add_files)
         own = self._own_window()
         for window in sorted({*WINDOWS, own}):
-            self.window_.addItem(tr("Window of {n} tokens", n=short(window)), window)
+            self.window_.addItem(tr("{n}-token window", n=short(window)), window)
         self.window_.setCurrentIndex(self.window_.findData(own))
         self.window_.setAccessibleName(tr("Window"))
         for check in self.checks.values():

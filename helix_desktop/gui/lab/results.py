@@ -45,7 +45,7 @@ class Results(QWidget):
         column.addLayout(self._table())
         about = self._label(
             tr(
-                "“Still in view”: of the identifiers that are used again later, the share that was still in view as plain text. Markers do not count. Without folds, whatever no longer fits in the window is lost."
+                "“Still in view”: of the identifiers that are used again later, the share that was still in view as plain text. Identifiers in markers are not counted. Without folds, whatever no longer fits in the window is lost."
             ),
             "small",
         )

@@ -50,7 +50,9 @@ class BroughtPage(Page):
         clear(self._items)
         found = list(items) if isinstance(items, tuple | list) else []
         if not found:
-            self._items.addWidget(self._label(tr("This folder has none yet."), "faint"))
+            self._items.addWidget(
+                self._label(tr("This folder has no rules, skills, slash commands, hooks or agents yet."), "faint")
+            )
         asking = [item for item in found if item.state.endswith("not trusted yet")]
         if len(asking) > 1:
             review = QPushButton(tr("Review all {n} new or changed items", n=numeral(len(asking))), self.inside)

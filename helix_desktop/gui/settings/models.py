@@ -38,12 +38,12 @@ class ModelsPage(Page):
 
     def _fill(self) -> None:
         self.clear()
-        self.sentence(tr("If you choose no fast or long-window model, the main model is used instead."))
+        self.sentence(tr("If you don't choose a fast or long-window model, the main model is used instead."))
         chosen = self._program.chosen(self._bench)
         for role, title, sentence in (
             ("main", tr("Main model"), tr("Used for conversations.")),
-            ("fast", tr("Fast model"), tr("Compacts outputs, takes observations and writes summaries.")),
-            ("long", tr("Long-window model"), tr("Used when something doesn't fit the other models.")),
+            ("fast", tr("Fast model"), tr("Shortens outputs, takes observations and writes summaries.")),
+            ("long", tr("Long-window model"), tr("Used for requests that don't fit in the other models' windows.")),
         ):
             self.add(self._row(role, title, sentence, chosen.models.get(role, "")))
         self.add(self._thinking(chosen.effort))
@@ -51,7 +51,7 @@ class ModelsPage(Page):
         about = tr("Low values make answers more predictable, high values more varied.")
         self.add(self._number("temperature", tr("Temperature"), f"{about} {lacking}".strip(), chosen.temperature, 2))
         about = tr(
-            "Only the most likely words up to this share are considered. Change this or the temperature, not both."
+            "Only the most likely words, up to this combined probability, are considered. Change either this or the temperature, not both."
         )
         self.add(self._number("top_p", tr("Top-p"), about, chosen.top_p, 1))
         if not self._models:
@@ -99,7 +99,7 @@ class ModelsPage(Page):
 
     def _thinking(self, current: str) -> QWidget:
         sentence = tr(
-            "How long the main model thinks before it answers. Longer is better for hard problems, but slower and more expensive."
+            "How long the main model thinks before it answers. Longer thinking helps with hard problems, but it is slower and more expensive."
         )
         words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
         declared = Declared("effort", tr("Thinking"), sentence, current, EFFORTS, words)

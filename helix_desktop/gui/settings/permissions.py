@@ -23,7 +23,7 @@ DECISIONS = ("allow", "ask", "deny")
 def rule_words(rule: Mapping[str, Any]) -> str:
     """A rule in a line: "allow · run_command · cargo test *"."""
     fits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
-    network = [tr("with the network")] if rule.get("network") else []
+    network = [tr("with network access")] if rule.get("network") else []
     return " · ".join([str(rule.get("decision", "")), *(fits or [tr("everything")]), *network])
 
 

@@ -129,7 +129,9 @@ class ServerCard(QWidget):
             reads = QCheckBox(tr("Read-only"), self._inside)
             reads.setChecked(tool.reads)
             reads.setToolTip(
-                tr("Turn this on only if you know that this tool changes nothing. It then also runs in plan mode.")
+                tr(
+                    "Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode."
+                )
             )
             reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
             reads.toggled.connect(partial(self._mark_reading, tool.name))
@@ -147,7 +149,7 @@ class ServerCard(QWidget):
             names = ", ".join(self._server.approvals)
             said.setText(
                 tr(
-                    "Its configuration asks to run these without approval. You will still be asked: {names}",
+                    "The server's configuration asks to run these tools without approval. You will still be asked: {names}",
                     names=names,
                 )
             )
@@ -165,9 +167,9 @@ class ServerCard(QWidget):
             (
                 "start_seconds",
                 tr("Startup timeout"),
-                tr("If there is no response after this long, startup has failed."),
+                tr("If the server doesn't respond within this time, startup fails."),
             ),
-            ("call_seconds", tr("Call timeout"), tr("Calls that take longer are cancelled.")),
+            ("call_seconds", tr("Call timeout"), tr("Tool calls that take longer are cancelled.")),
         )
         for name, title, sentence in limits:
             value = float(getattr(self._server, name))
@@ -208,7 +210,7 @@ class ServerCard(QWidget):
 def state_words(server: Server) -> str:
     """How a server is, in a line."""
     if server.mistake:
-        return tr("Couldn't read its settings: {why}", why=said(server.mistake))
+        return tr("Couldn't read the server's settings: {why}", why=said(server.mistake))
     if not server.enabled:
         return tr("off")
     state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}

@@ -142,6 +142,6 @@ def _becomes(servers: Sequence[Server]) -> str:
     for server in servers:
         far = server.words.startswith(("http://", "https://"))
         lines[far].append(f"{server.name}: {server.words}")
-    started = tr("It runs with your permissions:\n\n{command}", command="\n".join(lines[False]))
-    asked = tr("Requests from the agent are sent to:\n\n{address}", address="\n".join(lines[True]))
+    started = tr("This server runs with your permissions:\n\n{command}", command="\n".join(lines[False]))
+    asked = tr("The agent's requests are sent to:\n\n{address}", address="\n".join(lines[True]))
     return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

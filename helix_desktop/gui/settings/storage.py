@@ -58,7 +58,7 @@ class StoragePage(Page):
         self._room = self.button(tr("Free up space…"))
         self._room.clicked.connect(self._ask_room)
         self._about(
-            tr("Removes content no conversation uses until the cache is within its limit. Descriptions are kept.")
+            tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")
         )
         self._export = self.button(tr("Export workspace…"))
         self._export.clicked.connect(self.export_wanted)

@@ -35,7 +35,13 @@ LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
         2,
         20,
     ),
-    ("agents_at_once", "Agents at the same time", "How many agents of one conversation work at the same time.", 4, 200),
+    (
+        "agents_at_once",
+        "Maximum agents at once",
+        "How many agents of one conversation may work at the same time.",
+        4,
+        200,
+    ),
     (
         "agents_seconds",
         "Time limit for agents",
@@ -144,12 +150,15 @@ class CheckpointsPage(Page):
         covered = program.covered(bench)
         self.sentence(
             tr(
-                "Before and after each step that may change files, the state of the folder is saved, so that every change can be undone."
+                "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
             )
         )
         rows = (
             Declared(
-                "off", tr("Turn checkpoints off"), tr("Changes made by commands can't be undone then."), covered.off
+                "off",
+                tr("Turn checkpoints off"),
+                tr("If checkpoints are off, changes made by commands can't be undone."),
+                covered.off,
             ),
             Declared(
                 "leave_out",
@@ -160,8 +169,8 @@ class CheckpointsPage(Page):
             ),
             Declared(
                 "most_files",
-                tr("Ask above this many files"),
-                tr("A larger folder is covered only after you agree. 0 means no limit."),
+                tr("Ask if a folder has more files than"),
+                tr("Larger folders are covered only after you agree. 0 means no limit."),
                 covered.most_files,
                 least=0,
                 most=100_000_000,
@@ -169,8 +178,8 @@ class CheckpointsPage(Page):
             ),
             Declared(
                 "most_bytes",
-                tr("Ask above this size"),
-                tr("A larger folder is covered only after you agree. 0 means no limit."),
+                tr("Ask if a folder is larger than"),
+                tr("Larger folders are covered only after you agree. 0 means no limit."),
                 covered.most_bytes // MEGABYTE,
                 least=0,
                 most=100_000_000,
@@ -180,7 +189,7 @@ class CheckpointsPage(Page):
             Declared(
                 "keep_days",
                 tr("Keep checkpoints for"),
-                tr("Older ones are removed when space is freed up."),
+                tr("Older checkpoints are removed when space is freed up."),
                 covered.keep_days,
                 least=0,
                 most=36_500,
@@ -193,7 +202,7 @@ class CheckpointsPage(Page):
         doing.do(bench.changes.room(), name="ask what checkpoints take", then=self._say_room, owner=self)
 
     def _say_room(self, room: tuple[int, int]) -> None:
-        self._room.setText(tr("Checkpoints take {size} now.", size=size(room[1])))
+        self._room.setText(tr("Checkpoints currently take up {size}.", size=size(room[1])))
 
     def _set(self, name: str, value: Value) -> None:
         changed: object = value
@@ -231,8 +240,8 @@ def in_words(value: Any) -> str:
         "ahead": tr("Let the agent say in advance what it needs"),
         "auto": tr("Keep a preview"),
         "steps": tr("After a number of steps"),
-        "panic": tr("Only when nothing else fits"),
-        "share": tr("At a share of the window"),
+        "panic": tr("Only when the next request wouldn't fit"),
+        "share": tr("When the window is filled to a set share"),
         "pays": tr("When it saves money"),
         "cheapest": tr("Whichever is cheaper"),
         "main": tr("The main model"),

@@ -44,7 +44,7 @@ class ShareDialog(Form):
     def _explained(self) -> QLabel:
         text = tr(
             "Other computers can then read the conversations of “{name}” live and continue them. They all use one PostgreSQL database. "
-            "Everything is encrypted on this computer first: whoever runs the database can read nothing.",
+            "Everything is encrypted on this computer first, so whoever runs the database can't read it.",
             name=self._bench.name,
         )
         return label("", text)
@@ -116,8 +116,7 @@ class ShareDialog(Form):
 
     def _ask_stop(self) -> None:
         text = tr(
-            "This computer stops sending and receiving changes. What it has sent stays in the shared store for the other computers. Nothing is "
-            "removed here."
+            "This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer."
         )
         ask_yes(self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), self._stop)
 

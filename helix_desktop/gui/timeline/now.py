@@ -31,7 +31,7 @@ class FoldNow(QDialog):
             self.kind.addItem(name, kind)
         self.kind.setAccessibleName(tr("What to create"))
         self.wish = QLineEdit(self)
-        self.wish.setPlaceholderText(tr("Anything to keep in particular? (for example: the API decisions)"))
+        self.wish.setPlaceholderText(tr("Anything in particular to keep? (for example: the API decisions)"))
         self.wish.setAccessibleName(tr("What to keep in particular"))
         said = QLabel(tr("You can keep working. Everything stays in the journal, and you can undo this."), self)
         said.setWordWrap(True)

@@ -35,7 +35,7 @@ def note(fact: Fact) -> str:
             return tr("Couldn't fold the context ({kind}): {why}", kind=kind_words(kind), why=said(why))
         case Forgotten(entries=entries, facts=facts):
             return tr(
-                "Content was permanently forgotten here: {entries}, {facts}.",
+                "Content was permanently removed here: {entries}, {facts}.",
                 entries=count(len(entries), "{n} entry", "{n} entries"),
                 facts=count(facts, "{n} fact", "{n} facts"),
             )
@@ -45,14 +45,14 @@ def note(fact: Fact) -> str:
 def _on_behalf(fact: UserSaid) -> str:
     kind, _, name = fact.by.partition(":")
     over = {
-        "rules": tr("The rules of {name} no longer apply.", name=name),
+        "rules": tr("The rules in {name} no longer apply.", name=name),
         "skill": tr("The skill {name} is no longer in use.", name=name),
         "mode": tr("Plan mode has ended."),
     }
     begun = {
-        "rules": tr("The rules of {name} apply from here on, word for word.", name=name),
-        "skill": tr("The skill {name} is in use from here on, word for word.", name=name),
-        "plan": tr("The approved plan applies from here on, word for word."),
+        "rules": tr("From here on, the full text of the rules in {name} is included.", name=name),
+        "skill": tr("From here on, the full text of the skill {name} is included.", name=name),
+        "plan": tr("From here on, the full text of the approved plan is included."),
         "hook": tr("A hook ({name}) sent a message to the agent.", name=name),
         "mode": tr("Plan mode: nothing is changed until you approve a plan."),
         "agent": tr("A message from the agent that delegated this task."),
@@ -75,7 +75,7 @@ def _cut_short(stop: Stop) -> str:
     words = {
         Stop.LENGTH: tr("The answer reached the model's length limit."),
         Stop.FILTERED: tr("The provider withheld the rest of the answer."),
-        Stop.CUT: tr("The answer was cut off here. What arrived is saved. Continue to get the rest."),
+        Stop.CUT: tr("The answer was cut off here. The part that arrived is saved. Continue to get the rest."),
     }
     return words.get(stop, "")
 

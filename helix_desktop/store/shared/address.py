@@ -38,8 +38,8 @@ def parse(text: str) -> Address:
         raise _wrong()
     if any(name.lower() in _SECRET for name, _ in options):
         raise WrongUse(
-            "The address of the shared store has a secret among its options.",
-            remedy="Write the password before the host: postgresql://user:password@host/database.",
+            "The options in the address of the shared store contain a secret.",
+            remedy="Put the password before the host, as in postgresql://user:password@host/database.",
         )
     who, at, host = parts.netloc.rpartition("@")
     user, _, password = who.partition(":")

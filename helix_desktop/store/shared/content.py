@@ -148,7 +148,7 @@ class Content:
             some = names[at : at + _TOGETHER]
             rows = await self._remote.get(some)
             if len(rows) < len(some):
-                raise NotThere(f"A part of the entry {digest} is missing in the shared store.")
+                raise NotThere(f"A part of the entry {digest} is missing from the shared store.")
             for chunk in await self._remote.run(list, entry.chunks(self._seal, digest, count, rows)):
                 yield chunk
 

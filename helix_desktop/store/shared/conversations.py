@@ -173,7 +173,10 @@ class Conversations:
                     known, replace(known.contents, machine=self.machine), force=True
                 ):
                     return
-            raise Refused(f"{self.machine_of(conversation)} is still writing to it.", remedy="Try again in a moment.")
+            raise Refused(
+                f"{self.machine_of(conversation)} is still writing in this conversation.",
+                remedy="Try again in a moment.",
+            )
 
     # --- what is new there
 
@@ -321,7 +324,7 @@ class Conversations:
             if one.name not in found:
                 raise NotThere(
                     f"A part of the conversation {seen.conversation} is missing.",
-                    remedy="It will be requested again.",
+                    remedy="The missing part will be requested again.",
                 )
             content = self.seal.open(one.name, found[one.name])
             lines += [line for line in segments.unpack(content) if line.seq > known.seq]
@@ -330,7 +333,7 @@ class Conversations:
         if known.seq:
             raise _Differs(seen.conversation)
         raise JournalCorrupt(
-            f"The conversation {seen.conversation} differs from what its computer shared.",
+            f"The conversation {seen.conversation} differs from what the other computer shared.",
             remedy="Your own copy is intact.",
         )
 

@@ -76,7 +76,8 @@ def read(digest: Digest, content: bytes) -> Described:
         head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))
         if head["entry"] > VERSION:
             raise NewerVersion(
-                "This entry was shared by a newer Helix Desktop.", remedy="Update the program; nothing was changed."
+                "This entry was shared by a newer version of Helix Desktop.",
+                remedy="Update Helix Desktop. Nothing was changed.",
             )
         about = About(str(head["tool"]), str(head["source"]), str(head["media_type"]))
         size, count = int(head["size"]), int(head["count"])
@@ -104,5 +105,5 @@ def chunks(seal: Seal, digest: Digest, count: int, rows: Mapping[bytes, bytes]) 
 def corrupt(digest: Digest) -> CacheCorrupt:
     return CacheCorrupt(
         f"The entry {digest} in the shared store does not match its hash. It was not used.",
-        remedy="To replace it, run `workspace sync --check` on a computer that has it.",
+        remedy="To replace it, run `workspace sync --check` on a computer that has an intact copy.",
     )

@@ -140,7 +140,8 @@ class Link:
             await asyncio.wait_for(self.send(), PATIENCE)
         except TimeoutError as error:
             raise Away(
-                "The shared store did not confirm it in time.", remedy="It is stored here and waiting to be sent."
+                "The shared store did not confirm the content in time.",
+                remedy="The content is stored on this computer and waiting to be sent.",
             ) from error
 
     async def bring(self, digests: Collection[Digest]) -> frozenset[Digest]:
@@ -149,7 +150,7 @@ class Link:
         try:
             return await asyncio.wait_for(carrying.bring(digests), PATIENCE * 3)
         except TimeoutError as error:
-            raise Away("The shared store takes too long to answer.", remedy="Try again later.") from error
+            raise Away("The shared store is taking too long to respond.", remedy="Try again later.") from error
 
     # --- keeping in step
 

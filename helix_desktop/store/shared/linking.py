@@ -63,7 +63,7 @@ async def connected(workspace: str, where: Address, secrets: Secrets, environ: M
     if not text:
         raise NotThere(
             "The key of this shared workspace is not on this computer.",
-            remedy=f"Set {KEY}, or join it again with the key that `workspace share --show-key` prints.",
+            remedy=f"Set {KEY}, or join the workspace again with the key that `workspace share --show-key` prints.",
         )
     if not where.login and (login := await secrets.get(login_name(workspace))):
         where = Address(where.url, login)
@@ -91,7 +91,7 @@ async def keep(workspace: str, where: Address, key: bytes, secrets: Secrets) -> 
         except Refused:
             raise NoKeyring(
                 f"{error.what} Nothing is shared.",
-                remedy=f"Set {STORE} and {KEY} for the program instead, or allow a file for keys in Settings > Keys.",
+                remedy=f"Set the environment variables {STORE} and {KEY} instead, or allow keys to be stored in a file in Settings > Keys.",
             ) from error
 
 

@@ -40,7 +40,7 @@ class MemoryEngine:
         if self.away:
             raise Away(
                 "The shared store is not responding.",
-                remedy="You can keep working; changes wait here until it answers.",
+                remedy="You can keep working. Your changes wait on this computer until it responds.",
             )
         return self._shelf.lock
 
@@ -53,7 +53,7 @@ class MemoryEngine:
             if quota and self._used().bytes + more > quota:
                 raise full_for_workspace(quota)
             if shelf.room and sum(len(row) for row, *_ in shelf.rows.values()) + more > shelf.room:
-                raise StoreFull("The shared store is full.", remedy="Nothing was lost. Free up space there.")
+                raise StoreFull("The shared store is full.", remedy="Nothing was lost. Free up space in the store.")
             now = shelf.now()
             shelf.rows |= {name: (row, now, self._space) for name, row in new.items()}
 
@@ -130,5 +130,5 @@ def full_for_workspace(quota: int) -> StoreFull:
     """The sentence for a workspace that has reached its quota."""
     return StoreFull(
         f"This workspace has reached its limit of {quota:,} bytes in the shared store.",
-        remedy="Your changes wait here. Raise the limit, or run `workspace sync --collect`.",
+        remedy="Your changes wait on this computer. Raise the limit, or run `workspace sync --collect`.",
     )

@@ -51,7 +51,8 @@ def read(folder: Path) -> Noted:
         held = json.loads((folder / NAME).read_text(encoding="utf-8"))
         if int(held.pop("version")) > VERSION:
             raise NewerVersion(
-                "The record of the shared store was written by a newer Helix Desktop.", remedy="Update the program."
+                "The local record of the shared store was written by a newer version of Helix Desktop.",
+                remedy="Update the program.",
             )
         return Noted(**held)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):

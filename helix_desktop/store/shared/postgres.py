@@ -101,7 +101,9 @@ class PostgresEngine:
         try:
             import psycopg
         except ImportError as error:
-            raise NotThere("Sharing over PostgreSQL needs the package psycopg.", remedy=INSTALL) from error
+            raise NotThere(
+                "Sharing over PostgreSQL requires the package psycopg, which is not installed.", remedy=INSTALL
+            ) from error
         self._psycopg = psycopg
         self._space = space
         self._arguments = _arguments(psycopg, url, password)
@@ -122,7 +124,7 @@ class PostgresEngine:
             self._own.doubtful = False
             connection.execute(PUT.encode(), (self._space, names, keys, bodies, self._space), prepare=True)
             if self._own.doubtful:
-                raise Away("The shared store's standby did not confirm it.", remedy=_SAFE)
+                raise Away("The shared store's standby server did not confirm the content.", remedy=_SAFE)
 
         self.call(put)
 
@@ -170,8 +172,8 @@ class PostgresEngine:
                 return
             time.sleep(0.1)
         raise StoreFailed(
-            "A long transaction in the shared store prevents rows from being removed completely.",
-            remedy="They can no longer be read. Forget them again later.",
+            "A long-running transaction in the shared store prevents rows from being removed completely.",
+            remedy="The rows can no longer be read. To remove them completely, forget the content again later.",
         )
 
     def forgotten(self, after: int) -> tuple[Sequence[Tomb], int]:
@@ -288,7 +290,7 @@ def _arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
         given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
         raise WrongUse(
-            "This is not an address of a PostgreSQL database.",  # libpq's words may repeat the password
+            "This is not the address of a PostgreSQL database.",  # libpq's words may repeat the password
             remedy="For example: postgresql://user@host/database.",
         ) from error
     if password and not given.get("password"):
@@ -329,7 +331,7 @@ def failure(error: psycopg.Error) -> HelixError:
     if code.startswith("28") or any(words in told for words in _NO_ENTRY):
         return StoreFailed(
             "The shared store rejected the user name or the password.",
-            remedy="Nothing was lost. Check both in the address, and share the workspace again.",
+            remedy="Nothing was lost. Check the user name and password in the address, and share the workspace again.",
         )
     if "server does not support ssl" in told:
         return StoreFailed(
@@ -338,28 +340,30 @@ def failure(error: psycopg.Error) -> HelixError:
         )
     if "certificate" in told or ("ssl" in told and not code and not any(words in told for words in _CUT)):
         return StoreFailed(
-            f"The shared store's certificate is not accepted: {text}",
-            remedy="Nothing was sent, and nothing was lost. Use the right host name, or name its certificate with sslrootcert=FILE.",
+            f"The shared store's certificate was rejected: {text}",
+            remedy="Nothing was sent, and nothing was lost. Use the correct host name, or specify the certificate with sslrootcert=FILE.",
         )
     if code in _FULL:
-        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space on its disk.")
+        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space on the database server's disk.")
     if code == "3D000" or ('database "' in told and "does not exist" in told):
-        return NotThere("There is no such database on the server of the shared store.", remedy="Create it there first.")
+        return NotThere(
+            "The database of the shared store does not exist.", remedy="Create the database on the server first."
+        )
     return _other(code, text)
 
 
 def _other(code: str, text: str) -> HelixError:
     if code == "42501":
         return StoreFailed(
-            "The user of the shared store is not allowed to use its tables, or to create them.",
-            remedy=f"{_SAFE} Give the user the right to create a schema in that database.",
+            "The user of the shared store does not have permission to use or create its tables.",
+            remedy=f"{_SAFE} Give this user permission to create a schema in the database.",
         )
     if not code or code[:2] in _PASSING:
         what = f"The shared store is not responding: {text}"
         if "Connection refused" in text:
             what = "No server is running at the address of the shared store."
-        return Away(what, remedy="You can keep working; changes wait here until it answers.")
-    return StoreFailed(f"The shared store refused: {text}", remedy=_SAFE)
+        return Away(what, remedy="You can keep working. Your changes wait on this computer until it responds.")
+    return StoreFailed(f"The shared store refused the request: {text}", remedy=_SAFE)
 
 
 def _first_line(error: BaseException) -> str:

@@ -263,8 +263,8 @@ class S3Engine:
         head, _, rows = index[:-_SUM].partition(b"\n")
         if int(head.rpartition(b"-")[2]) > VERSION:
             raise NewerVersion(
-                "The shared store has objects from a newer Helix Desktop.",
-                remedy=f"Update the program. {_SAFE} Nothing was changed.",
+                "The shared store has objects from a newer version of Helix Desktop.",
+                remedy=f"Update Helix Desktop. {_SAFE} Nothing was changed.",
             )
         places = {name: Place(pack, start, length, key) for name, start, length, key in _PLACE.iter_unpack(rows)}
         self._known[pack] = frozenset(places)
@@ -333,7 +333,9 @@ def _store(url: str, login: str) -> tuple[str, S3Store]:
         from obstore.exceptions import BaseError
         from obstore.store import S3Store
     except ImportError as error:
-        raise NotThere("Sharing over S3 needs the package obstore, which is not installed.", remedy=INSTALL) from error
+        raise NotThere(
+            "Sharing over S3 requires the package obstore, which is not installed.", remedy=INSTALL
+        ) from error
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
     config: dict[str, Any] = {"aws_conditional_put": "etag"}
@@ -350,7 +352,7 @@ def _store(url: str, login: str) -> tuple[str, S3Store]:
         store = S3Store(parts.netloc, config=config, client_options=client, retry_config=retry)  # type: ignore[arg-type]
     except (BaseError, ValueError) as error:
         raise WrongUse(
-            "This is not an address of an S3-compatible store.",
+            "This is not the address of an S3-compatible store.",
             remedy="For example: s3://bucket/folder?endpoint=https://host.",
         ) from error
     return parts.path.strip("/"), store
@@ -363,21 +365,21 @@ def failure(error: Exception) -> HelixError:
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
         bucket = "NoSuchBucket" in text
-        return StoreFailed("There is no such bucket in the shared store.", remedy=_SAFE) if bucket else NotThere("-")
+        return StoreFailed("The bucket of the shared store does not exist.", remedy=_SAFE) if bucket else NotThere("-")
     kind = type(error).__name__
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
         return StoreFailed(
             "The shared store rejected the key or the secret.",
-            remedy="Nothing was lost. Check both in the address, and share the workspace again.",
+            remedy="Nothing was lost. Check the user name and password in the address, and share the workspace again.",
         )
     if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
-        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space there.")
+        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the store.")
     if "certificate" in text.lower():
         return StoreFailed(
-            "The shared store's certificate is not accepted.",
+            "The shared store's certificate was rejected.",
             remedy="Nothing was sent, and nothing was lost. Check the host name.",
         )
     return Away(
         f"The shared store is not responding: {text[:200]}",
-        remedy="You can keep working; changes wait here until it answers.",
+        remedy="You can keep working. Your changes wait on this computer until it responds.",
     )

@@ -51,8 +51,8 @@ def prepare(connection: Connection) -> None:
     version = _version(connection)
     if version > VERSION:
         raise NewerVersion(
-            f"The shared store has tables from a newer Helix Desktop (version {version}).",
-            remedy="Update the program. Nothing was changed.",
+            f"The shared store has tables from a newer version of Helix Desktop ({version}).",
+            remedy="Update Helix Desktop. Nothing was changed.",
         )
     if version < VERSION:
         _upgrade(connection)

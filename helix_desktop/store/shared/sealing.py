@@ -43,7 +43,7 @@ def read_key(text: str) -> bytes:
         key = b""
     if not text.startswith(_MARK) or len(key) != 32 or hashlib.sha256(key).hexdigest()[:4] != text[-4:]:
         raise WrongUse(
-            "This is not the key of a shared workspace, or a part of it is missing.",
+            "This is not the key of a shared workspace, or part of the key is missing.",
             remedy="Copy the whole key on a computer that shares the workspace.",
         )
     return key
@@ -56,7 +56,9 @@ class Seal:
         try:
             from cryptography.hazmat.primitives.ciphers import aead
         except ImportError as error:
-            raise NotThere("Sharing needs the package cryptography, which is not installed.", remedy=INSTALL) from error
+            raise NotThere(
+                "Sharing requires the package cryptography, which is not installed.", remedy=INSTALL
+            ) from error
         self._cipher = aead.AESGCM
         self._names = hmac.digest(key, b"helix names 1", "sha256")
         self._rows = hmac.digest(key, b"helix rows 1", "sha256")
@@ -82,7 +84,7 @@ class Seal:
         except (InvalidTag, ValueError) as error:
             raise CacheCorrupt(
                 "Content from the shared store failed its authenticity check.",
-                remedy="It was discarded. A computer with an intact copy can send it again.",
+                remedy="The content was discarded. A computer with an intact copy can send it again.",
             ) from error
         length = int.from_bytes(filled[:_LENGTH], "big")
         return filled[_LENGTH : _LENGTH + length]

@@ -147,10 +147,11 @@ def to_renew(segments: Sequence[Segment], fresh: int) -> int:
     return renewed
 
 
-_REMEDY = "Your own copy is intact. Run `workspace sync --check` on the computer that wrote it."
+_REMEDY = "Your own copy is intact. Run `workspace sync --check` on the computer that wrote this conversation."
 
 
 def _newer() -> NewerVersion:
     return NewerVersion(
-        "This conversation was shared by a newer Helix Desktop.", remedy="Update the program; nothing was changed."
+        "This conversation was shared by a newer version of Helix Desktop.",
+        remedy="Update Helix Desktop. Nothing was changed.",
     )

@@ -181,12 +181,12 @@ class _Restoring:
         try:
             await act(step)
         except Changed:
-            why = "someone else changed it in the meantime"
+            why = "it was changed in the meantime"
         except HelixError as error:
             why = str(error)
         except OSError as error:
             why = (
-                "it contains files that aren't part of this"
+                "it contains files that are not part of this undo"
                 if error.errno == errno.ENOTEMPTY
                 else error.strerror or "refused"
             )

@@ -122,7 +122,7 @@ def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryC
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
     settle()
     assert page.model.rowCount() == 1
-    assert page._counts.text() == "“upgrade_is_fair”: 1 entry contains it"
+    assert page._counts.text() == "“upgrade_is_fair”: 1 matching entry"
     assert page.viewer.body.lines._needle == "upgrade_is_fair"
     QTest.keyClick(page.bar.field, Qt.Key.Key_Escape)
     page.search("")
@@ -155,7 +155,7 @@ def test_a_hash_after_words_shows_all_entries_again(
 def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
     page.search("abce")
     settle()
-    assert page._counts.text() == "“abce”: 0 entries contain it"
+    assert page._counts.text() == "“abce”: 0 matching entries"
     assert page.viewer.row is None
 
 
@@ -198,7 +198,7 @@ def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCat
     page.show_entry(catalogue.lines[0].stored.digest)
     settle()
     said = page.viewer.body.findChildren(QLabel)
-    assert any("removed to free space" in label.text() for label in said)
+    assert any("removed to free up space" in label.text() for label in said)
     assert not page.viewer._recall.isEnabled()
 
 

@@ -209,7 +209,7 @@ def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, chang
     assert page._note.words == "The first checkpoint is being made: 300 of 20000 files."
     changes.progress = State("ready", 20_000, 20_000, 4_000_000, 3.2)
     changes.listeners[0](changes.progress)
-    assert "The first checkpoint: 20,000 files, 4.0 MB, 3.2 seconds." in page._note.toolTip()
+    assert "First checkpoint: 20,000 files, 4.0 MB, 3.2 seconds." in page._note.toolTip()
 
 
 def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, changes: FakeChanges) -> None:
@@ -222,7 +222,7 @@ def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, cha
     page._choose_undo()
     asked = dialog(page, TakingBack)
     assert isinstance(asked, TakingBack)
-    assert asked.windowTitle() == "Restore everything to before turn 12, including your own changes"
+    assert asked.windowTitle() == "Restore everything to its state before turn 12 (your own changes are undone too)"
     asked.accept()
     assert changes.now["src/a.py"] == BEFORE
 

@@ -209,7 +209,7 @@ def test_an_attachment_can_be_taken_off_and_is_there_once(composer: Composer) ->
     composer.attachments.add(FILE)
     assert composer.parts() == (FILE,)
     chips = composer.attachments.findChildren(QPushButton)
-    assert [chip.accessibleName() for chip in chips] == ["Attachment notes.txt. Press to remove it."]
+    assert [chip.accessibleName() for chip in chips] == ["Attachment notes.txt. Press to remove."]
     QTest.mouseClick(chips[0], Qt.MouseButton.LeftButton)
     assert composer.parts() == ()
 

@@ -48,5 +48,5 @@ def test_a_large_one_is_made_smaller() -> None:
     ids=["empty", "words", "cut short"],
 )
 def test_what_is_none_is_refused_with_what_to_do(content: bytes) -> None:
-    with pytest.raises(WrongUse, match="It was not attached"):
+    with pytest.raises(WrongUse, match="The image was not attached"):
         fitted("x.png", content)

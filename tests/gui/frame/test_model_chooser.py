@@ -90,7 +90,7 @@ def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, memory: Memory
 def test_a_provider_that_does_not_answer_is_named(chooser: ModelChooser) -> None:
     chooser.open(chooser.box, "")
     chooser.show_refreshed(Refreshed(tuple(MODELS), (("OpenRouter", "It is not there."),)))
-    assert chooser._state.text() == "4 models · no answer from OpenRouter"
+    assert chooser._state.text() == "4 models · no response from OpenRouter"
     chooser.show_refreshed(Refreshed(tuple(MODELS)))
     assert chooser._state.text() == "4 models · just refreshed"
 

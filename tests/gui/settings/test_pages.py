@@ -329,7 +329,7 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
 ) -> None:
     page = ServersPage(bench, program, window.doing)
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
-    assert "This text doesn't contain an MCP server." in said(page)
+    assert "This text doesn't contain an MCP server configuration." in said(page)
     page._text.setPlainText("npx server 'a b'")
     page._name.setText("github")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
@@ -411,7 +411,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     ]
     page = ServersPage(bench, program, window.doing)
     page.show()
-    assert "Couldn't read its settings: args have to be texts" in said(page)
+    assert "Couldn't read the server's settings: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
     checks = {each.text(): each for each in page.findChildren(QCheckBox) if each.text() != "Read-only"}
     assert {name: check.isChecked() for name, check in checks.items()} == {"search": True, "delete": False}

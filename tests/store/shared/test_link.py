@@ -241,7 +241,7 @@ async def test_a_full_store_is_a_sentence_and_work_goes_on(tmp_path: Path, seal:
         await here.cache.put(secrets.token_bytes(9000), SHELL)
         with pytest.raises(StoreFull, match="is full"):
             await here.link.sync()
-        assert "Free up space there" in (await here.link.status()).trouble
+        assert "Free up space in the store" in (await here.link.status()).trouble
         shelf.room = 0
         await here.link.sync()
 

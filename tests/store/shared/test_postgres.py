@@ -100,7 +100,7 @@ def test_no_database_no_server_and_no_address_are_sentences(server: postgres.Ser
     assert "rejected the user" in fails(server.url.replace("helix@", "nobody@"), seal).what
     missing = fails(server.url.replace("/postgres", "/nothing"), seal)
     assert isinstance(missing, NotThere)
-    assert "no such database" in missing.what
+    assert "database of the shared store does not exist" in missing.what
     nobody = fails(f"postgresql://helix@127.0.0.1:{postgres.free_port()}/postgres", seal)
     assert isinstance(nobody, Away)
     assert nobody.what == "No server is running at the address of the shared store."
@@ -132,7 +132,7 @@ def test_newer_tables_are_left_alone_and_older_ones_brought_up(server: postgres.
         connection.execute("UPDATE helix.version SET version = 999")
         error = fails(url, seal)
         assert isinstance(error, NewerVersion)
-        assert "Update the program" in error.remedy
+        assert "Update Helix Desktop" in error.remedy
 
 
 def test_machines_that_come_at_once_make_the_tables_once(server: postgres.Server, seal: Seal) -> None:
