@@ -401,13 +401,14 @@ class Canvas(QAbstractScrollArea):
         y, first, height = self.verticalScrollBar().value(), place.top() - EDGE, place.height() + 2 * EDGE
         for index in self.column.shown(y + first, height):
             laid = self.column.known(index)
+            if laid is None or not laid.boxes:
+                continue
             top = self.column.top(index) - y
             painter.save()
             painter.translate(self.left, top)
-            if laid is not None and laid.boxes:
-                near = self._near_of(index, laid)
-                laid.paint(painter, first - top, first + height - top, self._marks(index, laid), near)
-            if self._spot is not None and self._spot[0] == index and laid is not None:
+            marks, near = self._marks(index, laid), self._near_of(index, laid)
+            laid.paint(painter, first - top, first + height - top, marks, near)
+            if self._spot is not None and self._spot[0] == index:
                 self._paint_focus(painter, laid)
             painter.restore()
 

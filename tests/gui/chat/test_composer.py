@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, QMimeData, Qt, QUrl
+from PySide6.QtCore import QEvent, QMimeData, QObject, Qt, QUrl
 from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
@@ -107,6 +107,28 @@ def test_it_grows_to_ten_lines_and_no_further(composer: Composer) -> None:
     assert heights[1] - heights[0] == 3 * line
     assert heights[2] - heights[0] == (LINES - 1) * line
     assert heights[3] == heights[2]
+
+
+class LaidOut(QObject):
+    """How often a widget was laid out."""
+
+    times = 0
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        self.times += event.type() == QEvent.Type.LayoutRequest
+        return False
+
+
+def test_only_a_key_that_adds_or_takes_a_line_lays_the_composer_out(composer: Composer) -> None:
+    QTest.keyClicks(composer.text, "a")
+    QApplication.processEvents()
+    laid_out, around = LaidOut(), composer.text.parentWidget()
+    assert around is not None
+    around.installEventFilter(laid_out)
+    for keys, times in (("bcd", 0), ("\n", 1), ("e", 1)):
+        composer.text.insertPlainText(keys)
+        QApplication.processEvents()
+        assert laid_out.times == times, keys
 
 
 def test_drafts_are_kept_per_conversation_over_a_restart(composer: Composer, theme: Theme, tmp_path: Path) -> None:
