@@ -292,7 +292,7 @@ class _Writing:
         segment = string(mapping(details.get("preservedSegment")), "headUuid")
         keep = self.places.get(segment, len(self.made)) if segment else len(self.made)
         trigger = string(details, "trigger")
-        why = "Claude Code compacted here" + (f" ({trigger})" if trigger else "")
+        why = "Claude Code compacted the conversation here" + (f" ({trigger})" if trigger else "")
         self.compactions.append(Compaction(len(self.made), keep, text, time, why))
         self.steps.clear()
 

@@ -304,7 +304,9 @@ class _Writing:
         if sealed_away:
             text += "\n[The rest of the summary is sealed: only its provider can read it.]"
         if self.made and text.strip():
-            self.compactions.append(Compaction(len(self.made), len(self.made), text, self.time, "Codex compacted here"))
+            self.compactions.append(
+                Compaction(len(self.made), len(self.made), text, self.time, "Codex compacted the conversation here")
+            )
 
     def close(self) -> None:
         """The reply so far is whole."""

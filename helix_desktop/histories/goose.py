@@ -100,7 +100,9 @@ class _Writing:
         elif about.get("userVisible") is False and self.hidden:
             text = text_of([part for part in objects(content) if part.get("type") == "text"])
             if text and self.hidden <= len(self.made):
-                self.compactions.append(Compaction(len(self.made), self.hidden, text, time, "goose compacted here"))
+                self.compactions.append(
+                    Compaction(len(self.made), self.hidden, text, time, "goose compacted the conversation here")
+                )
                 self.hidden = 0
             return
         if value.get("role") == "assistant":

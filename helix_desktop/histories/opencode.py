@@ -168,7 +168,9 @@ class _Writing:
     def _compacted(self, parts: Parts, time: float) -> None:
         text = "\n".join(string(part, "text") for part in parts if part.get("type") == "text")
         if self.made and text.strip():
-            self.compactions.append(Compaction(len(self.made), len(self.made), text, time, "opencode compacted here"))
+            self.compactions.append(
+                Compaction(len(self.made), len(self.made), text, time, "opencode compacted the conversation here")
+            )
 
     def _replied(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
         """A reply whose calls stand with their results; a step that went on after results is one of its own."""

@@ -120,7 +120,9 @@ class _Writing:
             keep = min(self.places.get(string(value, "firstKeptEntryId"), len(self.made)), len(self.made))
             text = string(value, "summary")
             if self.made and text:
-                self.compactions.append(Compaction(len(self.made), keep, text, time, "pi compacted here"))
+                self.compactions.append(
+                    Compaction(len(self.made), keep, text, time, "pi compacted the conversation here")
+                )
 
     def _message(self, message: Mapping[str, object], time: float) -> None:
         time = time_of(message.get("timestamp")) or time

@@ -468,7 +468,7 @@ class Hosted:
     def _unanswered(self, name: str) -> str:
         if self._lost or (self.log and self.log.why):
             return f"The server {self.config.name} stopped during {name}: {self._sentence(None)}"
-        return f"The server {self.config.name} did not answer {name} within {self.config.call_seconds:g} s."
+        return f"The server {self.config.name} did not respond to {name} within {self.config.call_seconds:g} s."
 
     def _failure(self, name: str, error: Exception) -> str:
         inner = _innermost(error)

@@ -113,11 +113,11 @@ Each agent has its own workspace, with its own LevelDB database, journal and ind
 
 ## What was not tested
 
-- {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts only a few hundred. A fleet of this size therefore needs a
+- The store was not used by {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts only a few hundred. A fleet of this size therefore needs a
   connection pooler, or several databases with the workspaces divided among them. Neither a connection pooler nor divided workspaces were tested.
-- A network. In the test, client and server ran on the same computer. Over a network, each put takes one additional round trip.
-- An S3-compatible store under load, or one from a real provider. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. Such a store is suitable for workspaces with a few million rows.
-- More rows than in the table above. Figures for larger tables are extrapolated.
+- The test did not use a network: client and server ran on the same computer. Over a network, each put takes one additional round trip.
+- S3-compatible stores were not tested under load, nor were stores from real providers. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. Such a store is suitable for workspaces with a few million rows.
+- Tables with more rows than in the table above were not tested. Figures for larger tables are extrapolated.
 
 If the tasks of your agents are larger than these sessions, all figures above grow in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
 """

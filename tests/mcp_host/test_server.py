@@ -80,7 +80,7 @@ async def test_an_address_nobody_answers_at_is_a_sentence(kind: str) -> None:
 async def test_a_call_without_an_answer_ends_in_time() -> None:
     async with hosting(strange("hang at call", "/dev/null", seconds=1)) as here:
         await here.settled()
-        with pytest.raises(Unreachable, match="strange did not answer echo within 1 s"):
+        with pytest.raises(Unreachable, match="strange did not respond to echo within 1 s"):
             await here.host.tools()[0].call({}, here.context)
 
 

@@ -287,7 +287,7 @@ async def test_a_foreign_compaction_can_be_undone(workspace: Workspace, tmp_path
     assert one.folds == 1
     facts = await workspace.journal.read(one.id)
     fold = next(fact.fact for fact in facts if isinstance(fact.fact, Folded))
-    assert fold.why == "Claude Code compacted here (auto)"
+    assert fold.why == "Claude Code compacted the conversation here (auto)"
     shown = " ".join(str(block.content) for block in state_of(facts).view().blocks)
     assert "The summary." in shown
     assert "list the files" not in shown

@@ -48,7 +48,9 @@ class StoragePage(Page):
         )
         self.add(row(declared, self._set_limit, self.inside))
         self.heading(tr("Maintenance"))
-        self._act(tr("Back up now"), tr("Saves a copy of the journal next to it."), lambda: program.back_up(bench))
+        self._act(
+            tr("Back up now"), tr("Saves a copy of the journal in the same folder."), lambda: program.back_up(bench)
+        )
         self._act(
             tr("Verify all entries"),
             tr("Reads all content and compares it with its hashes."),

@@ -130,5 +130,5 @@ def full_for_workspace(quota: int) -> StoreFull:
     """The sentence for a workspace that has reached its quota."""
     return StoreFull(
         f"This workspace has reached its limit of {quota:,} bytes in the shared store.",
-        remedy="Your changes wait on this computer. Raise the limit, or run `workspace sync --collect`.",
+        remedy="Your changes are stored on this computer until they can be sent. Raise the limit, or run `workspace sync --collect`.",
     )
