@@ -117,6 +117,8 @@ class SearchBox(QWidget):
 
     def point_at(self, row: int) -> None:
         self.list.setCurrentIndex(self.list.model().index(row, 0))
+        if row == next(iter(self.usable()), -1):
+            self.list.scrollToTop()  # what is above the first says what it is
 
     def _move(self, steps: int) -> None:
         """Past what cannot be chosen; a single step goes round at the ends."""

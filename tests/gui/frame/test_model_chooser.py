@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QWidget
 
@@ -100,6 +100,14 @@ def test_headings_cannot_be_chosen(chooser: ModelChooser) -> None:
     for _ in range(2 * len(MODELS)):
         QTest.keyClick(chooser.line, Qt.Key.Key_Down)
         assert chooser.pointed() is not None
+
+
+def test_the_head_of_the_first_group_is_in_sight(chooser: ModelChooser) -> None:
+    """Of 350 models of one server, the first could be seen, and not whose it is."""
+    chooser.opened.disconnect()
+    chooser.open(chooser.box, "", "p")
+    chooser.show_models([Model(f"p/model-{n:03}", provider="p") for n in range(350)])
+    assert chooser.list.indexAt(QPoint(5, 5)).row() == 0
 
 
 @pytest.mark.alone
