@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "resources/help/pictures"
 PROGRAM = [sys.executable, "-m", "helix_desktop"]
 SIZE = (1280, 800)
-SETTLED = 6.0  # seconds until a page has been furnished
+SETTLED = 15.0  # seconds until a page has been furnished, also on a busy machine
 
 GRAB = """
 import sys

@@ -105,7 +105,7 @@ class EntryViewer(QWidget):
     def _show_hash(self) -> None:
         if self.row is not None:
             digest = self.row.stored.digest
-            roomy = self.width() >= self._theme.px(840)
+            roomy = self.width() >= self._theme.px(1_120)  # beside the longest words of all languages
             self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short)
 
     def _button(self, words: str, act: Callable[[], None], look: str = "") -> QPushButton:
