@@ -36,7 +36,7 @@ def main() -> int:
         subprocess.run(
             [*PROGRAM, "tour", "--out", str(toured)], check=True, stdout=subprocess.DEVNULL, env=environment, cwd=ROOT
         )
-        environment |= {"HELIX_HOME": str(toured / "home"), "HOME": folder}  # so that no path of this machine is in them
+        environment |= {"HELIX_HOME": str(toured / "home"), "HOME": folder}  # no path of this machine is in them
         for page, link in _pages(toured, environment).items():
             _picture(page, link, environment)
     return 0
