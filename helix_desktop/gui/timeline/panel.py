@@ -301,13 +301,13 @@ def _key(shown: Shown) -> tuple[str, str]:
 
 
 def _document(text: str, ink: Ink, width: float) -> Iterator[Box]:
-    """The sections, each with its sources: numbers lead into the chat, hashes to their entries. What a model wrote before
-    the first of them ("Here is the handover:") is none.
+    """The sections, each with its sources: numbers lead into the chat, hashes to their entries. What stands before the
+    first of them is for the model, or its own ("Here is the handover:").
     """
     found = sentences.sections(text)
     named = any(name for name, _ in found)
     for name, written in found:
-        if named and not name and not written.startswith("["):
+        if named and not name:
             continue
         titled = not name and written.startswith("[")
         body = written.partition("\n")[2].strip() if titled else written

@@ -315,8 +315,9 @@ def test_undo_closes_the_editor_and_keeps_what_was_written(page: Page) -> None:
     assert list(panel._drafts.values()) == ["half a sentence"]
 
 
-def test_what_a_model_wrote_before_the_first_section_is_not_shown(theme: Theme) -> None:
-    text = "Sure! Here is the handover:\n\n## Project Background\nA parser."
+@pytest.mark.parametrize("before", ["Sure! Here is the handover:", "[Summary]\nSure! Use recall_history(1)."])
+def test_what_stands_before_the_first_section_is_not_shown(theme: Theme, before: str) -> None:
+    text = f"{before}\n\n## Project Background\nA parser."
     boxes = list(_document(text, Ink(theme), 400.0))
     shown = " ".join(getattr(box, "text", "") for box in boxes)
     assert "A parser." in shown
