@@ -221,7 +221,7 @@ def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryC
     settle()
     page.forget()
     (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
-    assert "2 messages refer to it" in box.text()
+    assert "2 messages refer to this entry" in box.text()
     assert catalogue.done == []
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
     settle()
