@@ -374,7 +374,7 @@ async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
     await at.session.pin(PartRef(first))
     with pytest.raises(
         Refused,
-        match=r"would take 1,7\d\d tokens in every request. The window has 2,000 tokens, and 300 of them are reserved",
+        match=r"would take up 1,7\d\d tokens in every request. The window has 2,000 tokens, and 300 of them are reserved",
     ):
         await at.session.pin(PartRef(second))
     with pytest.raises(Refused, match="1,7"):
@@ -393,7 +393,7 @@ async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent
     await told(at, "go on")
     (_, end) = at.of(TurnEnded)
     assert end.reason is TurnEnd.FAILED
-    assert "window of scripted has 4,000" in end.why
+    assert "window of scripted has only 4,000" in end.why
     assert "Unpin something" in end.why
     assert len(at.model.requests) == 1
     await at.session.unpin(PartRef(said))

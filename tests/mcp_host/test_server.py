@@ -150,7 +150,7 @@ async def test_of_many_tools_some_are_offered_and_that_is_said(monkeypatch: pyte
     async with hosting(strange("many")) as here:
         await here.settled()
         assert len(here.host.tools()) == module.MOST_TOOLS == 100
-        assert "It has 500 tools" in here.host.servers[0].status.why
+        assert "The server has 500 tools" in here.host.servers[0].status.why
 
 
 async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(tmp_path: Path) -> None:

@@ -298,7 +298,7 @@ async def test_listing_shows_folders_sizes_and_strange_names_on_one_line(here: W
         "evil\\n[CACHED] recall  0",
         "link  (link)",
     ]
-    assert "There is no sub" in await here.said("list_files", path="sub")
+    assert "sub does not exist" in await here.said("list_files", path="sub")
 
 
 async def test_glob_finds_from_the_folder_it_is_given(here: World) -> None:

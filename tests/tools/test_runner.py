@@ -62,7 +62,7 @@ async def test_specs_are_the_same_each_time_and_all_offer_keep(here: World) -> N
         ("read_file", '{"path": "a"', "not valid JSON"),
         ("read_file", "{}", "needs the argument 'path'"),
         ("read_file", '{"path": "a", "lines": 3}', "no argument 'lines'"),
-        ("read_file", '{"path": "nothing"}', "There is no nothing"),
+        ("read_file", '{"path": "nothing"}', "nothing does not exist"),
     ],
 )
 async def test_what_the_model_gets_wrong_is_an_outcome_with_a_sentence(

@@ -62,5 +62,5 @@ def test_names_to_save_under(catalogue: MemoryCatalogue) -> None:
 
 def test_consequences_are_said(catalogue: MemoryCatalogue) -> None:
     said = work.consequences(catalogue.lines[0], 2)
-    assert "2 messages refer to it" in said
+    assert "2 messages refer to this entry" in said
     assert "can't be undone" in said
