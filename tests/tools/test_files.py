@@ -187,7 +187,7 @@ async def test_a_file_where_a_folder_is_wanted_is_called_one(here: World) -> Non
         await here.said("write_file", path="a/b", content="x"),
     ]
     assert said == ["a is a file, not a folder."] * 3
-    assert "There is no a/b" in await here.said("read_file", path="a/b")
+    assert "a/b does not exist" in await here.said("read_file", path="a/b")
 
 
 async def test_replacing_all(here: World) -> None:
