@@ -15,14 +15,15 @@ from collections.abc import Callable
 
 EVERY = 60.0  # seconds
 LARGE = 128 << 10  # bytes from which on a buffer is asked of the system, and given back to it, by itself
-_M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8  # of malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
 
 
-def share(large: int = LARGE) -> None:
-    """All threads share one heap, and what is large is not in it. Before threads are made."""
+def share(large: int = LARGE, kept: int = LARGE) -> None:
+    """All threads share one heap, and what is large is not in it; so much that is free at its end stays. Before threads are made."""
     if (libc := _glibc()) is not None:
         libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, large)
+        libc.mallopt(_M_TRIM_THRESHOLD, kept)
 
 
 async def give_back() -> None:

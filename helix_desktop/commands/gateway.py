@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from helix_desktop.store.workspace import Workspace
 
 TURN = 0.0005  # seconds after which a thread that reads a large body lets other clients' streams go on
-LARGE = 1 << 20  # bytes of a buffer that grows where it is: copying a body of 30 MB would hold the streams up
+LARGE = 4 << 20  # bytes from which on a buffer grows where it is: copying a body of 30 MB would hold the streams up
+KEPT = 32 << 20  # bytes that are free and stay, so that a usual body does not ask the system for its pages anew
 
 
 def add(nouns: Subparsers) -> None:
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
     from helix_desktop.gateway.app import Options
 
     sys.setswitchinterval(TURN)
-    heap.share(LARGE)
+    heap.share(LARGE, KEPT)
     where = places.find(arguments.home)
     _check(arguments.upstream)
     if arguments.workspace:
