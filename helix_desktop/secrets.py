@@ -102,7 +102,7 @@ class Secrets:
         if where is Where.FILE and not self._consent():
             raise Refused(
                 "Keys are stored in a file only if you allow this in the settings.",
-                remedy="To allow this, go to Settings > Keys. Without the window, set file = true under [keys] in settings.toml.",
+                remedy="To allow this, go to Settings > Keys. If you are not using the window, set file = true under [keys] in settings.toml.",
             )
         if where is Where.KEYRING:
             await self._call(lambda keyring: _keep(keyring, self._service, name, value))

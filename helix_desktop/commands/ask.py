@@ -43,7 +43,7 @@ def add(nouns: Subparsers) -> None:
         "text",
         nargs="+",
         metavar="TEXT",
-        help="the message; - reads standard input, /NAME uses a slash command or skill of the folder",
+        help="the message; - reads standard input, /NAME uses a slash command or skill from the folder",
     )
     ask.set_defaults(run=run, work=work, lasting=True)
 

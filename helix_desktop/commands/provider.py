@@ -45,7 +45,7 @@ def add(nouns: Subparsers) -> None:
     )
     one.add_argument("--key", action="store_true", help="ask for the provider's key, or read it from standard input")
     one.add_argument("--keep", choices=KEEP, default="keyring", help="where to store the key")
-    one.add_argument("--variable", default="", metavar="NAME", help="the environment variable that can contain the key")
+    one.add_argument("--variable", default="", metavar="NAME", help="the environment variable to read the key from")
     one.add_argument(
         "--key-header", default="", metavar="NAME", help="the header that contains the key, such as api-key (Azure)"
     )

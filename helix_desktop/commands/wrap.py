@@ -100,7 +100,7 @@ def _change(arguments: argparse.Namespace, agent: object, where: places.Places) 
 def _agreed(file: Path) -> bool:
     if not sys.stdin.isatty():
         raise WrongUse(
-            f"{file} was not written, because there is no terminal to ask for confirmation.",
+            f"{file} was not written, because there is no terminal in which to ask for confirmation.",
             remedy="Add --yes to confirm.",
         )
     return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")

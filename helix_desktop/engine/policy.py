@@ -197,7 +197,7 @@ class Policy:
     )  # fmt: skip
 
     truncation: bool = _declared(
-        True, "Cut off history as a last resort", "If everything else fails, old history is replaced by its details and hashes, without using a model.",
+        True, "Cut off history as a last resort", "If everything else fails, old history is replaced with its important details and hashes. No model is used.",
         group="Safety", none=False,
     )  # fmt: skip
     tail_steps: int = _declared(

@@ -170,7 +170,7 @@ class Steward:
         if fold in branch.live:
             raise Refused("This fold is already active.")
         if not branch.may_nest(folded.cover):
-            raise Refused("Another fold now covers part of the same messages.", remedy="Undo that fold first.")
+            raise Refused("Another fold now covers some of the same messages.", remedy="Undo that fold first.")
         return await self.conversation.append(Refolded(fold))
 
     def cancel(self) -> None:

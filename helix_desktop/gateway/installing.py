@@ -52,7 +52,7 @@ def install(change: Change, config: Path) -> None:
     if note.exists():
         raise Refused(
             f"{change.agent} is already connected.",
-            remedy=f"To disconnect it first, run: wrap --uninstall {change.agent}.",
+            remedy=f"Disconnect it first by running: wrap --uninstall {change.agent}.",
         )
     kept = None if change.before is None else base64.b64encode(change.before).decode()
     after = base64.b64encode(change.after or b"").decode()

@@ -200,7 +200,7 @@ def _meaning(workspace: str) -> list[str]:
     return [
         tr("Removes text, such as a key or a password, from everywhere in the workspace {name}:", name=workspace),
         tr(
-            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. Messages will say that something was forgotten."
+            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. The messages that contained it will say that something was forgotten."
         ),
         tr(
             "This can't be undone. Text already sent to a provider and files you exported are not affected, so replace a leaked key as well."

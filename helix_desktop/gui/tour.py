@@ -224,7 +224,7 @@ class Tour(QObject):
             Step(
                 tr("Connect a model"),
                 tr(
-                    "The script can't do real work. Press the model's name to connect a provider, or a server on this computer such as Ollama."
+                    "The script can't do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
                 ),
                 tr("Choose a model, then open a folder of your own with the + on the left."),
                 self._model,

@@ -454,7 +454,7 @@ def _after(kind: bytes) -> bytes:
 
 def _corrupt(digest: Digest, why: str) -> CacheCorrupt:
     return CacheCorrupt(
-        f"The entry {digest} is damaged on the disk ({why}) and was quarantined.",
+        f"The entry {digest} is damaged on disk ({why}) and has been quarantined.",
         remedy="To repair it, store the same content again. A backup of the folder may also contain it.",
     )
 

@@ -351,7 +351,7 @@ def _stat(folder: folders.Folder, name: str, shown: str) -> os.stat_result | Non
         )
     if found.st_nlink > 1:
         raise Refused(
-            f"{shown} has a second (hard) link, which may be outside the workspace, so nothing was written to it.",
+            f"{shown} was not changed, because it has another hard link, which may be outside the workspace.",
             remedy="Replace the file with a copy of itself, so that it has only one link.",
         )
     return found

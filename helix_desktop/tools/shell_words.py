@@ -190,7 +190,7 @@ class Words(ABC):
 
     def _no_line_end_before_documents(self, text: str) -> None:
         if self.documents and "\n" in text:
-            raise Hidden("it has a here-document with no clear start")
+            raise Hidden("it contains a here-document whose start can't be determined")
 
     def filled_in(self, closing: str, *, lines: bool = False) -> str:
         """Text in which the shell fills in expansions, up to its closing quote. `lines`: of a here document."""

@@ -155,7 +155,7 @@ def of_find(line: Line, rest: list[str]) -> list[Started]:
     found: list[Started] = []
     for at, word in enumerate(rest):
         if not certain(word) and word.startswith("-"):
-            raise Hidden("an option of find comes from a shell expansion")
+            raise Hidden("a `find` option comes from a shell expansion")
         if word in ("-exec", "-execdir", "-ok", "-okdir"):
             ends = [n for n in range(at + 1, len(rest)) if rest[n] in (";", "+")]
             words = rest[at + 1 : min(ends, default=len(rest))]

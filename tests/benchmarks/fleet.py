@@ -165,7 +165,7 @@ def _measured(rates: dict[str, Row]) -> str:
         [
             *lines,
             "",
-            f"The time grows with the number of rows raised to a power: {told}. A power of 0 would mean no growth; a power of 1 would mean that the time doubles when the number of rows doubles.",
+            f"The time grows with the number of rows raised to a power: {told}. An exponent of 0 would mean no growth; an exponent of 1 would mean that the time doubles when the number of rows doubles.",
             *_TABLE,
         ]
     )

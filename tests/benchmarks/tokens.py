@@ -38,7 +38,7 @@ def rows(*, quick: bool) -> list[Row]:
     loaded = 1000 * (time.perf_counter() - begun)
     grown = machine.memory() - before
     alone = _alone(counter)
-    made = [_single("loading the vocabulary", "ms", loaded), _single("memory of the vocabulary", "MB", grown)]
+    made = [_single("loading the vocabulary", "ms", loaded), _single("memory used by the vocabulary", "MB", grown)]
     made += [_beside(name, text, counter, alone, 2 if quick else 5) for name, text in texts().items()]
     made.append(_single("counting a million spaces", "ms", _milliseconds(lambda: counter.count(" " * 1_000_000))))
     if not quick:

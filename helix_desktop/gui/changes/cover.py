@@ -75,7 +75,7 @@ class CoverDialog(QDialog):
         items = [self.list.item(row) for row in range(self.list.count())]
         told = [each.data(Qt.ItemDataRole.UserRole) for each in items if each.checkState() == Qt.CheckState.Checked]
         files, held = sum(one[1] for one in told), sum(one[2] for one in told)
-        self.state.setText(tr("{files} files, {size} are covered.", files=numeral(files), size=size(held)))
+        self.state.setText(tr("{files} files ({size}) are covered.", files=numeral(files), size=size(held)))
 
 
 def _name(name: str) -> str:

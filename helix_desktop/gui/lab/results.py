@@ -99,7 +99,7 @@ class Results(QWidget):
 
     def _conversations(self) -> QComboBox:
         which = QComboBox(self)
-        which.setAccessibleName(tr("Conversation in the chart"))
+        which.setAccessibleName(tr("Conversation shown in the chart"))
         which.addItems([course.name for course in self._outcome.played[0].courses])
         which.setVisible(which.count() > 1)
         which.currentIndexChanged.connect(self._show)

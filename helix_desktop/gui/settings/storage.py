@@ -67,7 +67,7 @@ class StoragePage(Page):
         self._about(tr("History and cache in one file. Keys are never included."))
         self._forget = self.button(tr("Forget text everywhere…"))
         self._forget.clicked.connect(self.forget_wanted)
-        self._about(tr("Permanently removes a leaked key or password from conversations, cache and backups."))
+        self._about(tr("Permanently removes a leaked key or password from conversations, the cache and backups."))
         self._said = self.sentence("")
         self.refresh()
 

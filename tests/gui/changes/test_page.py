@@ -195,7 +195,7 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
     page.cover_button.click()
     asked = dialog(page, CoverDialog)
     assert isinstance(asked, CoverDialog)
-    assert asked.state.text() == "300,022 files, 6.0 GB are covered."
+    assert asked.state.text() == "300,022 files (6.0 GB) are covered."
     asked.list.item(0).setCheckState(Qt.CheckState.Unchecked)
     asked.accept()
     assert changes.covered == [(True, ["node_modules/", "data/"])]
