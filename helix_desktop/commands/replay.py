@@ -30,7 +30,7 @@ def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser(
         "replay",
         help="replay recorded sessions, and show what would have been sent, billed, kept and lost",
-        description="Replay recorded sessions of agents with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (one per line, or JSON), or exports of Claude Code or Codex.",
+        description="Replay recorded sessions of agents with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex.",
     )  # fmt: skip
     noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a recorded session, or a folder of sessions")
     noun.add_argument(

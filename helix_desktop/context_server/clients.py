@@ -66,7 +66,7 @@ def write(found: Snippet) -> bool:
     if found.client == "goose":
         raise WrongUse(
             f"{found.file} is a YAML file with your own comments, so it was not changed.",
-            remedy="Add the lines shown yourself.",
+            remedy="Add these lines yourself.",
         )
     whole = _read(found.file)
     outer, name = found.path_in
@@ -88,7 +88,7 @@ def _read(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise StoreFailed(f"{file} cannot be read: {error.strerror}; nothing was written.") from error
     except ValueError as error:
-        remedy = "Add the lines shown yourself."
+        remedy = "Add these lines yourself."
         raise ConfigMistake(f"{file} is not valid JSON ({error}); nothing was written.", remedy=remedy) from None
     if not isinstance(whole, dict):
         raise ConfigMistake(f"{file} does not contain a JSON object. Nothing was written.")

@@ -19,7 +19,7 @@ Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
     "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than with no folding.",
-    "observational": "The agent is asked about large outputs on arrival. History becomes observations, then reflections.",
+    "observational": "When a large output arrives, the agent is asked what it needs from it. Old history is condensed into observations, and later into reflections.",
     "layered": "Previews, markers and handovers, each when it saves money at the model's prices.",
     "none": "Nothing is folded. A conversation ends when the window is full.",
 }
@@ -100,7 +100,7 @@ class Policy:
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
     )  # fmt: skip
     admission_wait: float = _declared(
-        10.0, "Wait for shortened outputs", "How long to wait for the agent's shortened outputs before previews are used instead.",
+        10.0, "Wait for outputs to be shortened", "How long to wait for the agent's shortened outputs before previews are used instead.",
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declared(

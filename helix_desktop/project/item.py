@@ -134,7 +134,7 @@ def front_matter(text: str) -> tuple[dict[str, Any], str]:
     if values is None:
         values = {}
     if not isinstance(values, dict):
-        raise WrongUse("The block between --- and --- must be a YAML mapping of names to values.")
+        raise WrongUse("The block between the two --- lines must be a YAML mapping of names to values.")
     return {str(name): value for name, value in values.items()}, text[found.end() :]
 
 

@@ -120,7 +120,7 @@ class JournalFile:
         if not facts:
             return ()
         if not conversation:
-            raise WrongUse("A conversation needs an id.")
+            raise WrongUse("A conversation must have an ID.")
         time = self._now()
         with self._writing():
             row = self._row(conversation) or empty(conversation, time)

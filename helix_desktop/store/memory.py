@@ -30,7 +30,7 @@ class MemoryJournal:
         if not facts:
             return ()
         if not conversation:
-            raise WrongUse("A conversation needs an id.")
+            raise WrongUse("A conversation must have an ID.")
         held = self._facts.setdefault(conversation, [])
         time = self._now()
         recorded = tuple(Recorded(conversation, len(held) + 1 + i, time, fact) for i, fact in enumerate(facts))

@@ -35,7 +35,7 @@ NOT_SHOWN = {  # what the window shows nothing of
     "store/memory.py",  # the same sentences as the journal and the cache
 }  # fmt: skip
 LEFT_OUT = {
-    "A conversation needs an id.",  # mistakes of the program itself
+    "A conversation must have an ID.",  # mistakes of the program itself
     "A part of an entry starts at 0 or later and has a length of 0 or more.",
     "[It ended early: {}.",  # for the model that delegated
     "The system refused: {}",  # for the model whose call it was

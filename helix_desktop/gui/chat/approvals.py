@@ -60,7 +60,7 @@ def scope_words(scope: str) -> str:
         "once": tr("Allow once"),
         "conversation": tr("Allow in this conversation"),
         "always": tr("Always allow"),
-        "ask": tr("Approve, ask before changes"),
+        "ask": tr("Approve and ask before changes"),
         "edits": tr("Approve, allow edits"),
     }.get(scope, scope)
 
@@ -309,7 +309,7 @@ class QuestionCard(QWidget):
         self.allow("once")
 
     def _buttons(self, keys: Mapping[str, str]) -> QBoxLayout:
-        hint = tr("Say what is missing") if self._question.plan else tr("Tell the agent what to do instead")
+        hint = tr("Describe what is missing") if self._question.plan else tr("Tell the agent what to do instead")
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse)

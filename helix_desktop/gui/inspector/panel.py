@@ -177,7 +177,7 @@ class Inspector(QWidget):
         self._set_slider(at_end=self._is_now)
         self._now.setVisible(not self._is_now)
         if self._session is None:
-            self.view.show_boxes(lambda ink, width: [note(ink, width, tr("What the model is sent appears here."))])
+            self.view.show_boxes(lambda ink, width: [note(ink, width, tr("What is sent to the model appears here."))])
             self._step.setText("")
             return
         if self._is_now:

@@ -67,7 +67,7 @@ class InstructionsPage(Page):
     def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
         super().__init__(tr("Instructions"), parent)
         self._bench, self._program, self._doing = bench, program, doing
-        sentence = tr("Sent to every agent of this workspace with the system prompt, from the next message on.")
+        sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
         declared = Declared("instructions", "", sentence, program.chosen(bench).instructions, long=True)
         self.add(row(declared, self._write, self.inside))
         self.sentence(

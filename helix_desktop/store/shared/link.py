@@ -140,7 +140,7 @@ class Link:
             await asyncio.wait_for(self.send(), PATIENCE)
         except TimeoutError as error:
             raise Away(
-                "The shared store did not confirm the content in time.",
+                "The shared store did not confirm in time that it received the content.",
                 remedy="The content is stored on this computer and waiting to be sent.",
             ) from error
 

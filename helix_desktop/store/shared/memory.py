@@ -40,7 +40,7 @@ class MemoryEngine:
         if self.away:
             raise Away(
                 "The shared store is not responding.",
-                remedy="You can keep working. Your changes wait on this computer until it responds.",
+                remedy="You can keep working. Your changes are stored on this computer until it responds.",
             )
         return self._shelf.lock
 

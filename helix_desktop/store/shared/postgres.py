@@ -124,7 +124,7 @@ class PostgresEngine:
             self._own.doubtful = False
             connection.execute(PUT.encode(), (self._space, names, keys, bodies, self._space), prepare=True)
             if self._own.doubtful:
-                raise Away("The shared store's standby server did not confirm the content.", remedy=_SAFE)
+                raise Away("The shared store's standby server did not confirm that it received the content.", remedy=_SAFE)
 
         self.call(put)
 
@@ -355,14 +355,14 @@ def failure(error: psycopg.Error) -> HelixError:
 def _other(code: str, text: str) -> HelixError:
     if code == "42501":
         return StoreFailed(
-            "The user of the shared store does not have permission to use or create its tables.",
+            "The database user for the shared store does not have permission to use or create its tables.",
             remedy=f"{_SAFE} Give this user permission to create a schema in the database.",
         )
     if not code or code[:2] in _PASSING:
         what = f"The shared store is not responding: {text}"
         if "Connection refused" in text:
             what = "No server is running at the address of the shared store."
-        return Away(what, remedy="You can keep working. Your changes wait on this computer until it responds.")
+        return Away(what, remedy="You can keep working. Your changes are stored on this computer until it responds.")
     return StoreFailed(f"The shared store refused the request: {text}", remedy=_SAFE)
 
 

@@ -381,5 +381,5 @@ def failure(error: Exception) -> HelixError:
         )
     return Away(
         f"The shared store is not responding: {text[:200]}",
-        remedy="You can keep working. Your changes wait on this computer until it responds.",
+        remedy="You can keep working. Your changes are stored on this computer until it responds.",
     )
