@@ -106,7 +106,9 @@ class Delegating:
         self._refuse_beyond_limits()
         task, context = args.text("task").strip(), args.text("context")
         if not task or len(task) + len(context) > _LONGEST_TASK:
-            raise WrongUse(f"Specify a task. The task and its context together can be up to {_LONGEST_TASK:,} characters long.")
+            raise WrongUse(
+                f"Specify a task. The task and its context together can be up to {_LONGEST_TASK:,} characters long."
+            )
         tools = tuple(dict.fromkeys(str(name) for name in args.items("tools")))
         if unknown := [name for name in tools if name not in self._names()]:
             raise WrongUse(

@@ -84,7 +84,7 @@ This page shows what a shared store can handle, using the example of {AGENTS:,} 
 
 ## The load
 
-The load is calculated from {sizes.sessions} recorded sessions of public agents, each counted as one task. On average, a task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies.
+The load is calculated from {sizes.sessions} publicly available recordings of agent sessions, each counted as one task. On average, a task has {sizes.outputs:.0f} tool outputs and {sizes.replies:.0f} replies.
 The outputs of a task take up {sizes.bytes / 1000:.0f} KB in total, and the median output is {sizes.median:.0f} bytes long. Compressed with zstd level 1, the outputs take up {sizes.packed:.0%} of their original size.
 
 | | per day | per second at the peak |

@@ -19,7 +19,9 @@ class ShortcutsPage(Page):
         super().__init__(tr("Shortcuts"), parent)
         self._actions = actions
         self._edits: dict[str, QKeySequenceEdit] = {}
-        self._said = self.sentence(tr("To set a shortcut, click its field and press the keys. To remove it, clear the field."))
+        self._said = self.sentence(
+            tr("To set a shortcut, click its field and press the keys. To remove it, clear the field.")
+        )
         group = ""
         grid = QGridLayout()
         for each in actions:

@@ -124,7 +124,9 @@ class PostgresEngine:
             self._own.doubtful = False
             connection.execute(PUT.encode(), (self._space, names, keys, bodies, self._space), prepare=True)
             if self._own.doubtful:
-                raise Away("The shared store's standby server did not confirm that it received the content.", remedy=_SAFE)
+                raise Away(
+                    "The shared store's standby server did not confirm that it received the content.", remedy=_SAFE
+                )
 
         self.call(put)
 
