@@ -183,7 +183,7 @@ def test_a_failed_write_leaves_the_file_and_nothing_else(roots: Roots, monkeypat
 def test_folders_and_what_is_not_there_get_a_sentence(roots: Roots) -> None:
     with pytest.raises(WrongUse, match="is a folder"):
         read(roots, ".")
-    with pytest.raises(NotThere, match="There is no a/b"):
+    with pytest.raises(NotThere, match="a/b does not exist"):
         read(roots, "a/b")
     with pytest.raises(WrongUse, match="folder"):
         write(roots, ".", b"")

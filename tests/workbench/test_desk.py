@@ -66,7 +66,7 @@ async def test_other_folders_are_what_its_tools_may_enter(desks: Desks, folder: 
     changed = await desk.set_folders(bench.id, [tmp_path / "other"])
     assert changed.folder == tmp_path / "other"
     assert b"in the other folder" in await read_in(changed, "there.txt")
-    assert b"There is no src/pairs.py" in await read_in(changed, "src/pairs.py")
+    assert b"src/pairs.py does not exist" in await read_in(changed, "src/pairs.py")
     with pytest.raises(NotThere):
         await desk.set_folders(bench.id, [tmp_path / "nowhere"])
 
