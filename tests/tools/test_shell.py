@@ -84,7 +84,7 @@ async def test_what_is_not_as_in_a_terminal_is_said(here: World, line: str, hint
 
 async def test_a_command_longer_than_the_system_takes_gets_a_sentence(here: World) -> None:
     said = await here.said("run_command", command=f"echo {'x' * 200_000}")
-    assert "longer than the system allows (200,005 bytes); it was not run. Write the long part into a file" in said
+    assert "longer than the system allows (200,005 bytes); it was not run. Write the long part to a file" in said
 
 
 async def test_git_waits_for_no_editor(here: World) -> None:
@@ -306,7 +306,7 @@ async def test_what_is_asked_says_what_is_special(here: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("folder", "words"), [("..", "refused"), ("/etc", "outside"), ("none", "no none"), ("file", "")]
+    ("folder", "words"), [("..", "refused"), ("/etc", "outside"), ("none", "none does not exist"), ("file", "")]
 )
 async def test_a_command_starts_only_in_a_folder_of_the_workspace(here: World, folder: str, words: str) -> None:
     here.write("file", "")
