@@ -204,7 +204,7 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, works
     [
         (["cache", "get", "-w", "Work", "abcd1234"], 1, "begins with abcd1234"),
         (["cache", "get", "-w", "Work", "not a hash"], 2, "hexadecimal"),
-        (["cache", "put", "-w", "Work", "/no/such/file"], 1, "no file /no/such/file"),
+        (["cache", "put", "-w", "Work", "/no/such/file"], 1, "/no/such/file does not exist"),
         (["cache", "put", "-w", "Play", "-"], 1, "There is no workspace Play"),
         (["cache", "list"], 2, "--workspace"),
         (["cache", "list", "-w", "Work", "--limit", "-3"], 2, "-3"),
