@@ -29,8 +29,9 @@ import httpx
 
 from helix_desktop import places, tasks
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned
+from helix_desktop.errors import StoreBusy
 from helix_desktop.gateway import opening, wrapping
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspace import Workspace, Workspaces
 from tests.faults.store_report import report
 from tests.gateway.running import TOOL, Agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -137,7 +138,7 @@ def _killed(started: wrapping.Started, working: Working, chance: random.Random) 
 
 async def _replies(home: Path) -> dict[str, set[str]]:
     """The replies in the journal, each with the calls that were answered before it."""
-    workspace = await Workspaces(places.find(home).workspaces).open(opening.NAME)
+    workspace = await _opened(Workspaces(places.find(home).workspaces))
     try:
         found: dict[str, set[str]] = {}
         for row in await workspace.journal.conversations():
@@ -150,6 +151,16 @@ async def _replies(home: Path) -> dict[str, set[str]]:
         return found
     finally:
         await workspace.aclose()
+
+
+async def _opened(workspaces: Workspaces) -> Workspace:
+    """When the last gateway has recorded what it has, and let go."""
+    async with asyncio.timeout(LONGEST):
+        while True:
+            try:
+                return await workspaces.open(opening.NAME)
+            except StoreBusy:
+                await asyncio.sleep(0.1)
 
 
 def main() -> int:
