@@ -50,7 +50,7 @@ def test_the_result_is_told_and_the_window_remembers_nothing(window: MainWindow,
     dialog.text.setText(" sk-live-77\n")
     press(dialog.forget_)
     assert bench.forgotten == ["sk-live-77"]
-    assert "Forgotten: 2 entries removed. Changed: 3 facts. Cleaned: 1 backup." in words(dialog)
+    assert "2 entries removed. 3 facts changed. 1 backup cleaned." in words(dialog)
     assert "line 2: edit that." in words(dialog)
     assert dialog.text.text() == ""
     assert window.chat.composer.text.toPlainText() == "my key is , is it?"
@@ -74,7 +74,7 @@ def test_how_far_it_is_can_be_seen_and_closing_does_not_end_it(window: MainWindo
     window.doing._spawn = now
     held.let()
     assert bench.forgotten == ["sk-live-77"]
-    assert "Forgotten" in window.notices.text
+    assert "removed" in window.notices.text
 
 
 def test_it_can_be_stopped_until_something_is_removed(window: MainWindow, bench: FakeWorkbench) -> None:
