@@ -11,7 +11,7 @@ import json
 import random
 import sys
 import tempfile
-import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,11 +26,13 @@ from helix_desktop import tasks
 from helix_desktop.gateway.routes import HOP, OWN
 from helix_desktop.histories import reading
 from helix_desktop.histories.recording import Recording
+from tests.faults.store_report import report
 from tests.gateway.running import WIRES, running
 from tests.gateway.written import FIELDS, PATHS, dumped, units
 from tests.peers.agent_provider import WRITERS, Block, Calls, Says
 
 Json = Any
+LONGEST = 600.0  # seconds a request may take, on whatever machine
 POOL = 150  # shapes of messages a protocol's requests are put together from
 
 
@@ -156,15 +158,13 @@ def _event(event: Json) -> bytes:
     return b"data: " + (event if isinstance(event, str) else json.dumps(event)).encode() + b"\n\n"
 
 
-def trial(protocol: str, requests: Iterator[bytes], rng: random.Random) -> tuple[int, list[str]]:
-    """How many went through, and what was wrong."""
-    wrong: list[str] = []
-    count = 0
+def trial(protocol: str, requests: Iterator[bytes], rng: random.Random, found: Counter[str]) -> None:
+    """What went through, counted, and what was wrong."""
     echo = Echo()
     with tempfile.TemporaryDirectory() as home, echo.running() as upstream, running(Path(home), upstream, folds=False) as url:  # fmt: skip
-        at = http.client.HTTPConnection("127.0.0.1", urlsplit(url).port or 0, timeout=60)
+        at = http.client.HTTPConnection("127.0.0.1", urlsplit(url).port or 0, timeout=LONGEST)
         for content in requests:
-            count += 1
+            found[f"{protocol} requests"] += 1
             echo.status = rng.choice([200, 200, 200, 200, 429, 529])
             echo.kind, echo.reply = _reply(protocol, rng)
             echo.cuts = sorted(rng.sample(range(len(echo.reply)), min(len(echo.reply), rng.randint(0, 4))))
@@ -181,9 +181,9 @@ def trial(protocol: str, requests: Iterator[bytes], rng: random.Random) -> tuple
             at.endheaders(content)
             reply = at.getresponse()
             got = reply.read()
-            wrong += [f"{protocol} request {count}: {what}" for what in _differences(echo, content, sent, reply, got)]
+            count = found[f"{protocol} requests"]
+            found.update(f"LOST {protocol} {count}: {what}" for what in _differences(echo, content, sent, reply, got))
         at.close()
-    return count, wrong
 
 
 def _differences(
@@ -205,21 +205,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--recorded", type=Path)
     arguments = parser.parse_args()
-    failed = 0
-    for protocol in FIELDS:
-        rng = random.Random(f"{arguments.seed}{protocol}")
-        began = time.monotonic()
-        count, wrong = trial(protocol, bodies(protocol, arguments.requests, rng), rng)
-        if arguments.recorded:
-            files = sorted(arguments.recorded.rglob("*.json*"))
-            sessions = [one for file in files for one in reading.read(file).recordings]
-            more, more_wrong = trial(protocol, (each for one in sessions for each in recorded(protocol, one)), rng)
-            print(f"{protocol}: {more} recorded requests of {len(sessions)} sessions, {len(more_wrong)} wrong")
-            wrong += more_wrong
-        print(f"{protocol}: {count} requests, {len(wrong)} wrong, {time.monotonic() - began:.0f} s", flush=True)
-        sys.stdout.writelines(f"{what}\n" for what in wrong[:5])
-        failed += len(wrong)
-    return int(failed > 0)
+    files = sorted(arguments.recorded.rglob("*.json*")) if arguments.recorded else []
+    sessions = [one for file in files for one in reading.read(file).recordings]
+
+    def trials(found: Counter[str]) -> None:
+        for protocol in FIELDS:
+            rng = random.Random(f"{arguments.seed}{protocol}")
+            trial(protocol, bodies(protocol, arguments.requests, rng), rng, found)
+            trial(protocol, (each for one in sessions for each in recorded(protocol, one)), rng, found)
+
+    return report("gateway exact", arguments.seed, trials)
 
 
 if __name__ == "__main__":

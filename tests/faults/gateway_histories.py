@@ -13,7 +13,7 @@ import random
 import re
 import sys
 import tempfile
-import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -32,6 +32,7 @@ from helix_desktop.wire import anthropic
 from helix_desktop.wire.message import Tool
 from helix_desktop.workbench import desk
 from helix_desktop.workbench.bench import Workbench
+from tests.faults.store_report import report
 
 Json = Any
 TOOLS = (Tool("Bash", "run it", "{}"),)
@@ -177,28 +178,28 @@ async def mixed(made: Workbench) -> list[str]:
     return wrong
 
 
-async def trial(home: Path, histories: int, seed: int) -> tuple[int, int, list[str]]:
+async def trial(home: Path, histories: int, seed: int, found: Counter[str]) -> None:
     """Histories and requests that were tried, and what was wrong."""
     rng = random.Random(seed)
-    wrong: list[str] = []
-    requests = 0
     async with bench(home) as made:
         room = Room(made, _nobody)
-        for number in range(1, histories + 1):
-            at_work = agents(number, rng)
-            for _ in range(rng.randint(6, 16)):
-                if rng.random() < 0.04:  # the next day: the gateway has begun anew
-                    await room.aclose()
-                    room = Room(made, _nobody)
-                agent = rng.choice(at_work)
-                if agent.session and agent.units and agent.units[-1]["role"] == "assistant" and rng.random() < 0.04:
-                    agent.session, agent.resumed = f"{agent.session}-again", len(agent.units) > 2
-                    agent.conversation = agent.conversation if agent.resumed else ""
-                wrong += [f"history {number}: {what}" for what in await request(room, agent)]
-                requests += 1
-        await room.aclose()
-        wrong += await mixed(made)
-    return histories, requests, wrong
+        try:
+            for number in range(1, histories + 1):
+                at_work = agents(number, rng)
+                for _ in range(rng.randint(6, 16)):
+                    if rng.random() < 0.04:  # the next day: the gateway has begun anew
+                        await room.aclose()
+                        room = Room(made, _nobody)
+                    agent = rng.choice(at_work)
+                    if agent.session and agent.units and agent.units[-1]["role"] == "assistant" and rng.random() < 0.04:
+                        agent.session, agent.resumed = f"{agent.session}-again", len(agent.units) > 2
+                        agent.conversation = agent.conversation if agent.resumed else ""
+                    found.update(f"LOST history {number}: {what}" for what in await request(room, agent))
+                    found["requests"] += 1
+                found["histories"] += 1
+        finally:  # interrupted, it looks at what was done by then
+            await room.aclose()
+            found.update(f"LOST {what}" for what in await mixed(made))
 
 
 def main() -> int:
@@ -206,12 +207,13 @@ def main() -> int:
     parser.add_argument("--histories", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as home:
-        histories, requests, wrong = asyncio.run(trial(Path(home), arguments.histories, arguments.seed))
-    print(f"{histories} histories, {requests} requests, {len(wrong)} wrong, {time.monotonic() - began:.0f} s")
-    sys.stdout.writelines(f"{what}\n" for what in wrong[:10])
-    return int(bool(wrong))
+    seed = arguments.seed
+
+    def trials(found: Counter[str]) -> None:
+        with tempfile.TemporaryDirectory() as home:
+            asyncio.run(trial(Path(home), arguments.histories, seed, found))
+
+    return report("gateway histories", seed, trials)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ def report(name: str, seed: int, trials: Callable[[Counter[str]], None]) -> int:
     """
     started = time.monotonic()
     found: Counter[str] = Counter()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _ended)
     with contextlib.suppress(KeyboardInterrupt):
         trials(found)
     lost = [key for key in found if key.startswith("LOST")]
@@ -26,3 +27,10 @@ def report(name: str, seed: int, trials: Callable[[Counter[str]], None]) -> int:
     sys.stdout.write(f"{name}: {counts}; {len(lost)} failures; {seconds:.0f} s, seed {seed}\n")
     sys.stdout.writelines(f"{key}\n" for key in lost)
     return 1 if lost or not found else 0
+
+
+def _ended(*_: object) -> None:
+    """Once: `timeout` tells the process and then its group."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    raise KeyboardInterrupt
