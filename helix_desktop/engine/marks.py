@@ -3,12 +3,14 @@
 A provider that is told what to cache finds a beginning again only at a mark of the new request or shortly before one, and only
 where an earlier request was marked. So a mark stands at the last place that was marked before and is still the same. After a fold
 another stands behind the last block that the fold changed, and stays there: what is folded next mostly lies behind it, so that all
-before it is read and not written again. With the one behind the head there are never more than four.
+before it is read and not written again. With the one behind the head there are never more than four. A client of the gateway has
+its own behind the head: as many as are left stand where they matter most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from helix_desktop.values import dataclass
 
@@ -18,27 +20,40 @@ REMEMBERED = 64  # places; what was marked longer ago, the provider has forgotte
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The last request. Its places are counts of blocks from the start: `known`, where this or an earlier request was marked;
-    `stable`, the last of them that it shared with the request before; `settled`, up to the last block that a fold changed.
+    """The last request. Its places are counts of blocks from the start: `known`, where earlier ones were marked; `stable`, the
+    last of them; `settled`, up to the last block that a fold changed; `base`, `stable` of the request that it changed, and
+    behind the first block until then; `marks`, where this one is marked.
     """
 
     blocks: Sequence[object] = ()
     known: tuple[int, ...] = ()
+    marks: tuple[int, ...] = ()
     stable: int = 0
     settled: int = 0
+    base: int = 1
 
     @property
     def places(self) -> tuple[int, ...]:
         """The blocks, from 0, behind which a mark stands, besides the one behind the head."""
-        return tuple(place - 1 for place in sorted({self.stable, self.settled, len(self.blocks)}) if place)
+        return tuple(place - 1 for place in self.marks)
 
     def then(self, now: Sequence[object]) -> Sent:
         """The request that follows."""
         same = common(self.blocks, now)
-        known = [place for place in self.known if place <= same]
-        settled = self.settled if same == len(self.blocks) else self._changed_up_to(now, same)
-        places = sorted({*known, *((settled,) if settled else ()), len(now)})
-        return Sent(now, tuple(places[-REMEMBERED:]), max(known, default=0), settled)
+        known = sorted(place for place in {*self.known, *self.marks} if place <= same)
+        stable = known[-1] if known else 0
+        settled, base = self.settled, self.base
+        if same < len(self.blocks):
+            settled, base = self._changed_up_to(now, same), stable or 1
+        marks = sorted({stable, settled, len(now)} - {0})
+        return Sent(now, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base)
+
+    def at_most(self, count: int, *, near: bool) -> Sent:
+        """The same request with so many marks. `near`: looking back from its end, the provider sees what it knows."""
+        known = self.stable or self.base
+        order = (self.settled, self.base, known) if near else (known, self.settled, self.base)
+        places = [place for place in dict.fromkeys((len(self.blocks), *order)) if place]
+        return replace(self, marks=tuple(sorted(places[: max(0, count)])))
 
     def _changed_up_to(self, now: Sequence[object], same: int) -> int:
         """What stands behind the last request's last block has been added, and is no change."""

@@ -201,7 +201,7 @@ class Gateway:
             await self._count(sending, request, room)
         else:
             self._note(request, incoming)
-            await Exchange(sending, held, self._refused, self._before).run(request, room)
+            await Exchange(sending, held, self._refused).run(request, room)
 
     async def _opened(self, incoming: Incoming) -> Opened | None:
         where = incoming.route
@@ -277,12 +277,6 @@ class Gateway:
         return [asdict(found) for room in self.rooms() for found in await room.figures(today=today)]
 
     # --- folds are written by the agent's own model
-
-    def _before(self, conversation: str) -> Sequence[Json]:
-        """The messages that were sent last."""
-        last = self._last.get(conversation)
-        found: Sequence[Json] = last.body.get("messages", ()) if last else ()
-        return found
 
     def _held(self, incoming: Incoming, url: str) -> Callable[[str, Opened, dict[str, Json]], None]:
         def hold(conversation: str, request: Opened, body: dict[str, Json]) -> None:

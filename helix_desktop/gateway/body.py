@@ -5,10 +5,12 @@ from __future__ import annotations
 import operator
 from bisect import bisect_right
 from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
+from helix_desktop.engine.marks import Sent
 from helix_desktop.gateway.shown import As, Changed, Entry, Hidden, Part, Returned, Says, units_of
 from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
@@ -41,11 +43,12 @@ class Made:
 
 @dataclass(slots=True)
 class Kept:
-    """Of the request before in the same line, so that only what is new is made: how it was made, and groups of its values
-    with the bytes they were written as.
+    """Of the request before in the same line, so that only what is new is made: how it was made, groups of its values with the
+    bytes they were written as, and what was sent of it, without marks, for the marks of the next one.
     """
 
     made: Made | None = None
+    sent: Sent = Sent()
     groups: Sequence[tuple[Sequence[Json], bytes]] = ()
 
 
@@ -76,12 +79,11 @@ def folded(
     body: Mapping[str, Json],
     messages: Sequence[Wired],
     entries: Sequence[Entry],
-    before: Sequence[Json] = (),
     marked: Collection[int] | None = None,
     kept: Kept | None = None,
 ) -> dict[str, Json]:
-    """The request with the entries in place of its messages. `before`: the messages that were sent last; `marked`: those of
-    the client's that may carry a mark of the provider's cache (None: any).
+    """The request with the entries in place of its messages. `marked`: those of the client's that may carry a mark of the
+    provider's cache (None: any).
     """
     protocol: Any = WIRES[wire]
     first = leading(messages)
@@ -90,12 +92,10 @@ def folded(
         kept.made = made
     shown = protocol.joined(made.units)
     if wire == anthropic.NAME:
-        said = messages[first:]
-        client = said if marked is None else [messages[at] for at in sorted(marked) if at >= first]
-        lost = _lost_marks(said, made, first, marked)
-        usual = lost[0] if lost else _usual(client)
-        if usual is not None:
-            shown = _marked(body, shown, before, usual, _bare(made, first, marked))
+        client = messages[first:] if marked is None else [messages[at] for at in sorted(marked) if at >= first]
+        if (usual := _usual(client)) is not None:
+            rest = {key: value for key, value in body.items() if key != "messages"}
+            _marked(rest, shown, usual, _bare(made, first, marked), kept or Kept())
     return dict(protocol.with_messages(body, shown))
 
 
@@ -193,53 +193,28 @@ def _edits(message: Wired, part: Part, answers: Sequence[str]) -> list[Edit]:
 # --- marks of the provider's cache ---------------------------------------------------------------------------------
 
 
-def _lost_marks(messages: Sequence[Wired], made: Made, first: int, marked: Collection[int] | None) -> list[Json]:
-    """Marks of messages that a fold covers whole."""
-    perhaps = range(len(messages)) if marked is None else sorted(at - first for at in marked if at >= first)
-    if not perhaps:
-        return []
-    entries = made.entries[bisect_right(made.needs, first + perhaps[0]) :]
-    there = {entry.at for entry in entries if isinstance(entry, _OWN)}
-    gone = [messages[at] for at in perhaps if at not in there]
-    return [mark for message in gone if (mark := anthropic.mark_of(message.units[0]))]
+def followed(wire: str, units: Sequence[Json], marked: Collection[int] | None, kept: Kept) -> None:
+    """Remembers where the client marked a request that goes on as it came."""
+    if wire == anthropic.NAME:
+        perhaps = range(len(units)) if marked is None else sorted(marked)
+        places = [at for at in perhaps if anthropic.mark_of(units[at]) is not None]
+        bare = list(units)
+        for at in places:
+            bare[at] = anthropic.unmarked(bare[at])
+        kept.sent = replace(kept.sent.then(bare), marks=tuple(at + 1 for at in places))
 
 
-def _marked(
-    body: Mapping[str, Json],
-    units: list[Json],
-    before: Sequence[Json],
-    usual: Json,
-    bare: Container[int],
-) -> list[Json]:
-    """A mark before the first message that is not what was sent last, so that the provider finds what it has cached of it;
-    and one behind the last message, where what was added here stands behind the client's own. `bare`: units that have none.
-    """
-    rest = {key: value for key, value in body.items() if key != "messages"}
-    places = [at for at, unit in enumerate(units) if id(unit) not in bare and anthropic.mark_of(unit) is not None]
-    count = anthropic.marks(rest) + sum(anthropic.marks(unit) for unit in units if id(unit) not in bare)
-    for at in (len(units) - 1, _first_change(before, units) - 1):
-        if not 0 <= at < len(units) or at in places:
-            continue
-        if count >= anthropic.MOST_MARKS:
-            taken = next((place for place in places if place != at), None)
-            if taken is None or taken == len(units) - 1:
-                continue
-            units[taken] = anthropic.unmarked(units[taken])
-            places.remove(taken)
-            count -= 1
+def _marked(rest: Json, units: list[Json], usual: Json, bare: Container[int], kept: Kept) -> None:
+    """Marks where the provider knows the request, instead of the client's on messages. `bare`: units that have none."""
+    own = [at for at, unit in enumerate(units) if id(unit) not in bare]
+    for at in own:
+        units[at] = anthropic.unmarked(units[at])
+    left = anthropic.MOST_MARKS - anthropic.marks(rest) - sum(anthropic.marks(units[at]) for at in own)
+    now = kept.sent.then(list(units))
+    near = sum(map(anthropic.blocks, units[now.stable :])) < anthropic.LOOK_BACK
+    kept.sent = now.at_most(left, near=near)
+    for at in kept.sent.places:
         units[at] = anthropic.marked(units[at], usual)
-        places = sorted([*places, at])
-        count += 1
-    return units
-
-
-def _first_change(before: Sequence[Json], units: Sequence[Json]) -> int:
-    """The first message that is another one than was sent there before; 0 where all of it goes on."""
-    same = alike(before, units)
-    for at, (one, other) in enumerate(zip(before[same:], units[same:], strict=False), same):
-        if anthropic.unmarked(one) != anthropic.unmarked(other):
-            return at
-    return 0
 
 
 def _usual(client: Sequence[Wired]) -> Json | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import field
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ import httpx
 import orjson
 
 from helix_desktop.gateway.arrival import Rooms, Sent
-from helix_desktop.gateway.body import WIRES, folded, settled, unchanged
+from helix_desktop.gateway.body import WIRES, folded, followed, settled, unchanged
 from helix_desktop.gateway.opened import Opened
 from helix_desktop.gateway.reading import Pieces
 from helix_desktop.gateway.reply import Reply
@@ -58,7 +58,6 @@ class Exchange:
     sending: Sending
     sent: Callable[[str, Opened, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
     refused: set[str] = field(default_factory=set)
-    before: Callable[[str], Sequence[Json]] = lambda _conversation: ()
 
     async def run(self, request: Opened, room: Rooms) -> None:
         """The whole exchange."""
@@ -96,16 +95,16 @@ class Exchange:
 
     def _made(self, request: Opened, sent: Sent, *, tools: bool) -> tuple[Pieces, dict[str, Json]] | None:
         """The body to send on, as bytes and as a value; None for the client's own."""
-        same = unchanged(sent.entries, len(request.said))
-        if same and not tools:
-            return None
-        wire: Any = WIRES[request.wire]
         read = request.read
+        same = unchanged(sent.entries, len(request.said))
+        if same:
+            followed(request.wire, read.units, read.marked(), read.kept)
+            if not tools:
+                return None
+        wire: Any = WIRES[request.wire]
         body = wire.with_tools(request.body, recall_tools()) if tools else request.body
         if not same:
-            before = self.before(sent.ticket.conversation)
-            marked = read.marked()
-            body = folded(request.wire, body, request.messages, sent.entries, before, marked, read.kept)
+            body = folded(request.wire, body, request.messages, sent.entries, read.marked(), read.kept)
         return read.written(body), body
 
     async def _mended(

@@ -16,7 +16,7 @@ import orjson
 import zstandard
 
 from helix_desktop.gateway.arrival import Replied, Rooms, Ticket
-from helix_desktop.gateway.body import WIRES, folded, leading
+from helix_desktop.gateway.body import WIRES, Kept, folded, leading
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.opened import Opened, plain
 from helix_desktop.gateway.reading import Pieces
@@ -210,9 +210,11 @@ class Reply:
         entries: list[Entry] = [As(at) for at in range(len(_said(self._wire, self.body)))]
         entries.append(Hidden(raw))
         entries.extend(Returned(*result) for result in self._results)
-        before = self.body.get("messages", ())
-        self.body = folded(self.request.wire, self.body, self._wire.messages(self.body), entries, before)
-        return self.request.read.written(self.body)
+        read = self.request.read
+        kept = Kept(sent=read.kept.sent)
+        self.body = folded(self.request.wire, self.body, self._wire.messages(self.body), entries, kept=kept)
+        read.kept.sent = kept.sent
+        return read.written(self.body)
 
     async def _broken(self, response: httpx.Response, *, streams: bool) -> None:
         """It cannot go on: the agent gets the refusal, in the way a stream can carry one, and asks again."""

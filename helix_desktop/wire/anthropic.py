@@ -160,6 +160,7 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
 # --- marks of the provider's cache ---------------------------------------------------------------------------------
 
 MOST_MARKS = 4
+LOOK_BACK = 20  # blocks a provider looks back from a mark
 
 
 def marks(value: Json) -> int:
@@ -175,6 +176,12 @@ def mark_of(unit: Json) -> Json | None:
         block["cache_control"] for block in listed(mapping(unit).get("content")) if mapping(block).get("cache_control")
     ]
     return found[-1] if found else None
+
+
+def blocks(unit: Json) -> int:
+    """How many blocks a message has."""
+    content = mapping(unit).get("content")
+    return len(content) if isinstance(content, list) else 1
 
 
 def unmarked(unit: Json) -> Json:

@@ -36,6 +36,17 @@ def test_the_place_behind_the_last_change_stays_marked_until_the_next() -> None:
     assert (again.stable, again.settled) == (4, 8)
 
 
+def test_where_marks_are_few_the_end_comes_first_and_then_what_the_provider_would_not_see() -> None:
+    later = sent("abcdefgh", "abXYefgh", "abXYefghij")
+    assert (later.stable, later.settled, later.base) == (8, 4, 1)
+    marks = [later.at_most(count, near=True).marks for count in range(-1, 5)]
+    assert marks == [(), (), (10,), (4, 10), (1, 4, 10), (1, 4, 8, 10)]
+    assert later.at_most(2, near=False).marks == (8, 10)
+    again = later.at_most(2, near=True).then("abXYefZZijkl")
+    assert (again.stable, again.settled, again.base) == (4, 8, 4)
+    assert sent("abc").at_most(2, near=False).marks == (1, 3)
+
+
 def test_where_the_last_block_is_another_one_what_was_settled_stays_so() -> None:
     settled = sent("abcdef", "abXdef", "abXdefg")
     assert settled.settled == 3

@@ -19,6 +19,7 @@ from helix_desktop.store.workspace import Workspaces
 from tests.conftest import Expect
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
+from tests.peers.anthropic_billing import Cache
 
 all_protocols = pytest.mark.parametrize("protocol", PROTOCOLS)
 both = pytest.mark.parametrize("streams", [True, False])
@@ -372,3 +373,29 @@ def test_a_reply_that_cannot_go_on_behind_a_recall_ends_in_an_error(
         reply = httpx.post(url + agent.path, json=agent.body(), headers={"x-api-key": "k"}, timeout=60)
         assert b"Nothing was lost" in reply.content
         assert agent.ask() == []
+
+
+@pytest.mark.parametrize("marks_of_its_own", [0, 2])
+def test_after_each_clearing_the_provider_reads_what_it_knows(tmp_path: Path, marks_of_its_own: int) -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    system = [{"type": "text", "text": "You are an agent. " * 100, **mark}] * marks_of_its_own
+    with (
+        Provider(lambda _: [Calls(TOOL, {"command": "look"})]) as provider,
+        running(tmp_path, provider.url) as url,
+    ):
+        agent = Agent("anthropic", url, session="s", system=system)  # type: ignore[arg-type]
+        agent.say("Go on until it is done. " * 200)
+        for step in range(40):
+            blocks = [block for unit in agent.units if unit["role"] == "user" for block in unit["content"]]
+            for block in blocks:
+                block.pop("cache_control", None)
+            for block in blocks[-2:]:
+                block.update(mark)
+            agent.results([(call, name, f"line of output {step}\n" * 200) for call, name, _ in agent.ask()])
+    cache, cleared = Cache(), list[int]()
+    for asked in provider.asked:
+        known, read = cache.known(asked.body), cache.bill(asked.body)["cache_read_input_tokens"]
+        assert read >= 0.9 * known
+        cleared.append(asked.raw.count(b"[CACHED]"))
+    assert len({*cleared}) > 2
+    assert provider.refused == []

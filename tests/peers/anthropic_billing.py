@@ -24,17 +24,9 @@ class Cache:
 
     def bill(self, body: dict[str, Any]) -> dict[str, int]:
         """`input_tokens`, `cache_read_input_tokens` and `cache_creation_input_tokens`; a token is four characters here."""
-        blocks = list(_blocks(body))
-        marked = [at for at, (_, mark) in enumerate(blocks) if mark]
+        prefixes, sizes, marked = _prefixes(body)
         if len(marked) > MOST_MARKS:
             raise ValueError("A maximum of 4 blocks with cache_control may be provided.")
-        prefix, length = hashlib.sha256(), 0
-        prefixes, sizes = list[bytes](), list[int]()
-        for text, _ in blocks:
-            prefix.update(text.encode())
-            length += len(text)
-            prefixes.append(prefix.digest())
-            sizes.append(length // 4)
         near = sorted({at - back for at in marked for back in range(LOOK_BACK) if at >= back}, reverse=True)
         read = next((sizes[at] for at in near if prefixes[at] in self.written), 0)
         end = max((sizes[at] for at in marked if sizes[at] >= self.least), default=read)
@@ -44,6 +36,24 @@ class Cache:
             "cache_read_input_tokens": read,
             "cache_creation_input_tokens": max(0, end - read),
         }
+
+    def known(self, body: dict[str, Any]) -> int:
+        """The tokens of the longest beginning that is written: what a request could read."""
+        prefixes, sizes, _ = _prefixes(body)
+        return max((size for prefix, size in zip(prefixes, sizes, strict=True) if prefix in self.written), default=0)
+
+
+def _prefixes(body: dict[str, Any]) -> tuple[list[bytes], list[int], list[int]]:
+    """Of each block the hash and the tokens of all up to it; and which are marked."""
+    blocks = list(_blocks(body))
+    prefix, length = hashlib.sha256(), 0
+    prefixes, sizes = list[bytes](), list[int]()
+    for text, _ in blocks:
+        prefix.update(text.encode())
+        length += len(text)
+        prefixes.append(prefix.digest())
+        sizes.append(length // 4)
+    return prefixes, sizes, [at for at, (_, mark) in enumerate(blocks) if mark]
 
 
 def _blocks(body: dict[str, Any]) -> Iterator[tuple[str, bool]]:
