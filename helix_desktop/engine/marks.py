@@ -52,7 +52,7 @@ class Sent:
         """The same request with so many marks. `near`: looking back from its end, the provider sees what it knows."""
         known = self.stable or self.base
         order = (self.settled, self.base, known) if near else (known, self.settled, self.base)
-        places = [place for place in dict.fromkeys((len(self.blocks), *order)) if place]
+        places = [place for place in dict.fromkeys((len(self.blocks), *order)) if 0 < place <= len(self.blocks)]
         return replace(self, marks=tuple(sorted(places[: max(0, count)])))
 
     def _changed_up_to(self, now: Sequence[object], same: int) -> int:

@@ -70,3 +70,4 @@ def test_marks_are_few_and_stand_where_an_earlier_request_was_marked_or_somethin
         assert not last.stable or request[: last.stable] in marked
         marked |= {request[: place + 1] for place in last.places}
         assert last.settled <= len(request)
+        assert all(0 < place <= len(request) for place in last.at_most(4, near=True).marks)
