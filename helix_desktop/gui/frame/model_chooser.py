@@ -100,7 +100,9 @@ def window_words(model: Model) -> str:
 def price_words(model: Model) -> str:
     prices = (model.price_input, model.price_output)
     if any(prices):
-        return " / ".join(tr("${n}", n=QLocale().toString(price, "g", 6)) for price in prices)
+        cents = any(price % 1 for price in prices) and all(round(price, 2) == price for price in prices)
+        style, digits = ("f", 2) if cents else ("g", 6)
+        return " / ".join(tr("${n}", n=QLocale().toString(float(price), style, digits)) for price in prices)
     return tr("free") if model.local else ""
 
 

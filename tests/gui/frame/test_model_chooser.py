@@ -61,6 +61,8 @@ def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
 def test_what_was_learned_says_so_and_nothing_is_claimed_of_an_unknown_price() -> None:
     assert window_words(LOCAL) == "8.2K · learned"
     assert (price_words(SONNET), price_words(LOCAL), price_words(Model("x/y"))) == ("$3 / $15", "free", "")
+    assert price_words(Model("x/y", price_input=3.2, price_output=16)) == "$3.20 / $16.00"
+    assert price_words(Model("x/y", price_input=0.075, price_output=0.3)) == "$0.075 / $0.3"
 
 
 def test_it_opens_at_the_model_in_use_and_enter_takes_another(chooser: ModelChooser) -> None:
