@@ -38,7 +38,7 @@ LIBRARIES = (
     "platformdirs", "tomlkit", "markdown-it-py", "Pygments",
 )  # fmt: skip
 EITHER = {"plyvel", "plyvel-ci"}
-_OVER = "Free up space in Settings > Storage, or with helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
+_OVER = "Free up space in Settings > Storage or by running helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
 _QT_REMEDY = (
     "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
     "In a checkout, `python3 packaging/dev.py run` installs it or tells you how."
@@ -106,7 +106,10 @@ def _libraries() -> Iterator[Finding]:
     qt = versions.get("PySide6-Essentials", "")
     if sys.version_info < (3, 12) and qt.startswith("6.12"):
         yield Finding(
-            "Qt", State.BAD, f"PySide6 {qt} crashes on Python 3.11.", "Install PySide6-Essentials below 6.12."
+            "Qt",
+            State.BAD,
+            f"PySide6 {qt} crashes on Python 3.11.",
+            "Install a version of PySide6-Essentials earlier than 6.12.",
         )
 
 
@@ -138,7 +141,7 @@ def _qt() -> Iterator[Finding]:
 
 def _screen() -> Iterator[Finding]:
     if reason := display.missing():
-        yield Finding("Display", State.NOTE, f"The window can't open: {reason}.", display.INSTEAD)
+        yield Finding("Display", State.NOTE, f"The window couldn't be opened: {reason}.", display.INSTEAD)
     else:
         yield Finding("Display", State.GOOD, "A display is available.")
 
@@ -241,7 +244,7 @@ async def _workspaces(where: Places) -> AsyncIterator[Finding]:
         try:
             workspace = await workspaces.open(known.id)
         except StoreBusy:
-            yield Finding(what, State.GOOD, "The workspace is open in a running program.")
+            yield Finding(what, State.GOOD, "The workspace is already open in a running program.")
         except HelixError as error:
             yield Finding(what, State.BAD, error.what, error.remedy)
         else:

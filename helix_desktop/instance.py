@@ -226,7 +226,7 @@ def _arguments(content: bytes) -> list[str]:
     except (ValueError, KeyError, TypeError) as error:
         raise WrongUse("The request is not valid.") from error
     if version != VERSION:
-        raise WrongUse(f"The request has version {version}, but this program requires version {VERSION}.")
+        raise WrongUse(f"The request uses version {version}, but this program requires version {VERSION}.")
     return [str(argument) for argument in arguments]
 
 

@@ -90,7 +90,7 @@ THEME = Setting(
     choices=("system", "light", "dark"),
 )  # fmt: skip
 ZOOM = Setting(
-    "appearance.zoom", "Appearance", "Text size", "The size of all text.", 100, least=50, most=300, unit="%",
+    "appearance.zoom", "Appearance", "Text size", "Total size of all text.", 100, least=50, most=300, unit="%",
 )  # fmt: skip
 LANGUAGE = Setting(
     "appearance.language", "Appearance", "Language", "The language of the window. Agents answer in the language you write in.", "system",

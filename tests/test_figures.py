@@ -124,7 +124,7 @@ def test_what_the_policies_say_becomes_rows() -> None:
         "a peer": {**one, "effective": 39},
     }
     rows = adapted.policies(json.dumps({"prices": {"layered": one, **others}}))
-    assert [row.name for row in rows if row.met is False] == ["billed by `layered` (prices)", "`layered`: details lost"]
+    assert [row.name for row in rows if row.met is False] == ["bill with `layered` (prices)", "`layered`: details lost"]
     assert rows[0].peers["a peer"].median == 0.39
 
 

@@ -64,7 +64,7 @@ def _workspace_here(home: Path | None) -> str:
     if len(known) == 1:
         return known[0].id
     raise NotThere(
-        f"{here} is not in the folder of a workspace.",
+        f"{here} is not in a workspace folder.",
         remedy="Specify a workspace with --workspace, or create one for this folder.",
     )
 

@@ -207,7 +207,7 @@ async def _tell_rest(result: Result, console: Console) -> None:
     if len(result.complaints) > SHOWN:
         await console.complain(f"… and {len(result.complaints) - SHOWN} more; --json lists all of them.")
     await console.say(
-        f"{len(result.imported):,} imported (import {result.run}), {result.unchanged:,} had already been imported."
+        f"{len(result.imported):,} imported (import {result.run}); {result.unchanged:,} had already been imported."
     )
 
 

@@ -33,7 +33,7 @@ def add(nouns: Subparsers) -> None:
         difference,
     )
     one.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
-    one.add_argument("before", type=int, metavar="FROM", help="the number of the fact to compare from")
+    one.add_argument("before", type=int, metavar="FROM", help="the number of the fact to start the comparison from")
     one.add_argument(
         "after", type=int, nargs="?", metavar="TO", help="the number of the fact to compare with (default: the newest)"
     )
@@ -128,7 +128,8 @@ async def _named(workspace: Workspace, begins: str) -> str:
         raise Ambiguous(f"The IDs of {len(known)} conversations begin with {begins}.", remedy="Enter more of the ID.")
     if not known:
         raise NotThere(
-            f"There is no conversation {begins} here.", remedy="To see all conversations, run `conversation list`."
+            f"There is no conversation that begins with {begins} here.",
+            remedy="To see all conversations, run `conversation list`.",
         )
     return known[0]
 

@@ -49,7 +49,7 @@ def add(nouns: Subparsers) -> None:
     one.add_argument(
         "--client",
         choices=("claude-code", "cursor", "vscode", "goose"),
-        help="show the configuration only for this program",
+        help="show the configuration for this program only",
     )
     one.add_argument(
         "--write", action="store_true", help="write the configuration to the program's file in the workspace's folder"
@@ -153,11 +153,11 @@ async def _compact(workspace: Workspace, where: places.Places, digest: Digest, k
         async with workbench.alone(workspace, where) as opened:
             client = opened.models.client(ModelRole.FAST) or opened.models.client(ModelRole.MAIN)
             if client is None:
-                raise NotThere("This workspace has no model that could shorten the content.")
+                raise NotThere("This workspace has no model that can shorten the content.")
             return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
     client = bench.models.client(ModelRole.FAST) or bench.models.client(ModelRole.MAIN)
     if client is None:
-        raise NotThere("This workspace has no model that could shorten the content.")
+        raise NotThere("This workspace has no model that can shorten the content.")
     return await recall.compact(workspace.cache, client, digest.hex, keep, lambda _: None)
 
 

@@ -30,7 +30,7 @@ def add(nouns: Subparsers) -> None:
     one = verbs.add_parser(
         "list", help="list the models of all providers", description="List the models of all providers."
     )
-    one.add_argument("--provider", default="", metavar="P", help="list only models of this provider")
+    one.add_argument("--provider", default="", metavar="P", help="list only models from this provider")
     as_json(one)
     one.set_defaults(run=_with_desk(list_all))
     one = verbs.add_parser(
@@ -163,7 +163,7 @@ async def _check(arguments: argparse.Namespace, desk: Desk) -> int:
     if not arguments.workspace and not corrections:
         raise WrongUse(
             "Nothing to set.",
-            remedy="Use --workspace to choose the model for a workspace, or specify a value to override.",
+            remedy="Use --workspace to choose the model for a workspace, or specify at least one setting to override.",
         )
     config = desk.configured.get(provider)
     await _known_there(desk, config, name)

@@ -170,7 +170,7 @@ class Counting:
 
     def __call__(self, text: str) -> int:
         if not self.wanted:
-            raise Stopped("Tokens were not counted, because they were not requested. They are counted later.")
+            raise Stopped("Tokens were not counted, because a count was not requested. They are counted later.")
         if self._counter is None:
             from helix_desktop import tokens
 

@@ -28,7 +28,7 @@ def add(nouns: Subparsers) -> None:
     _verb(verbs, "list", "list all items for agents in the folder, with their state and hash", list_items)
     one = _verb(verbs, "show", "show the text of an item and its hash", show)
     one.add_argument("item", metavar="ITEM", help="the item's path or name")
-    one = _verb(verbs, "trust", "trust an item whose content you have read, identified by its hash", trust)
+    one = _verb(verbs, "trust", "trust an item, identified by its hash, after you have read its content", trust)
     one.add_argument(
         "items", nargs="+", metavar="ITEM=HASH", help=f"an item, and at least {LEAST} characters of its hash"
     )

@@ -30,7 +30,7 @@ def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser(
         "replay",
         help="replay recorded sessions, and show what would have been sent, billed, kept and lost",
-        description="Replay recorded sessions of agents with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex.",
+        description="Replay recorded agent sessions with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex.",
     )  # fmt: skip
     noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a recorded session, or a folder of sessions")
     noun.add_argument(
@@ -51,7 +51,7 @@ def add(nouns: Subparsers) -> None:
         metavar="X",
         type=_price,
         default=1.25,
-        help="price of writing the cache, as a multiple of the input price (default: 1.25)",
+        help="price of writing to the cache, as a multiple of the input price (default: 1.25)",
     )
     noun.add_argument(
         "--output",
@@ -72,7 +72,7 @@ def add(nouns: Subparsers) -> None:
         action="store_true",
         help="do not bill recalls of content that a reply uses but the context no longer shows",
     )
-    noun.add_argument("--stand-in", metavar="KIND", default="works", help="how the simulated model that writes folds behaves: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long")  # fmt: skip
+    noun.add_argument("--stand-in", metavar="KIND", default="works", help="behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
     noun.add_argument(
         "--points", action="store_true", help="with --json: also include the folds and the token count of every step"

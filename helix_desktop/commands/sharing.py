@@ -205,7 +205,7 @@ async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Con
             f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} entries that were missing from the store and {done['damaged']:,} that were damaged."
         )
     if arguments.collect:
-        await console.say(f"Removed {done['collected']:,} rows that no computer uses from the store.")
+        await console.say(f"Removed from the store {done['collected']:,} rows that no computer uses.")
     return 0
 
 

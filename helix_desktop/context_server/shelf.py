@@ -116,7 +116,7 @@ async def compact_content(shelf: Shelf, *, sha256: str, keep: str) -> dict[str, 
     digest = await recall.found(shelf.cache, sha256)
     if shelf.compact is None:
         raise WrongUse(
-            "This workspace has no model that could shorten the content.", remedy="Recall it one page at a time."
+            "This workspace has no model that can shorten the content.", remedy="Recall it one page at a time."
         )
     return {"sha256": digest.hex, "text": await shelf.compact(digest, keep)}
 
@@ -170,7 +170,7 @@ async def history(shelf: Shelf, *, fold: str, conversation: str = "") -> dict[st
     where = f"In the conversation {conversation[:40]}" if conversation else f"In the newest {NEWEST} conversations"
     raise NotThere(
         f"{where} there is no fold {wanted[:80]!r}.",
-        remedy="Specify the conversation of the fold, or list the resources.",
+        remedy="Specify which conversation the fold belongs to, or list the resources.",
     )
 
 

@@ -311,7 +311,7 @@ class Writer:
             request = with_question(await self._request(reading.view), question, purpose, answer)
             text = _said(await asking.text(rung.client, request, seconds))
             if not handover.in_form(text) and self.tokens.count(text) < SMALLEST:
-                raise ModelFailed("The answer was not a document.")  # it went on with the work
+                raise ModelFailed("The response was not a valid document.")  # it went on with the work
             return text
         pieces = list(_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1)))
         if rung.way == "transcript" and len(pieces) > 1:

@@ -18,9 +18,9 @@ from helix_desktop.values import dataclass
 Value = float | int | str | bool
 V = TypeVar("V", float, int, str, bool)
 PRESETS: Mapping[str, str] = {
-    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than with no folding.",
+    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without folding.",
     "observational": "When a large output arrives, the agent is asked what it needs from it. Old history is condensed into observations, and later into reflections.",
-    "layered": "Previews, markers and handovers, each when it saves money at the model's prices.",
+    "layered": "Previews, markers and handovers, each used only when it saves money at the model's prices.",
     "none": "Nothing is folded. A conversation ends when the window is full.",
 }
 DEFAULT_PRESET = "layered"
@@ -100,7 +100,7 @@ class Policy:
         group="Large outputs", within=(1_000, 500_000), unit="tokens",
     )  # fmt: skip
     admission_wait: float = _declared(
-        10.0, "Wait for outputs to be shortened", "How long to wait for the agent's shortened outputs before previews are used instead.",
+        10.0, "Wait for outputs to be shortened", "How long to wait for the agent to shorten outputs before using previews instead.",
         group="Large outputs", within=(0, 120), unit="seconds",
     )  # fmt: skip
     preview_tokens: int = _declared(
@@ -129,7 +129,7 @@ class Policy:
         group="Old outputs", within=(0, 200_000), unit="tokens",
     )  # fmt: skip
     caching_cold_share: float = _declared(
-        1 / 3, "Minimum freed after a pause", "After a pause that is long enough for the provider's cache to expire, replace old outputs if that frees this share of the context.",
+        1 / 3, "Minimum freed after a pause", "After a pause that is long enough for the provider's cache to expire, replace old outputs if doing so frees at least this share of the context.",
         group="Old outputs", within=(0.01, 1),
     )  # fmt: skip
     arguments: bool = _declared(
@@ -155,7 +155,7 @@ class Policy:
     )  # fmt: skip
 
     handover: str = _declared(
-        "pays", "Write handovers", "When a handover is written: never, only when the next request wouldn't fit, when the window is filled to a set share, or when it saves money.",
+        "pays", "Write handovers", "When a handover is written: never, only when the next request wouldn't fit, when a set share of the window is full, or when it saves money.",
         group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
     )  # fmt: skip
     handover_share: float = _declared(
@@ -167,7 +167,7 @@ class Policy:
         group="Handover", within=(0, 1_000_000), unit="tokens",
     )  # fmt: skip
     handover_floor_share: float = _declared(
-        0.30, "Smallest context for a handover (share)", "Below this share of the window, no handover is written just to save money.",
+        0.30, "Minimum context for a handover (share of the window)", "Below this share of the window, no handover is written just to save money.",
         group="Handover", within=(0, 1),
     )  # fmt: skip
     handover_facts: int = _declared(
@@ -192,7 +192,7 @@ class Policy:
         group="Tools", within=(0, 1),
     )  # fmt: skip
     catalogue_tokens: int = _declared(
-        2_000, "Space for lists of tools", "Space in each request for listing servers, skills and agents. The agent finds the rest by searching.",
+        2_000, "Space for tool lists", "Space in each request for listing servers, skills and agents. The agent finds the rest by searching.",
         group="Tools", within=(0, 50_000), unit="tokens",
     )  # fmt: skip
 
@@ -209,7 +209,7 @@ class Policy:
         group="Safety", within=(0, 0.9),
     )  # fmt: skip
     failures: int = _declared(
-        3, "Failures before a strategy is turned off", "After this many failures in a row, a folding strategy stays off until you turn it back on.",
+        3, "Failures before a strategy is turned off", "After this many failures in a row, a folding strategy is turned off until you turn it back on.",
         group="Safety", within=(1, 100),
     )  # fmt: skip
     summary_wait: float = _declared(

@@ -338,7 +338,7 @@ class Session:
         present = self.conversation.state.present()
         before = [r for r in present if isinstance(r.fact, UserSaid) and not r.fact.by and (not seq or r.seq < seq)]
         if not before:
-            raise NotThere("There is no message of yours in this conversation that could be answered again.")
+            raise NotThere("This conversation contains no message from you that can be answered again.")
         await self.conversation.append(Rewound(before[-1].seq, again=True))
         self.resume()
 

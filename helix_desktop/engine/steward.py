@@ -151,7 +151,7 @@ class Steward:
         if state.fold(fold) is None:
             raise NotThere(f"There is no fold {fold!r} in this conversation.")
         if fold not in state.branch.live:
-            raise Refused("This fold was already undone.")
+            raise Refused("This fold has already been undone.")
         meter = self.conversation.meter()
         more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free, 0):
@@ -402,7 +402,7 @@ def outlook(situation: Situation) -> str:
     if policy.caching == "pays":
         later.append("old outputs become markers if that saves money")
     if policy.observation:
-        later.append(f"history becomes observations above {policy.observation_share * window:,.0f} tokens")
+        later.append(f"above {policy.observation_share * window:,.0f} tokens, history is condensed into observations")
     if policy.handover == "pays":
         later.append(f"a handover is written above {handover.floor(situation):,.0f} tokens if that saves money")
     if policy.handover in ("share", "pays"):

@@ -187,7 +187,7 @@ class Turn:
             return
         kept = budget.kept_whole(state)
         raise Refused(
-            f"The next request would take up {meter.used:,} tokens, but the window of {meter.model or 'the model'} has only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
+            f"The next request would take up {meter.used:,} tokens, but the window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
             remedy="Unpin something, or choose a model with a larger window.",
         )
 
@@ -204,7 +204,7 @@ class Turn:
     def _main(self) -> ModelClient:
         client = self._crew.models(ModelRole.MAIN)
         if client is None:
-            raise ModelFailed("No model is chosen for this workspace.", remedy="Choose a model at the top right.")
+            raise ModelFailed("No model has been chosen for this workspace.", remedy="Choose a model at the top right.")
         return client
 
     # --- the model

@@ -127,7 +127,7 @@ class ForgetText(QDialog):
 
         self._say(
             tr(
-                "Searching everything. In a large workspace this takes a few minutes. Nothing has been removed yet, and you can stop or close this window. Until this is finished, messages are queued and you can't open other conversations in this workspace."
+                "Searching everything. In a large workspace this takes a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until this is finished, messages are queued and you can't open other conversations in this workspace."
             )
         )
         self.bar.setAccessibleName(tr("Forget text"))

@@ -152,7 +152,7 @@ class Front(QObject):
     def _show_rules(self, bench: Workbench, files: Sequence[Brought]) -> None:
         def trust(seen: Sequence[Brought]) -> None:
             names = ", ".join(file.name for file in seen[:3]) + (" …" if len(seen) > 3 else "")
-            used = tr("From the next step on, the agent uses: {names}", names=names)
+            used = tr("From the next step on, the agent will use: {names}", names=names)
             tell = self._window.notices.tell
             self._window.doing.do(
                 bench.trust(*seen), name="trust what a folder brings", then=lambda _done: tell(used), owner=self._window

@@ -148,7 +148,7 @@ def ask_first(
         say()
         return
     words = tr(
-        "This message costs about {price}, more than the {limit} you set. Nothing has been sent.",
+        "This message would cost about {price}, more than the {limit} you set. Nothing has been sent.",
         price=money(price), limit=money(most),
     )  # fmt: skip
     ways = [(tr("Send"), say)]

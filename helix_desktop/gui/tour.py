@@ -114,7 +114,7 @@ class Tour(QObject):
         return self.steps[self._at] is self.steps[2] and at_rest and not self._folded() and self._ended_turns() == 1
 
     def _more_words(self) -> str:
-        return tr("A fold never covers the latest exchange. Send one more message, then the first one can be folded.")
+        return tr("A fold never covers the latest exchange. Send one more message first.")
 
     def _say_more(self) -> None:
         sending.send(self._window, (Text("list"),), steer=False)
@@ -181,7 +181,7 @@ class Tour(QObject):
             Step(
                 tr("Send a message"),
                 tr(
-                    "Press the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. It asks before it runs a command: press Allow once."
+                    "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. It asks before it runs a command: click “Allow once”."
                 ),
                 tr("That was a whole turn: the script read files and ran commands, and asked you before each command."),
                 self._question_or_suggestion,
@@ -199,7 +199,7 @@ class Tour(QObject):
             Step(
                 tr("Fold now"),
                 tr(
-                    "When the context fills up, older parts are folded: something shorter takes their place. You can start it yourself. Press Fold now, then Start."
+                    "When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: press Fold now, then Start."
                 ),
                 tr("The line across the chat is the fold. From here on, the shorter text is sent to the model."),
                 self._fold_now,

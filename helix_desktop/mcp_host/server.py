@@ -472,7 +472,7 @@ class Hosted:
 
     def _failure(self, name: str, error: Exception) -> str:
         inner = _innermost(error)
-        return f"The server {self.config.name} failed at {name}: {str(inner)[:1_000] or type(inner).__name__}"
+        return f"The server {self.config.name} failed during {name}: {str(inner)[:1_000] or type(inner).__name__}"
 
     # --- what the server asks and says
 

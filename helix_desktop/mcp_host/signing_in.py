@@ -128,7 +128,7 @@ async def signed_in(
 
         async def send(address: str) -> None:
             if page is None or urlsplit(address).scheme not in {"http", "https"}:
-                raise Refused("The server did not send a sign-in page that can be opened.")
+                raise Refused("The server did not provide a sign-in page that can be opened.")
             asked[:] = parse_qs(urlsplit(address).query).get("state", [])
             await page(address)
 

@@ -102,7 +102,7 @@ def _item(event: str, number: int, matcher: str, hook: Any, path: Path, folder: 
     command = hook.get("command") if isinstance(hook, dict) else None
     kind = hook.get("type", "command") if isinstance(hook, dict) else ""
     if kind != "command" or not isinstance(command, str) or not command.strip():
-        why = f"Hooks of the type {str(kind)[:40]!r} are not supported, so this one doesn't run."
+        why = f"Hooks of type {str(kind)[:40]!r} are not supported, so this one doesn't run."
         return Item("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
     seconds = hook.get("timeout", USUAL_SECONDS)
     seconds = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else USUAL_SECONDS

@@ -145,11 +145,11 @@ def _line_by_line(text: str) -> dict[str, Any]:
         found = re.fullmatch(r"([A-Za-z][\w-]*):[ \t]+(\S.*)", line)
         if found is None or found[2][0] in "[{&*|>%@`":
             if line.strip() and not line.startswith((" ", "\t", "#")):
-                raise WrongUse("Invalid YAML between --- and ---.")
+                raise WrongUse("Invalid YAML between the --- lines.")
             continue
         values[found[1]] = found[2].strip().strip("\"'")
     if not values:
-        raise WrongUse("Invalid YAML between --- and ---.")
+        raise WrongUse("Invalid YAML between the --- lines.")
     return values
 
 

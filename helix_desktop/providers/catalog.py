@@ -100,7 +100,7 @@ class SystemClock:
 def checked(config: ProviderConfig) -> ProviderConfig:
     """The configuration made regular, or WrongUse saying what is wrong with it. A URL or a header is no place for a key."""
     if config.kind not in KINDS:
-        raise WrongUse(f"Unknown kind of provider: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
+        raise WrongUse(f"Unknown provider type: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
     if config.kind == DEMO:
         return config
     parts = _parts_of(config)
@@ -119,7 +119,7 @@ def checked(config: ProviderConfig) -> ProviderConfig:
     secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
     if secret:
         raise WrongUse(
-            f"The header {secret} would store a key in a file.", remedy="Use --key-header and --key instead."
+            f"Saving the header {secret} would store a key in a file.", remedy="Use --key-header and --key instead."
         )
     bare = parts.path in {"", "/"} and config.kind in {openai_chat.KIND, openai_responses.KIND}
     return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config

@@ -120,7 +120,7 @@ def _about_request(refusal: Refusal, evidence: str, told: str) -> ModelFailed | 
         target = refusal.headers.get("location", "")
         host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
         return ModelFailed(
-            f"{refusal.where} redirects the request to {host}. The redirect was not followed, because the key would also have been sent there.",
+            f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would also have been sent there.",
             remedy="If you trust that address, make it the base URL of this provider.",
         )
     return None

@@ -284,7 +284,7 @@ class CacheFolder:
         """A part of the content; only the chunks it lies in are read, and each is checked."""
         record = self.record(digest)
         if start < 0 or length < 0:
-            raise WrongUse("A part of an entry starts at 0 or later and has a length of 0 or more.")
+            raise WrongUse("The start and the length of the part must both be 0 or greater.")
         stop = min(start + length, record.size)
         parts = []
         for chunk in range(start // CHUNK, -(-stop // CHUNK)):
@@ -344,7 +344,9 @@ class CacheFolder:
             return found[0]
         if found:
             near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
-            raise Ambiguous(f"{len(found)} entries begin with {prefix}: {near}.", remedy="Enter more digits.")
+            raise Ambiguous(
+                f"The hashes of {len(found)} entries begin with {prefix}: {near}.", remedy="Enter more digits."
+            )
         if len(prefix) == 64 and self.forgotten(Digest.parse(prefix)):
             raise self._missing(Digest.parse(prefix))
         raise NotThere(f"No entry in this workspace has a hash that begins with {prefix}.", remedy=self._near(prefix))

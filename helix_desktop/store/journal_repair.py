@@ -23,7 +23,7 @@ from helix_desktop.values import dataclass
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
 _MAGICS = (0x377F0682, 0x377F0683)
-_LOST = "This fact was damaged on the disk and could not be recovered."
+_LOST = "This fact was damaged on disk and could not be recovered."
 
 
 # --- the write-ahead log ---------------------------------------------------------------------------------------------

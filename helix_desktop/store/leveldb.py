@@ -127,7 +127,7 @@ class Level:
                 file.write(bytes(_PROBE))
                 sync(file)
         except OSError as error:
-            raise failure(error, "The cache still cannot be written; what was stored before is safe") from error
+            raise failure(error, "The cache still cannot be written to; what was stored before is safe") from error
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
@@ -200,7 +200,7 @@ class Level:
             self._sync_names()
         except (plyvel.Error, OSError) as error:
             self._failed = True
-            raise failure(error, "The cache could not be written; what was stored before is safe") from error
+            raise failure(error, "The cache could not be written to; what was stored before is safe") from error
         self._touched(size)
 
     def compact(self) -> None:

@@ -42,7 +42,7 @@ class Lock:
         except OSError as error:
             raise StoreFailed(
                 f"{path} cannot be opened: {error.strerror}.",
-                remedy="Nothing was changed. Make this folder writable, or start with another folder (--home).",
+                remedy="Nothing was changed. Make this folder writable, or start the program with another folder (--home).",
             ) from error
         try:
             self._take_soon()

@@ -95,7 +95,7 @@ class MemoryCache:
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         if start < 0 or length < 0:
-            raise WrongUse("A part of an entry starts at 0 or later and has a length of 0 or more.")
+            raise WrongUse("The start and the length of the part must both be 0 or greater.")
         return self._held(digest)[0][start : start + length]
 
     async def lacking(self, digests: Collection[Digest]) -> frozenset[Digest]:

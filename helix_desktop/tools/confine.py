@@ -75,7 +75,7 @@ class Roots:
     def place(self, text: str) -> Place:
         """Where `text` points, or Refused. Nothing is looked up: what it really is shows when it is opened."""
         if not text.strip() or "\0" in text:
-            raise WrongUse("The path is empty or contains a zero byte.")
+            raise WrongUse("The path is empty or contains a null byte.")
         if sys.platform == "win32":
             text = text.replace("\\", "/")
         path = Path(text).expanduser() if text.startswith("~/") else Path(text)
@@ -352,7 +352,7 @@ def _stat(folder: folders.Folder, name: str, shown: str) -> os.stat_result | Non
     if found.st_nlink > 1:
         raise Refused(
             f"{shown} was not changed, because it has another hard link, which may be outside the workspace.",
-            remedy="Replace the file with a copy of itself, so that it has only one link.",
+            remedy="Replace the file with a copy of itself, so that it has only one hard link.",
         )
     return found
 
@@ -406,7 +406,7 @@ def _sentences(shown: str, folder: Place | None = None) -> Iterator[None]:
 def _sentence(shown: str, error: OSError) -> HelixError:
     no_file = f"{shown} is a device, a pipe or a socket, not a file."
     no_room = f"The disk is full, so there is no room for {shown}. The file is unchanged."
-    leads_out = f"{shown} leads outside the workspace's folders, or it was changed while it was being opened."
+    leads_out = f"{shown} points outside the workspace's folders, or it was changed while it was being opened."
     forbidden = f"The system doesn't allow this for {shown} ({error.strerror})."
     match error.errno:
         case errno.ENOENT | errno.ENOTDIR:

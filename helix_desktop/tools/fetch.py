@@ -63,7 +63,7 @@ async def _fetched(client: httpx.AsyncClient, use: Use, url: httpx.URL, *, raw: 
             if not response.has_redirect_location:
                 return await _answered(url, response, raw=raw)
             url = _url(str(url.join(response.headers["location"])))
-    raise Refused(f"{url} redirects too often: more than {MOST_REDIRECTS} times.")
+    raise Refused(f"{url} redirected too many times: more than {MOST_REDIRECTS}.")
 
 
 async def _answered(url: httpx.URL, response: httpx.Response, *, raw: bool) -> Result:

@@ -100,7 +100,7 @@ def real(handle: int) -> Path | None:
     for system in _SYSTEM:
         with suppress(OSError):
             if os.stat(system).st_dev == device != os.stat("/").st_dev:
-                raise Refused(f"Tools can't use files of {system}.")
+                raise Refused(f"Tools can't use files that belong to {system}.")
     if sys.platform == "darwin":
         import fcntl
 

@@ -125,7 +125,7 @@ def _held_back(action: Action, mode: Mode, rules: Sequence[Rule], *, sandboxed: 
     if any(rule.decision == "deny" and _holds(rule, action) is _Fit.YES for rule in rules):
         return Decision("deny", "rule", "a rule in this workspace denies it")
     if mode is Mode.READ_ONLY and action.effect in {Effect.EDIT, Effect.RUN}:
-        return Decision("deny", "mode", "this workspace is read only")
+        return Decision("deny", "mode", "this workspace is read-only")
     if mode is Mode.PLAN and (why := _changes(action, sandboxed=sandboxed)):
         return Decision("deny", "mode", why)
     return _asked_for(action, mode, rules, sandboxed=sandboxed)

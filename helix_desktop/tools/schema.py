@@ -54,7 +54,7 @@ def _whole(values: dict[str, Any], text: str) -> dict[str, Any]:
             json.dumps(values, ensure_ascii=False).encode()
         except UnicodeEncodeError:
             raise WrongUse(
-                "The arguments contain half of a character, such as \\ud83d alone; the tool was not run.",
+                "The arguments contain an unpaired surrogate (half of a character), such as \\ud83d alone; the tool was not run.",
                 remedy="Write the character itself, or both halves of the pair.",
             ) from None
     return values

@@ -476,7 +476,7 @@ async def stop_command(commands: Shell, args: Arguments) -> Result:
 def _named(commands: Shell, name: str) -> Background:
     if name not in commands.background:
         known = ", ".join(commands.background) or "none"
-        raise NotThere(f"No command {name[:40]!r} was started in the background.", remedy=f"Available: {known}.")
+        raise NotThere(f"No command named {name[:40]!r} was started in the background.", remedy=f"Available: {known}.")
     return commands.background[name]
 
 

@@ -280,7 +280,7 @@ class Words(ABC):
         raw = self.text[begin : self.at]
         self.at += 1
         if re.search(r"@[A-Za-z]$", raw) or raw.startswith("!"):
-            raise Hidden("it reads a variable whose name or value can run commands")
+            raise Hidden("it reads a variable whose name or value could cause commands to run")
         self.found.sums |= "[" in raw or bool(re.search(r":[^-+=?]", raw))
         return "@" in raw
 

@@ -31,11 +31,11 @@ def of_shell(line: Line, words: list[str]) -> list[Started]:
         if not word.startswith("--"):
             runs |= "c" in word[1:] and word[0] == "-"
             if "s" in word[1:] or "i" in word[1:]:
-                raise Hidden("another shell reads commands that are not part of it")
+                raise Hidden("another shell reads commands that are not part of this command")
             at += word[-1] in "oO"
     at += rest[at : at + 1] in (["-"], ["--"])
     if at >= len(rest) or MANY in rest[at]:
-        raise Hidden("another shell reads commands that are not part of it")
+        raise Hidden("another shell reads commands that are not part of this command")
     if not runs:
         return line.script(rest[at])
     if name in starters.OTHER_SHELLS:
@@ -131,7 +131,7 @@ def of_sudo(line: Line, rest: list[str]) -> list[Started]:
     at = behind_options(starters.PREFIXES["sudo"], rest)
     opens = any(re.match(r"-[A-Za-z]*[sie]|--(?:shell|login|edit)", word) for word in rest[:at])
     if opens and (at is None or at >= len(rest)):
-        raise Hidden("another shell reads commands that are not part of it")
+        raise Hidden("another shell reads commands that are not part of this command")
     return line.prefix(starters.PREFIXES["sudo"], rest)
 
 
@@ -207,7 +207,7 @@ def of_text(line: Line, rest: list[str]) -> list[Started]:
     if "--" in rest:
         return line.guesses(rest)
     if not found and not any(word in ("--version", "--help", "-V", "-h") for word in rest):
-        raise Hidden("another shell reads commands that are not part of it")
+        raise Hidden("another shell reads commands that are not part of this command")
     return [one for value in found for one in line.text(value, bash=False)]
 
 
@@ -245,7 +245,7 @@ def of_make(line: Line, rest: list[str]) -> list[Started]:
     if "-" in rest or any(
         word.startswith(("-f-", "-f/dev", "--file=-", "--file=/dev")) or ANY in word for word in rest
     ):
-        raise Hidden("make reads recipes that are not part of it")
+        raise Hidden("make reads recipes that are not part of the command")
     return []
 
 

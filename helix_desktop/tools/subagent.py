@@ -126,7 +126,9 @@ class Delegating:
             depth = self._place.depth
             raise Refused(f"A sub-agent at this depth ({depth}) can't delegate further.", remedy="Do it yourself.")
         if self._place.tree.started >= bounds.number:
-            raise Refused(f"{bounds.number} sub-agents were started in this conversation. No more can be started.")
+            raise Refused(
+                f"{bounds.number} sub-agents have already been started in this conversation, so no more can be started."
+            )
 
     def _role(self, name: str) -> Role | None:
         """The agent that is asked for by name."""

@@ -57,7 +57,7 @@ def in_its_place(before: bytes, content: str, shown: str) -> bytes:
     """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
     if _is_foreign(before) and b"\0" not in before[:8192] and not content.isascii():
         raise WrongUse(
-            f"{shown} is not UTF-8, and content has characters outside ASCII; nothing was written.",
+            f"{shown} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
             remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
         )
     text = decoded(before)
@@ -77,7 +77,7 @@ def replaced(before: bytes, old: str, new: str, shown: str, *, every: bool) -> b
         raise WrongUse("old_text and new_text are the same; nothing to do.")
     if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
         raise WrongUse(
-            f"{shown} is not UTF-8, and new_text has characters outside ASCII; nothing was changed.",
+            f"{shown} is not UTF-8, and new_text contains non-ASCII characters; nothing was changed.",
             remedy="Change the file with a command that supports its encoding.",
         )
     windows = "\r\n" in whole_text

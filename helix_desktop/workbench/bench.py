@@ -618,7 +618,7 @@ class Workbench:
     async def choose_model(self, name: str, role: str = "main") -> None:
         """`provider/model` for a role; an empty name leaves the role to the main model."""
         if role not in list(ModelRole):
-            raise WrongUse(f"{role!r} is not a role for a model. Available: {', '.join(ModelRole)}.")
+            raise WrongUse(f"{role!r} is not a model role. Available: {', '.join(ModelRole)}.")
         if name:
             self.models.named(name)
         await self.change({f"models.{role}": name or None})

@@ -196,6 +196,8 @@ async def _read(command: Command, stream: asyncio.StreamReader | None) -> str | 
 
 
 async def _ask(call: ToolCall, context: CallContext, why: str) -> None:
-    answer = await context.ask(Question(call, f"A hook asks about {call.name}", call.arguments, why[:300], ("once",)))
+    answer = await context.ask(
+        Question(call, f"A hook is asking about {call.name}", call.arguments, why[:300], ("once",))
+    )
     if not answer.allowed:
         raise Refused("The user denied this call, so it was not run.")

@@ -53,7 +53,7 @@ class Repository:
             any_of_them = True
             found += await self._changes(checkpoints, number, root, listed)
         if not any_of_them:
-            raise NotThere(f"No folder of this workspace has a revision {revision[:80]}.")
+            raise NotThere(f"No folder in this workspace has a revision {revision[:80]}.")
         return sorted(found)
 
     async def _changes(

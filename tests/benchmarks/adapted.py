@@ -226,7 +226,7 @@ def policies(text: str) -> list[Row]:
         note = f"plain retention {kept:.3f}, tokens sent {said['layered']['sent'] / whole['sent']:.3f}"
         rows.append(
             Row(
-                f"billed by `layered` ({table})",
+                f"bill with `layered` ({table})",
                 "as a share of the bill for sending everything",
                 ours,
                 others,
@@ -258,7 +258,7 @@ def _asked_of_layered(one: Mapping[str, Any], whole: Mapping[str, Any]) -> list[
         ("effective tokens in sessions that overflow the window, as a share of sending everything", _part(one, "overflowing"), "", None),
         ("tokens sent, as a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),
         ("plain retention", one["retention_plain"], "≥ 0.90", one["retention_plain"] >= 0.90),
-        ("tokens of system prompt and tools in every request", one["head_tokens"], "≤ 2,000", one["head_tokens"] <= 2_000),
+        ("system prompt and tool tokens in every request", one["head_tokens"], "≤ 2,000", one["head_tokens"] <= 2_000),
         ("largest request, as a share of the window", one["peak"], "≤ 0.5", one["peak"] <= 0.5),
         ("median request, as a share of the window", one["median_use"], "< 0.3", one["median_use"] < 0.3),
         ("requests that overflow", one["overflowed"], "0", one["overflowed"] == 0),

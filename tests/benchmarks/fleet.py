@@ -75,12 +75,12 @@ def page(sizes: Sizes, rates: dict[str, Row]) -> str:
         seconds = (puts * put.ours.median + gets * get.ours.median) / 1e6
         machine = (
             f"On the computer used for the figures page, storing 2 KB durably takes {shown(put.ours.median)} µs and reading it with a hash check takes "
-            f"{shown(get.ours.median)} µs. All puts and gets of a day would therefore take a single thread {seconds / 60:.0f} minutes, and at the peak, this thread "
+            f"{shown(get.ours.median)} µs. A day's puts and gets would therefore take a single thread {seconds / 60:.0f} minutes in total, and at the peak, this thread "
             f"would be busy {(peak_puts * put.ours.median + peak_gets * get.ours.median) / 1e4:.0f}% of the time. So speed is not the reason to share a store. The reasons are that many computers need the same content, and that everything would be lost if the only disk failed."
         )
     return f"""# A fleet of agents
 
-This page shows what a shared store can handle, using the example of {AGENTS:,} agents that do {TASKS:,} tasks a day for a team. Each section says whether its figures were measured or calculated. To share a workspace, see `helix-desktop workspace share --help`.
+This page shows what a shared store can handle, taking a team whose {AGENTS:,} agents do {TASKS:,} tasks a day as an example. Each section says whether its figures were measured or calculated. To share a workspace, see `helix-desktop workspace share --help`.
 
 ## The load
 
@@ -113,13 +113,13 @@ Each agent has its own workspace, with its own LevelDB database, journal and ind
 
 ## What was not tested
 
-- The store was not used by {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts only a few hundred. A fleet of this size therefore needs a
-  connection pooler, or several databases with the workspaces divided among them. Neither a connection pooler nor divided workspaces were tested.
+- The store was not tested with {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts only a few hundred. A fleet of this size therefore needs a
+  connection pooler, or several databases with the workspaces divided among them. Neither a connection pooler nor dividing workspaces among databases was tested.
 - The test did not use a network: client and server ran on the same computer. Over a network, each put takes one additional round trip.
 - S3-compatible stores were not tested under load, nor were stores from real providers. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. Such a store is suitable for workspaces with a few million rows.
-- Tables with more rows than in the table above were not tested. Figures for larger tables are extrapolated.
+- Tables with more rows than those listed above were not tested. Figures for larger tables are extrapolated.
 
-If the tasks of your agents are larger than these sessions, all figures above grow in proportion. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
+If your agents' tasks are longer than these sessions, all the figures above increase proportionally. To measure the sizes again, run `python -m tests.benchmarks.fleet --traces DIR`; to measure the rates, run `packaging/dev.py bench shared store_put`.
 """
 
 
@@ -139,7 +139,7 @@ def _measured(rates: dict[str, Row]) -> str:
             f"- {len(_CLIENTS)} clients stored {puts.ours.median:,.0f} encrypted rows per second in batches of 100. With the same statement, pgbench, which encrypts nothing, stored {puts.peers['pgbench'].median:,.0f} rows per second (ours: {puts.note.partition(';')[0]})."
         ),
         (
-            f"- {_paced(middle.note)}, waiting for each put. Half of the puts took at most {shown(middle.ours.median)} ms, "
+            f"- {_paced(middle.note)}, each agent waiting for every put to complete. Half of the puts took at most {shown(middle.ours.median)} ms, "
             f"and 99 of 100 at most {shown(high.ours.median)} ms. No entry was lost."
         ),
         _LATER,
@@ -174,7 +174,7 @@ def _measured(rates: dict[str, Row]) -> str:
 def _paced(note: str) -> str:
     """What the agents did, from "200 agents, 2,000 puts, 129 a second; …"."""
     agents, puts, pace = note.partition(";")[0].split(", ")
-    return f"{agents} stored {puts.removesuffix(' puts')} entries, {pace}"
+    return f"{agents} stored {puts.removesuffix(' puts')} entries at {pace}"
 
 
 def _load() -> str:
@@ -189,7 +189,7 @@ def _follows(sizes: Sizes, rates: dict[str, Row]) -> str:
         sizes.bytes / sizes.outputs * sizes.packed + 200
     )  # padding at most doubles; 200: what it is, and the key
     measured = rates.get("puts into PostgreSQL")
-    part = f", {peak / measured.ours.median:.1%} of what was measured in batches" if measured else ""
+    part = f", {peak / measured.ours.median:.1%} of the rate measured for batches" if measured else ""
     return f"""These figures are calculated from the sections above:
 
 - The number of puts is not a problem: at the peak, there are {peak:.0f} per second{part}. {_agents(rates)}
@@ -209,7 +209,7 @@ def _agents(rates: dict[str, Row]) -> str:
 
 _LATER = "  In a later run, on a busier computer (load 12 to 16), these times were 31 ms and 385 ms, puts reached 0.93 times pgbench's rate, and a local get in a shared workspace took 0.91 times as long as in one that is not shared."
 _TABLE = (
-    "The figures in this table come from a separate run on a busy computer (load about 10), so the medians vary. The fastest of 60 runs is less affected.",
+    "The figures in this table come from a separate run on a busy computer (load about 10), so the medians vary from run to run. The fastest of 60 runs is less affected.",
     "A table of 10 million rows, each with 512 bytes of content, takes up 7.6 GB: 761 bytes per row, including 77 bytes for the index.",
 )
 _CLIENTS = range(4)  # of tests/benchmarks/shared.py

@@ -168,7 +168,7 @@ def _rows(trial: Trial) -> list[Row]:
         Row("event-loop gap in processor time, p99", "ms", Figure(_at(own, 0.99), own[0], own[-1], len(own)), asked=f"< {P99:g} ms", met=_at(own, 0.99) < P99),
         Row("longest event-loop gap in processor time", "ms", _single(own[-1]), asked=f"< {LONGEST:g} ms", met=own[-1] < LONGEST),
         Row("time from a key press to the painted character", "ms", Figure.of(trial.keys), asked="< 16 ms", met=Figure.of(trial.keys).median < 16),
-        Row("delay behind the sender at the end of the stream", "s", _single(behind), asked="< 1 s, and everything arrived", met=whole and behind < 1, note=done),
+        Row("lag behind the sender at the end of the stream", "s", _single(behind), asked="< 1 s, and everything arrived", met=whole and behind < 1, note=done),
     ]  # fmt: skip
 
 

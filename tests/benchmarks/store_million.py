@@ -127,7 +127,7 @@ async def questions(workspace: Workspace, entries: int, figures: dict[str, objec
     for name, chosen in filters.items():
         figures[f"filter by {name} (ms)"] = await timed(partial(index.entries, chosen))
         figures[f"filter by {name}, sorted by size (ms)"] = await timed(partial(index.entries, chosen, sort=Sort.SIZE))
-        figures[f"count after filter by {name} (ms)"] = await timed(partial(index.count, chosen))
+        figures[f"count after filtering by {name} (ms)"] = await timed(partial(index.count, chosen))
     places = [int(entries * part) for part in (0.1, 0.5, 0.77, 0.999)]
     for sort in (Sort.TIME, Sort.SIZE, Sort.SOURCE):
         await index.entries(sort=sort)

@@ -515,7 +515,7 @@ async def test_the_forecast_says_what_comes_next_and_why() -> None:
     ("preset", "words"),
     [
         ("layered", "a handover is written above 6,000 tokens if that saves money"),
-        ("observational", "history becomes observations above 6,000 tokens"),
+        ("observational", "above 6,000 tokens, history is condensed into observations"),
         ("none", "This policy folds nothing."),
     ],
 )

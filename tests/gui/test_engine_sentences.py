@@ -36,7 +36,7 @@ NOT_SHOWN = {  # what the window shows nothing of
 }  # fmt: skip
 LEFT_OUT = {
     "A conversation must have an ID.",  # mistakes of the program itself
-    "A part of an entry starts at 0 or later and has a length of 0 or more.",
+    "The start and the length of the part must both be 0 or greater.",
     "[It ended early: {}.",  # for the model that delegated
     "The system refused: {}",  # for the model whose call it was
     "The workspace in {} is open in another program (process ).",  # said only with a number

@@ -252,7 +252,7 @@ def run_of(samples: list[Sample], minutes: float, where: dict[str, str]) -> dict
         for name, unit, value in WATCHED
     ]  # fmt: skip
     return {
-        "name": "soak", "measures": f"the real window in use for {minutes:g} minutes", "machine": where,
+        "name": "soak", "measures": f"the program's window, in use for {minutes:g} minutes", "machine": where,
         "seconds": 60 * minutes, "failed": "", "rows": [row.as_json() for row in rows],
     }  # fmt: skip
 

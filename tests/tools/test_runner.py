@@ -138,7 +138,7 @@ async def test_an_answer_wider_than_what_was_offered_counts_once(here: World) ->
 async def test_a_refusal_is_said_and_nothing_is_done(here: World) -> None:
     here.kit.permissions.mode = Mode.READ_ONLY
     outcome = await here.run("write_file", path="a", content="1")
-    assert here.text(outcome) == "Not done: this workspace is read only."
+    assert here.text(outcome) == "Not done: this workspace is read-only."
     assert (await here.cache.about(outcome.output.digest)).about.source == "a 1"
     assert (outcome.ok, outcome.refused, outcome.decided_by) == (False, True, "mode")
     assert list(here.folder.iterdir()) == []

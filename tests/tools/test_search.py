@@ -52,7 +52,7 @@ async def test_files_are_named_in_the_ways_models_name_them(way: World) -> None:
 async def test_no_pattern_is_more_than_a_search_can_bear(way: World, pattern: str) -> None:
     way.write("a", "text\n")
     said = await way.said("search_files", pattern=pattern, path="a")
-    assert "is not a regular expression" in said or "no line matches" in said
+    assert "is not a valid regular expression" in said or "no line matches" in said
 
 
 async def test_a_file_that_is_one_huge_line_does_not_spoil_the_search(way: World) -> None:
@@ -117,7 +117,7 @@ async def test_binary_files_and_gits_own_are_left_out(way: World) -> None:
 async def test_a_pattern_only_python_knows_is_searched_by_ourselves(here: World) -> None:
     here.write("a", "foobar\nfoobaz\n")
     assert await here.said("search_files", pattern="foo(?!bar)") == "a:2: foobaz"
-    assert "is not a regular expression" in await here.said("search_files", pattern="(")
+    assert "is not a valid regular expression" in await here.said("search_files", pattern="(")
 
 
 async def test_ripgrep_reads_nothing_but_the_roots(here: World, tmp_path: Path) -> None:

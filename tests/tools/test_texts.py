@@ -63,7 +63,7 @@ def test_the_same_text_with_other_line_ends_is_another_place() -> None:
 
 def test_no_letters_are_put_into_a_file_in_another_encoding() -> None:
     latin = "é = 1\nfoo\n".encode("latin-1")
-    with pytest.raises(WrongUse, match="not UTF-8, and new_text has characters outside ASCII"):
+    with pytest.raises(WrongUse, match="not UTF-8, and new_text contains non-ASCII characters"):
         replaced(latin, "foo", "bär", "f", every=False)
     for old in ("é = 1", "\ufffd = 1"):
         with pytest.raises(WrongUse, match="choose a text without them"):

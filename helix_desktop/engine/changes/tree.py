@@ -191,7 +191,7 @@ def _headed(content: bytes, what: str) -> tuple[int, memoryview]:
     head, _, _ = content[:40].partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[:2] != [b"helix", what.encode()]:
-        raise WrongUse(f"This cache entry is not a {what} of a checkpoint.")
+        raise WrongUse(f"This cache entry is not a checkpoint {what}.")
     if int(words[2]) > _VERSIONS[what]:
         raise _newer()
     return int(words[2]), memoryview(content)[len(head) + 1 :]

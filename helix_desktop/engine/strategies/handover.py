@@ -66,7 +66,7 @@ def _when_it_pays(situation: Situation, span: Span) -> Plan | None:
     patience = economics.handover_patience(situation.meter.used, situation.meter.window)
     if not economics.handover_pays(paid, costs, patience):
         return None
-    why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover costs {costs:,.0f}"
+    why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover would cost {costs:,.0f}"
     return Plan(FoldKind.HANDOVER, span, why)
 
 

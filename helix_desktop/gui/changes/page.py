@@ -216,7 +216,7 @@ class ChangesPage(QWidget):
         wanted, self._shown = (self._shown.path if self._shown else ""), None
         self.files.show_entries(entries, wanted)
         if not self._files:
-            redo = tr("What the agent changed here was undone. You can redo it from the Undo menu.")
+            redo = tr("The agent's changes here have been undone. You can redo them from the Undo menu.")
             self.body.clear(redo if self._undone else tr("The agent has not changed any files here."))
         self._show_note(changes.progress)
         if self._wanted[0] and self._turns:

@@ -37,13 +37,15 @@ class ForeignLine(QWidget):
         """The agent that writes in the conversation, or the other computer; both empty: this program does."""
         self._machine = machine
         if machine:
-            words = tr("{machine} is working in this conversation. You see it live.", machine=harmless(machine))
+            words = tr(
+                "{machine} is working in this conversation. You can follow its work live.", machine=harmless(machine)
+            )
             hint = tr(
                 "The conversation continues on this computer. If {machine} also continues it, both versions are kept.",
                 machine=machine,
             )
         else:
-            words = tr("{agent} is working in this conversation. You see it live.", agent=harmless(agent))
+            words = tr("{agent} is working in this conversation. You can follow its work live.", agent=harmless(agent))
             hint = tr("Opens a copy of this conversation that you can continue with your own model")
         self._words.setText(words)
         self.button.setToolTip(hint)

@@ -196,7 +196,7 @@ def _means(item: Brought) -> str:
             "If you trust it, the agent may read these instructions when they are useful. You are still asked before any of its scripts run."
         ),
         "command": tr(
-            "If you trust it, you can send this text as a slash command. You are still asked before its shell lines run."
+            "If you trust it, you can send this text as a slash command. You are still asked before its shell commands run."
         ),
         "hook": tr("If you trust it, this program runs inside the sandbox whenever the event named above happens."),
         "agent": tr(

@@ -64,7 +64,7 @@ class WelcomePage(QWidget):
             column,
             tr("Take the tour"),
             tr(
-                "A real session on a sample folder, with a built-in script instead of a language model. No API key or network needed."
+                "A real session in a sample folder, with a built-in script instead of a language model. No API key or network needed."
             ),
             "",
         )

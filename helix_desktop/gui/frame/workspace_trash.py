@@ -96,7 +96,7 @@ class TrashDialog(QDialog):
 
     def _ask(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
         text = tr(
-            "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. Its folder is not changed.",
+            "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. Its folder will not be changed.",
             name=row.name,
         )
         ask_yes(self, tr("Delete workspace"), text, tr("Delete permanently"), partial(self._delete, row))

@@ -42,7 +42,7 @@ class ModelsPage(Page):
         chosen = self._program.chosen(self._bench)
         for role, title, sentence in (
             ("main", tr("Main model"), tr("Used for conversations.")),
-            ("fast", tr("Fast model"), tr("Shortens outputs, takes observations and writes summaries.")),
+            ("fast", tr("Fast model"), tr("Shortens outputs, records observations and writes summaries.")),
             ("long", tr("Long-window model"), tr("Used for requests that don't fit in the other models' windows.")),
         ):
             self.add(self._row(role, title, sentence, chosen.models.get(role, "")))

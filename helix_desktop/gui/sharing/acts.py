@@ -72,7 +72,7 @@ class SharingActs(QObject):
             if branch not in self._told and row is not None:
                 self._told.add(branch)
                 text = tr(
-                    "Another computer also wrote in this conversation. Both versions are kept: yours is now “{title}”.",
+                    "Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.",
                     title=row.title,
                 )
                 self._notices.tell(text, button=tr("Open"), act=partial(self._opened, branch), stays=STAYS)

@@ -79,7 +79,7 @@ class ShareDialog(Form):
         talks = count(conversations, "{n} conversation", "{n} conversations")
         stored = count(entries, "{n} cache entry", "{n} cache entries")
         text = tr(
-            "This uploads {conversations} and {entries} ({size}), and everything new from now on. Of the folder's files, only what agents read is uploaded.",
+            "This uploads {conversations} and {entries} ({size}), and everything new from now on. Of the files in the folder, only the content that agents read is uploaded.",
             conversations=talks,
             entries=stored,
             size=size(size_),

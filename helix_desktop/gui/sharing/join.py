@@ -47,7 +47,7 @@ class JoinDialog(Form):
 
     def _explained(self) -> QWidget:
         text = tr(
-            "A shared workspace has the same conversations on every computer. On the computer that shares it, click the line “Shared” below the workspace’s name, and copy the address and the key there. Add the database’s password to the address."
+            "A shared workspace has the same conversations on every computer. On the computer that shares it, click the “Shared” line below the workspace’s name and copy the address and key shown there. Add the database’s password to the address."
         )
         return label("", text)
 

@@ -323,7 +323,7 @@ class Conversations:
         for one in wanted:
             if one.name not in found:
                 raise NotThere(
-                    f"A part of the conversation {seen.conversation} is missing.",
+                    f"Part of the conversation {seen.conversation} is missing.",
                     remedy="The missing part will be requested again.",
                 )
             content = self.seal.open(one.name, found[one.name])

@@ -90,8 +90,8 @@ async def keep(workspace: str, where: Address, key: bytes, secrets: Secrets) -> 
                 await secrets.set(name, value, where=Where.FILE)
         except Refused:
             raise NoKeyring(
-                f"{error.what} Nothing is shared.",
-                remedy=f"Set the environment variables {STORE} and {KEY} instead, or allow keys to be stored in a file in Settings > Keys.",
+                f"{error.what} Nothing was shared.",
+                remedy=f"Set the environment variables {STORE} and {KEY} instead, or go to Settings > Keys and allow keys to be stored in a file.",
             ) from error
 
 

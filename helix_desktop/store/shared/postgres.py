@@ -337,8 +337,8 @@ def failure(error: psycopg.Error) -> HelixError:
         )
     if "server does not support ssl" in told:
         return StoreFailed(
-            "The server of the shared store does not encrypt its connections.",
-            remedy="Nothing was sent. Turn on TLS on the server, or, in a network you trust, add sslmode=disable to the address.",
+            "The shared store's server does not encrypt its connections.",
+            remedy="Nothing was sent. Turn on TLS on the server or, on a network you trust, add sslmode=disable to the address.",
         )
     if "certificate" in told or ("ssl" in told and not code and not any(words in told for words in _CUT)):
         return StoreFailed(

@@ -365,7 +365,7 @@ def failure(error: Exception) -> HelixError:
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError):
         bucket = "NoSuchBucket" in text
-        return StoreFailed("The bucket of the shared store does not exist.", remedy=_SAFE) if bucket else NotThere("-")
+        return StoreFailed("The shared store's bucket does not exist.", remedy=_SAFE) if bucket else NotThere("-")
     kind = type(error).__name__
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
         return StoreFailed(

@@ -168,7 +168,7 @@ def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage
     (turn,) = page._turns
     undo = replace(turn.sources[0], fact=replace(turn.sources[0].fact, by="undo"))
     page._take((changes, page._conversation, [replace(turn, sources=(*turn.sources, undo))], []))
-    assert page.body._plain.text() == "What the agent changed here was undone. You can redo it from the Undo menu."
+    assert page.body._plain.text() == "The agent's changes here have been undone. You can redo them from the Undo menu."
     page.undo_button.click()
     assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Redo turn 12…"]
 

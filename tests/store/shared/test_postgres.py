@@ -75,7 +75,7 @@ def test_a_wrong_certificate_is_a_sentence_and_nothing_is_sent(guarded: postgres
 
 def test_a_server_without_tls_is_a_sentence_without_the_librarys_words(server: postgres.Server, seal: Seal) -> None:
     error = fails(f"{server.url}?sslmode=require", seal)
-    assert error.what == "The server of the shared store does not encrypt its connections."
+    assert error.what == "The shared store's server does not encrypt its connections."
     assert "sslmode=disable" in error.remedy
 
 
