@@ -85,13 +85,13 @@ def _window(home: Path | None, link: str) -> int:
     from helix_desktop import display
 
     if reason := display.missing():
-        print(f"The window can't open: {reason}. {display.INSTEAD}", file=sys.stderr)
+        print(f"The window couldn't be opened: {reason}. {display.INSTEAD}", file=sys.stderr)
         return FAILED
     try:
         from helix_desktop import app
     except ImportError as error:
         if not (error.path or "").endswith((".so", ".pyd")):
             raise
-        print(f"The window can't open: {error}. To see what to install, run: helix-desktop doctor", file=sys.stderr)
+        print(f"The window couldn't be opened: {error}. To see what to install, run: helix-desktop doctor", file=sys.stderr)
         return FAILED
     return app.main(home, [link] if link else [])

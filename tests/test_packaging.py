@@ -54,7 +54,7 @@ def test_the_lock_has_what_pyproject_asks_for() -> None:
 
 def test_ci_runs_the_readmes_test_command() -> None:
     command = "python3 packaging/dev.py test"
-    assert f"    {command} " in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"\n{command} " in (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"exec {command} </dev/null" in (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert os.access(ROOT / ".ci/run", os.X_OK)
 

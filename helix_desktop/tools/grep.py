@@ -112,7 +112,7 @@ async def _receive(process: asyncio.subprocess.Process, pattern: str, lines: lis
     async for row in cast(asyncio.StreamReader, process.stdout):
         said = json.loads(row)
         if "error" in said:
-            raise WrongUse(f"{pattern[:100]!r} is not a regular expression: {said['error']}.")
+            raise WrongUse(f"{pattern[:100]!r} is not a valid regular expression: {said['error']}.")
         if "hits" in said:
             return int(said["hits"])
         lines.append(FoundLine(said["name"], said["line"], said["text"], said["hit"]))

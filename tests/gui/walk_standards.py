@@ -223,7 +223,7 @@ class Walk:
         await key("Return")
         await type_("4. Say what changed")
         await self._shot("plan-edited")
-        await press(card, "Approve, ask")
+        await press(card, "Approve and ask")
         await self._ended()
         _, approved = self.session.conversation.state.branch.notes["plan"]
         assert approved.endswith(f"{PLAN}\n4. Say what changed")

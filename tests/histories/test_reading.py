@@ -99,11 +99,11 @@ def test_a_file_of_a_folder_that_is_no_session_is_told_and_the_others_are_played
     (tmp_path / "package.json").write_text('{"name": "x"}\n')
     imported = reading.read_all([tmp_path])
     assert [Path(recording.name).name for recording in imported.recordings] == ["b.jsonl"]
-    assert [complaint.split(" contains")[0] for complaint in imported.complaints] == [
+    assert [complaint.split(" doesn't contain")[0] for complaint in imported.complaints] == [
         str(tmp_path / "empty.jsonl"),
         str(tmp_path / "package.json"),
     ]
-    with pytest.raises(WrongUse, match=r"empty\.jsonl contains no session"):
+    with pytest.raises(WrongUse, match=r"empty\.jsonl doesn't contain a session"):
         reading.read_all([tmp_path, tmp_path / "empty.jsonl"])
 
 

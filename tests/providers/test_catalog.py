@@ -37,7 +37,7 @@ def test_the_well_known_ones_are_sound(config: ProviderConfig) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (replace(WORK, kind="openai"), "Unknown kind"),
+        (replace(WORK, kind="openai"), "Unknown provider type"),
         (replace(WORK, base_url=""), "must start with https"),
         (replace(WORK, base_url="llm.example.org"), "must start with https"),
         (replace(WORK, base_url="http://[broken/v1"), "must start with https"),

@@ -169,7 +169,7 @@ async def test_another_server_is_not_asked_to_load(connections: Connections) -> 
     [
         (json_answer({"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}, 401), BadKey, "Incorrect"),
         (Answer(200, (b"<html>hello</html>",), content_type="text/html"), ModelFailed, "did not return a list"),
-        (Answer(200, (Pause(30),)), Unreachable, "did not answer|sent nothing"),
+        (Answer(200, (Pause(30),)), Unreachable, "did not respond|sent nothing"),
     ],
 )
 async def test_failures_are_sentences(

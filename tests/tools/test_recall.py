@@ -54,7 +54,7 @@ async def test_some_lines(here: World, lines: str, shown: str) -> None:
         ({"lines": "7-9"}, "no line 7"),
         ({"lines": "9-7"}, "before"),
         ({"lines": "a"}, "is not a valid line range"),
-        ({"grep": "("}, "not a regular expression"),
+        ({"grep": "("}, "not a valid regular expression"),
     ],
 )
 async def test_what_cannot_be_recalled_says_why(here: World, arguments: dict[str, str], words: str) -> None:

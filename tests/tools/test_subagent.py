@@ -59,7 +59,7 @@ async def test_depth_and_number_are_limited(here: World) -> None:
     here.box = here.kit.toolbox(start_child=children, place=Place(1, bounds=lambda: Bounds(number=2)))
     for _ in range(2):
         assert (await here.run("delegate", task="x")).ok
-    assert "No more" in await here.said("delegate", task="x")
+    assert "no more can be started" in await here.said("delegate", task="x")
     assert {wish.depth for wish in children.wishes} == {2}
 
 

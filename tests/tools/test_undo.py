@@ -51,7 +51,7 @@ async def test_what_somebody_changed_since_is_left_alone(here: World) -> None:
     (here.folder / "a").write_text("the user's\n")
     said = await undo_changes(changes, here.kit.around.roots, here.cache)
     assert said[0] == "b was restored."
-    assert said[1].startswith("a was not changed: someone else changed it")
+    assert said[1].startswith("a was not changed: it was changed in the meantime")
     assert (here.folder / "a").read_text() == "the user's\n"
 
 

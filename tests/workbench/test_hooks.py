@@ -159,5 +159,5 @@ async def test_shell_lines_of_a_command_ask_first(desks: Desks, folder: Path, mo
     await bench.choose_mode("read only")
     session = await bench.new_conversation()
     (first,) = await bench.expanded(session, (Text("/look"),))
-    assert "read only" in getattr(first, "text", "")
+    assert "read-only" in getattr(first, "text", "")
     assert not (folder / "made").exists()
