@@ -92,6 +92,9 @@ def _window(home: Path | None, link: str) -> int:
     except ImportError as error:
         if not (error.path or "").endswith((".so", ".pyd")):
             raise
-        print(f"The window couldn't be opened: {error}. To see what to install, run: helix-desktop doctor", file=sys.stderr)
+        print(
+            f"The window couldn't be opened: {error}. To see what to install, run: helix-desktop doctor",
+            file=sys.stderr,
+        )
         return FAILED
     return app.main(home, [link] if link else [])

@@ -217,7 +217,7 @@ class Policy:
         group="Safety", within=(0.01, 3_600), unit="seconds",
     )  # fmt: skip
     panic_wait: float = _declared(
-        60.0, "Time limit when the window is full", "How long to wait for a summary before continuing without one, when the next request wouldn't fit in the window.",
+        60.0, "Time limit for a summary when the window is full", "How long to wait for a summary before continuing without one, when the next request wouldn't fit in the window.",
         group="Safety", within=(0, 3_600), unit="seconds",
     )  # fmt: skip
     panic_silence: float = _declared(

@@ -33,7 +33,7 @@ from helix_desktop.histories.rows import Row, Told, Unreadable
 from helix_desktop.values import dataclass
 
 LARGEST = 2 << 30  # bytes
-FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose, trajectories from SWE-agent and Harbor, and messages in OpenAI or Anthropic API format."
+FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 _BESIDE = (
     ".usage.json",
     ".compactions.json",

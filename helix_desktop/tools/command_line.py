@@ -32,7 +32,7 @@ _DELIMITER = re.compile(r"""(['"]?)([\w.,:+=@%/!-]+)\1|\\([\w.-]+)""")
 def read(line: str) -> Reading:
     """Take a line apart; Hidden where that cannot be done for certain."""
     if len(line) > MOST_CHARACTERS:
-        raise Hidden("it is too long to analyze")
+        raise Hidden("it is too long to analyse")
     if _STRANGE.search(line):
         raise Hidden("it contains control characters")
     reader = _Reader(line, Reading(), 0)

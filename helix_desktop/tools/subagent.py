@@ -148,9 +148,7 @@ class Delegating:
             )
         if name in self._place.chain:
             way = " → ".join([*self._place.chain, name])
-            raise Refused(
-                f"This would create a loop: {way}.", remedy="Do the work yourself, or answer with what is missing."
-            )
+            raise Refused(f"This would create a loop: {way}.", remedy="Do the work yourself, or say what is missing.")
         if own is not None and name not in own.calls:
             raise Refused(f"{own.name} may only call: {', '.join(own.calls) or 'nobody'}.")
         return roles[name]

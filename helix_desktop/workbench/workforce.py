@@ -158,7 +158,7 @@ class Workforce:
         limits = self.limits()
         if limits.agents_cost and team.cost >= limits.agents_cost:
             raise Refused(
-                f"The agents of this conversation have cost ${team.cost:.2f}; the limit is ${limits.agents_cost:.2f}."
+                f"The agents in this conversation have cost ${team.cost:.2f}; the limit is ${limits.agents_cost:.2f}."
             )
         if limits.agents_seconds and self._left(team) <= 0:
             raise Refused(

@@ -244,7 +244,7 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
     words.speak({"{n}%": "{n} %"}, table("de"))
     try:
         QLocale.setDefault(QLocale("de"))
-        spent = said("The agents of this conversation have cost $3.00; the limit is $1,250.50.")
+        spent = said("The agents in this conversation have cost $3.00; the limit is $1,250.50.")
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
         told = said("Nothing to fold now: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply.")
         assert told == "Nichts steht an: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."

@@ -139,7 +139,7 @@ async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(caplog:
     caplog.set_level(logging.INFO)
     async with hosting(strange("damaged")) as here:
         await here.settled()
-        with pytest.raises(Unreachable, match="The server strange failed at echo"):
+        with pytest.raises(Unreachable, match="The server strange failed during echo"):
             await here.host.tools()[0].call({}, here.context)
     assert "a call of MCP server strange failed" in caplog.text
     assert "not a list" not in caplog.text  # what the server said

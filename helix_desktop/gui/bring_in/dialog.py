@@ -274,7 +274,7 @@ class BringInDialog(QDialog):
 
     def _ask_keys(self) -> None:
         text = tr(
-            "These keys will be permanently removed from all conversations, outputs and backups of the workspaces. The other programs' files will still contain them:\n\n{keys}",
+            "These keys will be permanently removed from the conversations, outputs and backups of all workspaces. The other programs' files will still contain them:\n\n{keys}",
             keys="\n".join(self._outcome.keys[:20]),
         )
         ask_yes(self, tr("Forget keys"), text, tr("Forget them"), self._forget)
