@@ -61,7 +61,7 @@ def add(verbs: Subparsers) -> None:
         help="with --collect: remove only content older than this many days (default: 7)",
     )
     one.set_defaults(run=open_workspace.run, work=sync)
-    one = _verb(verbs, "status", "show whether a workspace is in sync with the store, and what is waiting")
+    one = _verb(verbs, "status", "show whether a workspace is in sync with the store, and what is waiting to be sent")
     on_workspace(one, positional=True)
     one.set_defaults(run=open_workspace.run, work=status, counts=False)
     one = _verb(

@@ -353,7 +353,7 @@ class Hosted:
         notes = []
         if len(usable) > MOST_TOOLS:
             notes.append(
-                f"The server has {len(usable)} tools. The first {MOST_TOOLS} that are turned on are offered to the agent."
+                f"The server has {len(usable)} tools. Only the first {MOST_TOOLS} that are turned on are offered to the agent."
             )
         if len(usable) < len(found):
             notes.append(

@@ -194,7 +194,7 @@ class Sharing:
         if machine := self.elsewhere(conversation):
             raise Refused(
                 f"{machine} is working in this conversation.",
-                remedy="To take over the conversation, choose Continue here.",
+                remedy="To take over the conversation, choose “Continue here”.",
             )
         session = self._bench.found(conversation)
         if session is not None and not session.at_rest:

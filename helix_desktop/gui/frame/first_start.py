@@ -42,7 +42,7 @@ class WelcomePage(QWidget):
         column.addWidget(
             _label(
                 tr(
-                    "Everything an agent sees stays on this computer, where you can find it, recall it and undo it. What is sent to the model stays small."
+                    "Everything an agent sees is stored on this computer, where you can find and recall it. You can undo what the agent changes. What is sent to the model stays small."
                 ),
                 "muted",
             )
