@@ -95,7 +95,7 @@ def test_what_was_not_allowed_is_refused_and_what_was_is_done(
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["ask", "hello"], 2, "No model has been chosen"),
+        (["ask", "hello"], 2, "No model is chosen"),
         (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
         (["ask", "--model", "nonsense", "hello"], 1, "is not a valid model name"),
         (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),

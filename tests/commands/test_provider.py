@@ -165,7 +165,7 @@ def test_azure_as_it_is_set_up(helix: Helix, ring: MemoryKeyring) -> None:
     [
         (("add", "work"), "", 2, "specify its address"),
         (("add", "work", "--base-url", "nowhere"), "", 2, "must start with https"),
-        (("add", "work", "--base-url", "https://x.org", "--kind", "odd"), "", 2, "Unknown kind"),
+        (("add", "work", "--base-url", "https://x.org", "--kind", "odd"), "", 2, "Unknown provider type"),
         (("add", "work", "--base-url", "https://me:pw@x.org"), "", 2, "contains a password"),
         (("add", "work", "--base-url", "https://x.org", "--header", "x"), "", 2, "NAME=VALUE"),
         (("add", "work", "--base-url", "https://x.org", "--key"), "\n", 2, "No key was given"),

@@ -161,7 +161,7 @@ def test_without_a_keyring_nothing_is_shared(
     settings.Settings(places.find(here).settings).change(settings.KEYS_IN_FILE, value=False)
     code, _, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")
     assert code == 1
-    assert "Nothing is shared" in err
+    assert "Nothing was shared" in err
     assert "HELIX_STORE" in err
     assert helix("--home", here, "workspace", "status", "Work")[0] == 1
 

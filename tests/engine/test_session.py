@@ -393,7 +393,7 @@ async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent
     await told(at, "go on")
     (_, end) = at.of(TurnEnded)
     assert end.reason is TurnEnd.FAILED
-    assert "window of scripted has only 4,000" in end.why
+    assert "window of scripted holds only 4,000" in end.why
     assert "Unpin something" in end.why
     assert len(at.model.requests) == 1
     await at.session.unpin(PartRef(said))

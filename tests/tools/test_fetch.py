@@ -91,7 +91,9 @@ async def test_a_redirect_to_a_private_address_is_asked_for_again(online: World)
     async with server() as (base, requests), server() as (other, _):
         assert await online.said("fetch_url", url=f"{base}/to/{other}/json") == '{"a": 1}'
         assert [question.preview for question in online.person.asked] == [f"{base}/to/{other}/json", f"{other}/json"]
-        assert "redirects too often" in await online.said("fetch_url", url=f"{base}/to//to//to//to//to//to//to//json")
+        assert "redirected too many times" in await online.said(
+            "fetch_url", url=f"{base}/to//to//to//to//to//to//to//json"
+        )
     assert requests
 
 
