@@ -44,7 +44,8 @@ async def newest(address: str, connections: Connections) -> Release:
         status, content = answer.status, await answer.whole(LONGEST)
     if status != 200:
         raise Unreachable(
-            f"No version was found at {where}: the server responded with status {status}.", remedy="Correct it."
+            f"No version was found at {where}: the server responded with status {status}.",
+            remedy="Correct the address.",
         )
     try:
         told = json.loads(content)
@@ -53,7 +54,7 @@ async def newest(address: str, connections: Connections) -> Release:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         version, page = None, None
     if version is None:
-        raise Unreachable(f"The response from {where} does not contain a version.", remedy="Correct it.")
+        raise Unreachable(f"The response from {where} does not contain a version.", remedy="Correct the address.")
     return Release(version[1], page if isinstance(page, str) else address)
 
 

@@ -234,10 +234,12 @@ class Transport:
             url = httpx.URL(self.base_url.rstrip("/") + path)
         except httpx.InvalidURL as error:
             raise Broken(
-                f"The base URL of {self.where} is not a valid address: {error}", remedy="Correct it."
+                f"The base URL of {self.where} is not a valid address: {error}", remedy="Correct the address."
             ) from error
         if url.scheme not in {"http", "https"} or not url.host:
-            raise Broken(f"The base URL of {self.where} must start with http:// or https://.", remedy="Correct it.")
+            raise Broken(
+                f"The base URL of {self.where} must start with http:// or https://.", remedy="Correct the address."
+            )
         return url.copy_merge_params(dict(self.query)) if self.query else url
 
     @asynccontextmanager

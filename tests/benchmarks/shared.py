@@ -268,22 +268,11 @@ def _at(engine: PostgresEngine, seal: Seal, size: int, rounds: int) -> list[Row]
         get.append((time.perf_counter() - begun) * 1000)
     note = "rows of 512 bytes"
     return [
-        Row(
-            f"put of {BATCH} rows into a table of {size:,}",
-            "ms",
-            Figure.of(put),
-            series="shared put",
-            at=size,
-            note=note,
-        ),
-        Row(
-            f"get of {BATCH} rows from a table of {size:,}",
-            "ms",
-            Figure.of(get),
-            series="shared get",
-            at=size,
-            note=note,
-        ),
+        Row(f"{what} a table of {size:,}", "ms", Figure.of(times), series=series, at=size, note=note)
+        for what, series, times in (
+            (f"put of {BATCH} rows into", "shared put", put),
+            (f"get of {BATCH} rows from", "shared get", get),
+        )
     ]
 
 
