@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
-from helix_desktop.engine.facts import FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
+from helix_desktop.engine.facts import Fact, FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
 from helix_desktop.engine.ports import Cache, Clock, Forget, Index, ModelClient, Tokens, Tools
 from helix_desktop.values import dataclass
 
@@ -62,6 +62,11 @@ class Setup:
     models: tuple[ModelSet, ...]
     rules: tuple[RulesSet, ...] = ()
     notes: tuple[Note, ...] = ()
+
+    @property
+    def settings(self) -> tuple[Fact, ...]:
+        """The facts of it that are settings."""
+        return (self.system, *self.rules, self.policy, *self.models)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,14 +11,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from helix_desktop.engine import policy
 from helix_desktop.engine.blocks import View
 from helix_desktop.engine.budget import Meter, meter
 from helix_desktop.engine.events import Event, FactAppended, ReadAnew
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
 from helix_desktop.engine.history.branch import Branch
 from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.history.settings import Settings
 from helix_desktop.engine.marks import Sent
+from helix_desktop.engine.policy import Policy, from_fact
 from helix_desktop.engine.ports import Journal
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
@@ -38,8 +39,9 @@ class Conversation:
         self.sent = Sent()  # the last request, a number for each message: what is the same is cached there
         self._lock = asyncio.Lock()
         self._given = 0
-        self._policy: policy.Policy | None = None
+        self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
+        self._expected: tuple[Settings, Settings] | None = None  # as recorded, and as the next request will have them
 
     @classmethod
     async def open(cls, journal: Journal, conversation: str) -> Conversation:
@@ -140,16 +142,35 @@ class Conversation:
         return self.state.view()
 
     @property
-    def policy(self) -> policy.Policy:
+    def policy(self) -> Policy:
         """The policy in force; read from its fact once."""
-        fact = self.state.settings.policy
+        return self.policy_of(self.state)
+
+    def policy_of(self, moment: Moment) -> Policy:
+        """The policy in force then."""
+        fact = moment.settings.policy
         if fact is not self._policy_fact or self._policy is None:
-            self._policy_fact, self._policy = fact, policy.from_fact(fact)
+            self._policy_fact, self._policy = fact, from_fact(fact)
         return self._policy
 
     def meter(self) -> Meter:
         """How full the window is."""
         return meter(self.state, self.policy)
+
+    def expect(self, facts: Facts) -> None:
+        """The next request will be sent with these settings. They are recorded when it is."""
+        now = expected = self.state.settings
+        for fact in facts:
+            if not self.state.holds(fact):
+                expected = expected.after(Recorded(self.id, 0, 0.0, fact))
+        self._expected = None if expected is now else (now, expected)
+
+    @property
+    def ahead(self) -> State:
+        """The state with the settings that are expected of the next request. For whoever shows it: a turn goes by `state`."""
+        if self._expected is None or self._expected[0] is not self.state.settings:
+            return self.state
+        return self.state.with_settings(self._expected[1])
 
     async def draft(self) -> Draft:
         """A copy to write ahead on."""

@@ -108,4 +108,23 @@ class ReadAnew:
     conversation: str
 
 
-Event = FactAppended | Streamed | ToolShowed | CallMoved | StateChanged | Asked | Answered | Folding | Queued | ReadAnew
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the next request comes to was worked out anew: the model, the policy or the tools may have changed."""
+
+    conversation: str
+
+
+Event = (
+    FactAppended
+    | Streamed
+    | ToolShowed
+    | CallMoved
+    | StateChanged
+    | Asked
+    | Answered
+    | Folding
+    | Queued
+    | ReadAnew
+    | Measured
+)

@@ -15,11 +15,11 @@ from dataclasses import replace
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Request, View
 from helix_desktop.engine.budget import Meter, NextMessage
-from helix_desktop.engine.collaborators import Crew, Note, Restored
+from helix_desktop.engine.collaborators import Crew, Note, Restored, Setup
 from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Answered, Asked, Event, Queued, Running, StateChanged
+from helix_desktop.engine.events import Answered, Asked, Event, Measured, Queued, Running, StateChanged
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -48,7 +48,7 @@ from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
 from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
 from helix_desktop.engine.steward import Steward
-from helix_desktop.engine.turn import Talk, Turn, Words, failed, noted, take_up
+from helix_desktop.engine.turn import Talk, Turn, Words, failed, look_ahead, noted, take_up
 from helix_desktop.errors import HelixError, NotThere, Refused
 from helix_desktop.values import dataclass
 
@@ -199,26 +199,30 @@ class Session:
         return self.conversation.view()
 
     def meter(self) -> Meter:
-        return self.conversation.meter()
+        """What the next request comes to."""
+        ahead = self.conversation.ahead
+        return budget.meter(ahead, self.conversation.policy_of(ahead))
 
     def next_message(self) -> NextMessage | None:
         """About what sending now costs; None where the model's prices are not known."""
-        return budget.next_message(self.conversation.state, self.conversation.policy)
+        ahead = self.conversation.ahead
+        return budget.next_message(ahead, self.conversation.policy_of(ahead))
 
-    async def ready(self) -> None:
-        """Record what its next request depends on, so that the price of a first message is known. What fails fails again in the turn, which
-        shows it.
-        """
-        with suppress(HelixError):
-            await take_up(self._crew, self.conversation)
+    def look_ahead(self, setup: Setup) -> None:
+        """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
+        if self.agent or not self.at_rest:
+            return
+        look_ahead(self._crew, self.conversation, setup)
+        self.conversation.tell(Measured(self.id))
 
     def price_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
         """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
-        price = budget.next_message(self.conversation.state, self.conversation.policy, before=instead_of)
+        ahead = self.conversation.ahead
+        price = budget.next_message(ahead, self.conversation.policy_of(ahead), before=instead_of)
         if price is None:
             return 0.0
         tokens = sum(self._counted(part).tokens for part in parts)
-        return price.price(self._crew.clock.now()) + budget.corrected(tokens, self.conversation.state) * price.per_token
+        return price.price(self._crew.clock.now()) + budget.corrected(tokens, ahead) * price.per_token
 
     def fold_first(self) -> float:
         """What making markers of old outputs now would save of the next message, in dollars, where its provider's cache is cold and
@@ -240,7 +244,7 @@ class Session:
 
     async def request_at(self, seq: int | None = None) -> Request:
         """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
-        state = self.conversation.state
+        state = self.conversation.ahead
         saw = state.seq if seq is None else saw_of(state.facts[self._reply(seq)[0] - 1])
         view = (await self.conversation.moment(saw)).view() if seq is not None else state.view()
         contents = await Contents(self._crew.cache).of(view)

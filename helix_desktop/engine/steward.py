@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from helix_desktop.engine import budget
 from helix_desktop.engine.clearing import Sweeping
 from helix_desktop.engine.collaborators import Spawn
 from helix_desktop.engine.contents import Contents
@@ -37,6 +38,7 @@ from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens
 from helix_desktop.engine.strategies import admission, caching, handover
 from helix_desktop.engine.strategies.plan import Plan, Situation, tail_start
 from helix_desktop.engine.strategies.registry import STRATEGIES
+from helix_desktop.engine.view import State
 from helix_desktop.errors import HelixError, NotThere, Refused, Stopped
 
 log = logging.getLogger(__name__)
@@ -220,7 +222,7 @@ class Steward:
         """What would be folded next, and why, in a sentence."""
         if self._flying_plan is not None:
             return f"A {self._flying_plan.kind.value} is being written: {self._flying_plan.why}."
-        situation = self.situation()
+        situation = self.situation(self.conversation.ahead)
         plan, clearing = self._due(situation), caching.due(situation)
         if plan is not None:
             return f"Next: {plan.kind.value}, because {plan.why}."
@@ -230,7 +232,7 @@ class Steward:
 
     def freed_by_markers(self) -> int:
         """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""
-        situation = self.situation()
+        situation = self.situation(self.conversation.ahead)
         clearing = caching.everything_old(situation, tail_start(situation))
         if clearing is None or caching.due(situation) is not None:
             return 0
@@ -238,10 +240,11 @@ class Steward:
 
     # --- deciding ---------------------------------------------------------------------------------------------------
 
-    def situation(self) -> Situation:
-        """How things stand now."""
-        conversation = self.conversation
-        return Situation(conversation.state, conversation.policy, conversation.meter(), self._clock.now())
+    def situation(self, state: State | None = None) -> Situation:
+        """How things stand now, or in this state."""
+        state = state or self.conversation.state
+        chosen = self.conversation.policy_of(state)
+        return Situation(state, chosen, budget.meter(state, chosen), self._clock.now())
 
     def _due(self, situation: Situation) -> Plan | None:
         for strategy in STRATEGIES.values():

@@ -12,7 +12,7 @@ from dataclasses import replace
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
 from helix_desktop.engine.calls import UNREAD, meant, unwrapped
-from helix_desktop.engine.collaborators import Crew, Note
+from helix_desktop.engine.collaborators import Crew, Note, Setup
 from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
@@ -106,13 +106,22 @@ async def take_up(crew: Crew, conversation: Conversation) -> None:
     tools come behind the model and the policy, by which it is decided how many of them are sent.
     """
     setup = await crew.setup()
-    settings: tuple[Fact, ...] = (setup.system, *setup.rules, setup.policy, *setup.models)
-    await conversation.append(*(fact for fact in settings if not conversation.state.holds(fact)))
-    tools = crew.tools.specs()
-    counted = sum(crew.tokens.count(t.name + t.description + t.schema) for t in tools)
-    offered = ToolsOffered(tools, counted, *crew.withheld())
+    await conversation.append(*(fact for fact in setup.settings if not conversation.state.holds(fact)))
+    offered = _offered(crew)
     facts = [] if conversation.state.holds(offered) else [offered]
     await conversation.append(*facts, *noted(setup.notes, crew, conversation, len(facts)))
+
+
+def look_ahead(crew: Crew, conversation: Conversation, setup: Setup) -> None:
+    """The same, worked out and not recorded: what the next request will have besides the messages."""
+    conversation.expect(setup.settings)
+    conversation.expect((*setup.settings, _offered(crew)))
+
+
+def _offered(crew: Crew) -> ToolsOffered:
+    tools = crew.tools.specs()
+    counted = sum(crew.tokens.count(t.name + t.description + t.schema) for t in tools)
+    return ToolsOffered(tools, counted, *crew.withheld())
 
 
 def noted(wanted: Iterable[Note], crew: Crew, conversation: Conversation, before: int = 0) -> list[Fact]:

@@ -8,6 +8,7 @@ and exclusions follow the branch, so a rewind to `k` shows them as they stood at
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 from helix_desktop.engine.blocks import Block, View
 from helix_desktop.engine.digest import Digest
@@ -95,6 +96,13 @@ class State(Moment):
             self._catch_up()
             self._shown = self._view_of(tuple(self._blocks))
         return self._shown
+
+    def with_settings(self, settings: Settings) -> State:
+        """The same moment with other settings: to look at, never to advance."""
+        other = copy(self)
+        other.settings, shown = settings, self.view().blocks[len(self.settings.blocks) :]
+        other._shown = other._view_of((*settings.blocks, *shown))  # noqa: SLF001 -- a copy of this one
+        return other
 
     def holds(self, fact: Fact) -> bool:
         """Whether the settings are what this fact would make them: then it need not be appended."""

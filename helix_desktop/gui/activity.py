@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from helix_desktop.engine.events import Asked, Event, FactAppended, Queued, Running, StateChanged, Streamed, ToolShowed
+from helix_desktop.engine.events import (
+    Asked,
+    Event,
+    FactAppended,
+    Measured,
+    Queued,
+    Running,
+    StateChanged,
+    Streamed,
+    ToolShowed,
+)
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -86,7 +96,8 @@ class Watched(QObject):
             if isinstance(event, StateChanged):
                 self._state(event)
         facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
-        if any(isinstance(fact, _SHOWN) for fact in facts) and not self._soon.isActive():
+        listed = any(isinstance(fact, _SHOWN) for fact in facts) or any(isinstance(each, Measured) for each in events)
+        if listed and not self._soon.isActive():
             self._soon.start()
 
     def _state(self, event: StateChanged) -> None:

@@ -18,6 +18,7 @@ from helix_desktop.engine.events import (
     Event,
     FactAppended,
     Folding,
+    Measured,
     Queued,
     ReadAnew,
     Running,
@@ -81,7 +82,7 @@ class MainWindow(Frame):
         self._wanted_conversation = ""
         self._cost = 0.0
         self._measuring = QTimer(self, interval=SETTLED, singleShot=True)
-        self._measuring.timeout.connect(self._measure_new)
+        self._measuring.timeout.connect(self._measure_next)
         self.actions_ = Actions(self, settings)
         self.pages = Pages(theme, doing, self.showing, catalogue_of, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self)
@@ -339,6 +340,7 @@ class MainWindow(Frame):
         bench = self.bench
         if bench is None:
             return
+        self._measuring.start()
         self.top.policy.show_choice(bench.policy, dict(policy_choices()).get(bench.policy, ""))
         self._show_model()
         self.chat.composer.show_modes([(name, tr(words)) for name, words in bench.modes().items()], bench.mode)
@@ -467,6 +469,7 @@ class MainWindow(Frame):
         self._cost = _cost(session)
         self._show_model()
         self._show_meter()
+        self._measuring.start()
         if session is not None:
             self.bridge.listen(session.subscribe)
             self._watched[bench.id].seen(name)
@@ -494,6 +497,7 @@ class MainWindow(Frame):
             self.show_session(session)
         if any(isinstance(event, FactAppended) for event in events):
             self.chat.show_transcript()
+        if any(isinstance(event, FactAppended | Measured) for event in events):
             self._show_meter()
 
     def _take(self, session: Session, event: Event) -> None:
@@ -527,22 +531,25 @@ class MainWindow(Frame):
         else:
             self.chat.composer.show_meter({}, 0)
             self.chat.composer.show_price(None)
-            self._measuring.start()
 
     def _measure(self, session: Session) -> None:
         meter = session.meter()
         self.chat.composer.show_meter(meter.parts, meter.window, self._cost, meter.factor)
         self.chat.composer.show_price(session.next_message(), session.fold_first)
 
-    def _measure_new(self) -> None:
-        """What the first message of a conversation would cost, and go with."""
+    def _measure_next(self) -> None:
+        """What the next message would cost, and go with; of a conversation that has not begun, the first."""
         bench = self.bench
 
         def measured(session: Session) -> None:
             if self.session is None and self.bench is bench:
                 self._measure(session)
 
-        if bench is not None and bench.model and self.session is None:
+        if bench is None or not self.model:
+            return
+        if self.session is not None:
+            self.doing.do(bench.look_ahead(self.session.id), name="price the next message", owner=self)
+        else:
             self.doing.do(bench.unbegun(), name="price a first message", then=measured, owner=self)
 
     def _enable(self) -> None:

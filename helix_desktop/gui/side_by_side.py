@@ -224,7 +224,7 @@ class SideBySide(QDialog):
         sessions = await self._bench.side_by_side(self._from, models)
         if self._window.settings[ASK_ABOVE]:
             for session in sessions:
-                await session.ready()
+                await self._bench.look_ahead(session.id)
         return sessions
 
     def _send(self, parts: tuple[UserPart, ...]) -> None:

@@ -7,7 +7,7 @@ import gc
 import secrets as random
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -17,15 +17,15 @@ from typing import Any
 from helix_desktop import tasks
 from helix_desktop.engine import budget, large_outputs, policy, recall
 from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.collaborators import Crew, Heard, Setup
 from helix_desktop.engine.contents import tokens_in
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Event, FactAppended, Folding, Queued, ReadAnew, Running, StateChanged
+from helix_desktop.engine.events import Event, FactAppended, Folding, Measured, Queued, ReadAnew, Running, StateChanged
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationStarted,
-    Fact,
     ModelRole,
     Recorded,
     Spent,
@@ -183,8 +183,8 @@ class Workbench:
             await asyncio.gather(*(session.aclose() for session in sessions))
             self.workspace.linked = lambda: None
             await self.sharing.end()
-            for session in sessions:
-                await self.workspace.journal.set_meter(session.id, rows.written(session.meter(), session.agent))
+            for conversation in tuple(self._meters):
+                await self._keep_meter(conversation)
 
     # --- what it is
 
@@ -251,8 +251,6 @@ class Workbench:
                 session = self._made(opened)
                 if len(session.facts) > MANY:
                     gc.freeze()  # so many facts that last are not looked through again at every collection
-                if self.sharing.machine_of(conversation):  # what stands in its window was measured on another computer
-                    self._rows.measure(conversation, session.meter())
             self._sessions.keep(session)
             return session
 
@@ -263,8 +261,17 @@ class Workbench:
         """What a new conversation would be sent, so that the price of its first message is known. Nothing of it is stored."""
         session = self._made(Conversation(MemoryJournal(), "new", State()))
         session.conversation.listeners.clear()
-        await session.ready()
+        await self._look_ahead(session)
         return session
+
+    async def look_ahead(self, conversation: str) -> None:
+        """Work out what its next request will be sent with, where that has changed since the last: what is shown of it follows."""
+        if (session := self._sessions.find(conversation)) is not None:
+            await self._look_ahead(session)
+
+    async def _look_ahead(self, session: Session) -> None:
+        with suppress(HelixError):  # what fails fails again in the turn, which shows it
+            session.look_ahead(await self._settings(session.conversation))
 
     async def fork(self, conversation: str, at: int = 0, *, agent: str = "", title: str = "") -> Session:
         """A conversation of its own that shares the past up to `at` (0: all of it). `agent`: who goes on with it, where it is
@@ -277,7 +284,7 @@ class Workbench:
             await self.workspace.journal.append(
                 new, [ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
             )
-        await self._rows.read_again([new])
+        await self._read_again([new])
         session = await self.session(new)
         if not agent:
             await session.settle_fork(title)
@@ -438,18 +445,12 @@ class Workbench:
         tells which.
         """
         result = result or bring_in.Result(bring_in.new_run())
-        settings = self.workspace.settings
-        system = await asyncio.to_thread(self._system_prompt, settings)
-        next_request: tuple[Fact, ...] = (
-            system,
-            setup.policy_of(None, settings.preset, settings.policy),
-            *self.models.facts(),
-        )
-        work = bring_in.Import(self.workspace, self.tokens, kind, self._held, wanted or {}, result, next_request)
+        ahead = (await self.unbegun()).conversation.ahead.settings
+        work = bring_in.Import(self.workspace, self.tokens, kind, self._held, wanted or {}, result, ahead)
         try:
             return await work.read(files, report)
         finally:
-            await self._rows.read_again({one.id for one in work.result.imported})
+            await self._read_again({one.id for one in work.result.imported})
             if work.result.imported:
                 self._heard(ReadAnew(work.result.imported[-1].id))
 
@@ -459,7 +460,7 @@ class Workbench:
         try:
             return await bring_in.undo(self.workspace, run, self._held)
         finally:
-            await self._rows.read_again(found)
+            await self._read_again(found)
 
     @asynccontextmanager
     async def _held(self, conversation: str) -> AsyncIterator[None]:
@@ -482,12 +483,12 @@ class Workbench:
 
     async def grown(self, conversation: str) -> None:
         """It came from another machine, or went on there, and nobody has it open here."""
-        await self._rows.read_again([conversation])
+        await self._read_again([conversation])
         self._heard(ReadAnew(conversation))
 
     async def parted(self, conversation: str, branch: str) -> None:
         """Two machines wrote in it: what was written here is a branch now."""
-        await self._rows.read_again([conversation, branch])
+        await self._read_again([conversation, branch])
         self._heard(ReadAnew(branch))
         await self.workspace.index.begin_anew()
 
@@ -500,7 +501,7 @@ class Workbench:
         async with self.workspace.still(), self._reading, self._sessions.still():
             await asyncio.to_thread(self._partial.clear)
             purged = await self.workspace.forget(text=text, entries=entries, report=report)
-            await self._rows.read_again(purged.conversations)
+            await self._read_again(purged.conversations)
         return purged
 
     async def empty_trash(self) -> Emptied:
@@ -724,6 +725,11 @@ class Workbench:
         return self.models.named(instead) if instead and role is ModelRole.MAIN else self.models.client(role)
 
     async def _setup(self, conversation: Conversation) -> Setup:
+        """For a step: what hooks have said goes with it."""
+        made = await self._settings(conversation)
+        return replace(made, notes=(*made.notes, *self.hooks.take_notes(conversation.id)))
+
+    async def _settings(self, conversation: Conversation) -> Setup:
         """The files are read beside the loop: a folder may lie on a disk that does not answer."""
         settings, tokens = self.workspace.settings, self._shared.access.tokens
         system, (rules, notes) = await asyncio.gather(
@@ -737,11 +743,7 @@ class Workbench:
             setup.policy_of(role, settings.preset, settings.policy),
             tuple(setup.with_choices(model, settings) for model in models),
             rules,
-            (
-                *notes,
-                *self.planning.notes(),
-                *self.hooks.take_notes(conversation.id),
-            ),
+            (*notes, *self.planning.notes()),
         )
 
     def _system_prompt(self, settings: Settings) -> SystemSet:
@@ -762,6 +764,8 @@ class Workbench:
             self._note(event.recorded)
         elif isinstance(event, StateChanged | Queued | Folding):
             self._keep(event.conversation)
+        elif isinstance(event, Measured):
+            self._measured(event.conversation)
         self.sharing.heard(event)
         self.hooks.heard(event, self._tasks.spawn)
         self.workforce.heard(event)
@@ -779,13 +783,32 @@ class Workbench:
         meter = session.meter() if session else None
         self._rows.take(recorded, meter)
         if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is Running.IDLE):
-            if recorded.conversation not in self._meters:
-                self._tasks.spawn(self._keep_meter(recorded.conversation), name="keep the meter")
-            self._meters[recorded.conversation] = rows.written(meter, session.agent)
+            self._write_soon(session, meter)
+
+    def _measured(self, conversation: str) -> None:
+        """The list shows what the window does."""
+        session, row = self._sessions.find(conversation), self._rows.find(conversation)
+        if session is not None and row is not None:
+            meter = session.meter()
+            if (row.parts, row.window) != (meter.parts, meter.window):
+                self._rows.measure(conversation, meter)
+                self._write_soon(session, meter)
+
+    def _write_soon(self, session: Session, meter: Meter) -> None:
+        if session.id not in self._meters:
+            self._tasks.spawn(self._keep_meter(session.id), name="keep the meter")
+        self._meters[session.id] = rows.written(meter, session.conversation.state.last_seq, session.agent)
+
+    async def _read_again(self, conversations: Collection[str]) -> None:
+        """What the list knows of these."""
+        await self._rows.read_again(conversations)
+        for conversation in conversations:
+            self._measured(conversation)
 
     async def _keep_meter(self, conversation: str) -> None:
         """The last of those that came together."""
-        await self.workspace.journal.set_meter(conversation, self._meters.pop(conversation))
+        if meter := self._meters.pop(conversation, ""):
+            await self.workspace.journal.set_meter(conversation, meter)
 
 
 def _new_id() -> str:

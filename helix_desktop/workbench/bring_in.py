@@ -21,6 +21,7 @@ from pathlib import Path
 
 from helix_desktop import tokens
 from helix_desktop.engine import budget, policy
+from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -28,6 +29,7 @@ from helix_desktop.engine.facts import (
     Recorded,
     Rewound,
 )
+from helix_desktop.engine.history.settings import Settings
 from helix_desktop.engine.ports import Tokens
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import HelixError, NotThere, WrongUse
@@ -39,7 +41,6 @@ from helix_desktop.store.search_words import readable
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.values import dataclass
-from helix_desktop.workbench import rows
 from helix_desktop.workbench.incoming import SAID, Brought, Writing, conversation_of
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
@@ -100,7 +101,7 @@ class Held:
     recording: Recording
     made: list[Draft]
     stamp: tuple[int, int]
-    meter: str  # what stands in its window, for the list
+    meter: Meter  # what stands in its window, for the list
     keys: list[tuple[int, str]]  # what looks like a key, by message
 
 
@@ -116,7 +117,7 @@ class Import:
         default_factory=dict
     )  # of a database: the folders whose sessions are wanted
     result: Result = field(default_factory=lambda: Result(new_run()))
-    settings: Sequence[Fact] = ()  # what the next request of such a conversation would have besides it
+    settings: Settings | None = None  # what the next request of such a conversation would have besides it
     _known: dict[tuple[str, str], Recorded] = field(default_factory=dict)  # the last import of each session
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
     _calls: dict[tuple[str, str], str] = field(default_factory=dict)  # of a sub-agent's session: the call that made it
@@ -188,10 +189,11 @@ class Import:
         made = as_facts.drafts(recording, self.tokens, partial(conversation_of, recording.kind))
         return Held(file, recording, made, stamp, self._meter(made), _keys(recording))
 
-    def _meter(self, made: Sequence[Draft]) -> str:
-        after = [Draft(0.0, fact) for fact in self.settings]
-        state = state_of(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate([*made, *after], 1))
-        return rows.written(budget.meter(state, policy.from_fact(state.settings.policy)))
+    def _meter(self, made: Sequence[Draft]) -> Meter:
+        state = state_of(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(made, 1))
+        if self.settings is not None:
+            state = state.with_settings(self.settings)
+        return budget.meter(state, policy.from_fact(state.settings.policy))
 
     # --- on the event loop
 

@@ -34,6 +34,7 @@ from helix_desktop.histories import as_facts
 from helix_desktop.histories.as_facts import Draft
 from helix_desktop.histories.recording import Recording
 from helix_desktop.values import dataclass
+from helix_desktop.workbench import rows
 
 if TYPE_CHECKING:
     from helix_desktop.workbench.bring_in import Held, Import
@@ -259,7 +260,8 @@ class Writing:
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
         brought = BroughtIn(origin, self.run.result.run, len(before) + 1, size, modified, cost=paid)
         whole = [*facts, (0.0, brought)]
-        appended = await self.run.workspace.journal.bring_in(self.conversation, whole, self.held.meter)
+        meter = rows.written(self.held.meter, len(before) + len(whole))
+        appended = await self.run.workspace.journal.bring_in(self.conversation, whole, meter)
         self.run.remember(self.recording, appended[-1])
         self.run.result.imported.append(
             Brought(

@@ -59,13 +59,10 @@ class Rows:
                     self._today.charge(recorded)
 
     async def read_again(self, conversations: Collection[str]) -> None:
-        """These have come, or were changed under the hands of their sessions: what stands in their windows is known here."""
+        """These have come, or have changed otherwise than fact by fact."""
         for row in await self._journal.conversations():
             if row.id in conversations:
-                fresh, before = await self._with_agent(row), self._rows.get(row.id)
-                if before is not None and not fresh.parts:
-                    fresh = replace(fresh, parts=before.parts, window=before.window)
-                self._rows[row.id] = fresh
+                self._rows[row.id] = await self._with_agent(row)
 
     async def _with_agent(self, row: Row) -> ConversationRow:
         """The row with the agent's name: as it was kept, or else as the conversation began."""
@@ -109,7 +106,7 @@ class Rows:
 
 def _shown(row: Row) -> ConversationRow:
     """From the journal's row; the meter is what was kept at the end of its last turn."""
-    parts, window, agent = _read(row.meter)
+    parts, window, agent = _read(row.meter, row.last_seq)
     return ConversationRow(
         row.id,
         row.title or row.begins,
@@ -140,16 +137,18 @@ def _after(row: ConversationRow, recorded: Recorded) -> ConversationRow:
     return replace(row, cost=row.cost + usage.cost) if usage is not None else row
 
 
-def written(meter: Meter, agent: str = "") -> str:
-    """The meter as the journal keeps it beside the conversation; derived, so its form needs no version."""
+def written(meter: Meter, seq: int, agent: str = "") -> str:
+    """The meter after the fact `seq`, as the journal keeps it beside the conversation; derived, so its form needs no version."""
     parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
-    return json.dumps({"window": meter.window, "parts": parts, **({"agent": agent} if agent else {})})
+    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **({"agent": agent} if agent else {})})
 
 
-def _read(text: str) -> tuple[Mapping[Kind, int], int, str]:
+def _read(text: str, seq: int) -> tuple[Mapping[Kind, int], int, str]:
+    """What was measured before the fact `seq` came, from another machine or just before the program was killed, holds no longer."""
     try:
         kept = json.loads(text)
-        parts = {Kind[name]: int(tokens) for name, tokens in kept["parts"].items()}
+        known = int(kept.get("seq", seq)) >= seq
+        parts = {Kind[name]: int(tokens) for name, tokens in kept["parts"].items()} if known else {}
         return parts, int(kept["window"]), str(kept.get("agent", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
         return {}, DEFAULT_WINDOW, ""

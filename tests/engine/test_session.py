@@ -437,11 +437,11 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     assert at.session.fold_first() == 0.0
 
 
-async def test_the_price_of_a_first_message_is_known_once_the_conversation_is_ready() -> None:
+async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to() -> None:
     at = await world(says("done"), preset="none")
     priced = ModelSet(ModelRole.MAIN, "scripted", 128_000, price_input=10.0, price_output=50.0)
     at.setup = replace(at.setup, models=(priced,))
     words = (Text("word " * 1_000),)
     assert at.session.price_with(words) == 0.0
-    await at.session.ready()
+    at.session.look_ahead(at.setup)
     assert at.session.price_with(words) >= 1_000 * 10 / 1e6

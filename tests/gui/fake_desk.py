@@ -44,7 +44,7 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
-from helix_desktop.engine.view import state_of
+from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import Away, HelixError, NotThere, Refused, StoreFailed, WrongUse
 from helix_desktop.project.item import Item
 from helix_desktop.store.closed import Found
@@ -214,7 +214,11 @@ class FakeSession:
     def next_message(self) -> budget.NextMessage | None:
         return budget.next_message(self.state, policy.from_fact(self.state.settings.policy))
 
-    async def ready(self) -> None:
+    @property
+    def ahead(self) -> State:
+        return self.state
+
+    def look_ahead(self) -> None:
         self.price = self.price or self.first_price
 
     def price_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
@@ -438,8 +442,11 @@ class FakeWorkbench:
 
     async def unbegun(self) -> FakeSession:
         session = FakeSession("new", _begin("new"), lambda *_: None)
-        await session.ready()
+        session.look_ahead()
         return session
+
+    async def look_ahead(self, conversation: str) -> None:
+        self.sessions[conversation].look_ahead()
 
     async def fork(self, conversation: str, at: int = 0, *, title: str = "") -> FakeSession:
         name = f"fork-{next(self._numbers)}"

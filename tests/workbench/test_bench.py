@@ -97,8 +97,53 @@ async def test_what_a_first_message_goes_with_is_known_and_nothing_of_it_is_stor
     assert bench.conversations() == []
     assert await bench.workspace.journal.conversations() == ()
     session = await bench.new_conversation()
-    await session.ready()
+    await bench.look_ahead(session.id)
     assert session.meter() == unbegun.meter()
+
+
+async def test_what_is_chosen_since_the_last_request_is_in_every_figure_of_the_next_and_in_no_fact(
+    desks: Desks, folder: Path
+) -> None:
+    bench = await bench_on(desks, folder)
+    session = await bench.new_conversation()
+    await told(session, "read README.md")
+    facts, before = list(session.facts), session.meter()
+    await bench.choose_policy("none")
+    await bench.choose_model("anthropic/claude-sonnet-4-5")
+    await bench.look_ahead(session.id)
+    meter, row = session.meter(), bench.row(session.id)
+    assert (before.window, meter.window) == (32_000, 200_000)
+    assert row is not None
+    assert (row.parts, row.window) == (meter.parts, meter.window)
+    assert "200,000" in session.forecast()
+    assert session.conversation.ahead.settings.policy == PolicySet("none", ())
+    assert session.next_message() is not None
+    assert list(session.facts) == facts
+    await bench.choose_policy("layered")
+    await bench.choose_model(MODEL)
+    await bench.look_ahead(session.id)
+    assert session.meter() == before
+    assert session.conversation.ahead is session.conversation.state
+
+
+async def test_a_share_measured_before_the_last_fact_is_not_shown(desks: Desks, folder: Path) -> None:
+    """The program was killed in a turn, or another machine went on."""
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    await bench.choose_model(MODEL)
+    session = await bench.new_conversation()
+    await told(session, "read README.md")
+    conversation = session.id
+    await desk.aclose()
+    bench = await desks().open("Pairs")
+    journal = bench.workspace.journal
+    assert bench.conversations()[0].parts
+    await journal.append(conversation, [UserSaid((Text("And now?", 3),)), TurnEnded(TurnEnd.DONE)])
+    await bench.grown(conversation)
+    assert not bench.conversations()[0].parts
+    session = await bench.session(conversation)
+    await bench.look_ahead(conversation)
+    assert bench.conversations()[0].parts == session.meter().parts
 
 
 async def test_one_session_for_a_conversation_and_none_for_what_is_not_there(desks: Desks, folder: Path) -> None:

@@ -147,7 +147,7 @@ async def test_what_fails_while_it_opens_or_closes_leaves_it_to_be_opened_again(
             raise Refused("Other users can access the folder for sockets.")
         return Silent()
 
-    async def full(_conversation: str, _meter: str) -> None:
+    async def full() -> None:
         raise StoreFull("The journal could not be written: the disk is full.")
 
     refusing = True
@@ -159,8 +159,7 @@ async def test_what_fails_while_it_opens_or_closes_leaves_it_to_be_opened_again(
             await desk.open(known.id)
     refusing = False
     bench = await desk.open(known.id)
-    await bench.new_conversation()
-    monkeypatch.setattr(bench.workspace.journal, "set_meter", full)
+    monkeypatch.setattr(bench.sharing, "end", full)
     closed: list[str] = []
     monkeypatch.setattr(bench.servers, "aclose", partial(_note, closed, bench.servers.aclose))
     with pytest.raises(StoreFull):

@@ -164,10 +164,16 @@ def _words_of(row: ConversationRow, running: Running, role: int) -> str | None:
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
         state = "" if running is Running.IDLE else f", {state_words(running)}"
-        return f"{_spoken_title(row)}, {share(tuple(row.parts.items()), row.window)} %{state}"
+        return ", ".join([_spoken_title(row), *_share(row)]) + state
     if role == Qt.ItemDataRole.ToolTipRole:
-        return hint(f"{_spoken_title(row)}\n{spoken(tuple(row.parts.items()), row.window)}")
+        told = [spoken(tuple(row.parts.items()), row.window)] if row.parts else []
+        return hint("\n".join([_spoken_title(row), *told]))
     return None
+
+
+def _share(row: ConversationRow) -> list[str]:
+    """How full its window is, where that is known: it is measured when the conversation is opened, and after each turn."""
+    return [percent(share(tuple(row.parts.items()), row.window) / 100)] if row.parts else []
 
 
 def _spoken_title(row: ConversationRow) -> str:
@@ -287,13 +293,12 @@ class ConversationPainter(QStyledItemDelegate):
         painter.setPen(theme.colour("faint"))
         metrics = QFontMetrics(painter.font())
         right = line.right() + 1
-        known = [percent(share(tuple(row.parts.items()), row.window) / 100)] if row.parts else []
-        for text in (when(row.updated, time.time()), *known):
+        for text in (when(row.updated, time.time()), *_share(row)):
             width = metrics.horizontalAdvance(text)
             box = self._placed(line, QRect(right - width, line.top(), width + 1, line.height()))
             painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
             right -= width + px(8)
-        if not row.parts:  # written by another machine: its window is measured here when it is opened
+        if not row.parts:
             return
         bar = self._placed(line, QRect(line.left(), line.center().y() - px(2) + 1, right - line.left(), px(4)))
         mirrored = self._view.layoutDirection() == Qt.LayoutDirection.RightToLeft

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, 
 
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
-from helix_desktop.engine.events import Event, FactAppended, Folding
+from helix_desktop.engine.events import Event, FactAppended, Folding, Measured
 from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
 from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
@@ -125,7 +125,7 @@ class Inspector(QWidget):
                     self._take(event.recorded)
             elif isinstance(event, Folding):
                 self._note_folding(event)
-        told = any(isinstance(event, FactAppended | Folding) for event in events)
+        told = any(isinstance(event, FactAppended | Folding | Measured) for event in events)
         if told and self.isVisible() and not self._soon.isActive():
             self._soon.start()
 
@@ -184,7 +184,7 @@ class Inspector(QWidget):
             self.looked_at.emit(None)
             self._step.setText(tr("Now, after step {n}", n=numeral(len(self._steps))))
             self._past.forget()
-            self._show(self._session.conversation.state)
+            self._show(self._session.conversation.ahead)
             return
         step = self._steps[self.slider.value()]
         words = tr(

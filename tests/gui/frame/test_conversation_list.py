@@ -92,7 +92,10 @@ def test_a_screen_reader_hears_title_meter_and_state(theme: Theme) -> None:
     shown.lines.show_lines(grouped([row], now=NOW))
     shown.lines.show_running("a", Running.ASKING)
     said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
-    assert said == "Extract the lock manager, 34 %, waiting for you"
+    assert said == "Extract the lock manager, 34%, waiting for you"
+    shown.lines.show_lines(grouped([Row("a", "Brought from elsewhere", NOW)], now=NOW))
+    shown.lines.show_running("a", Running.IDLE)
+    assert shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole) == "Brought from elsewhere"
 
 
 def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
