@@ -79,7 +79,7 @@ def _in_conversation(window: MainWindow, want: intents.Want) -> None:
         case intents.Edit(seq):
             _edit(window, session, seq)
         case intents.Regenerate(seq):
-            run(session.regenerate(seq), name="regenerate")
+            run(session.regenerate(seq), name="regenerate", then=lambda _done: window.pages.follow())
         case intents.ChooseAnswer(end):
             run(session.choose_answer(end), name="choose another answer")
         case intents.Pin(ref):

@@ -68,6 +68,7 @@ class Front(QObject):
         window.settings_wanted.connect(self.open_settings)
         window.settled.connect(self._settled)
         window.settled.connect(lambda *_: self._look_for_rules())  # a file that was used may have brought some
+        window.settled.connect(lambda *_: self._look_for_folders())
         window.actions_.on("tour", self.tour)
         window.actions_.on("lab", self.open_lab)
         window.actions_.on("bring-in", self.bring_in)
@@ -83,7 +84,7 @@ class Front(QObject):
     # --- what opening found
 
     def _look_for_folders(self) -> None:
-        """A folder that was moved or deleted is said at once, and not by the first call that fails."""
+        """A folder that was moved or deleted is said when the workspace opens, and not only by the calls that fail."""
         window, bench = self._window, self._window.bench
         if bench is None:
             return

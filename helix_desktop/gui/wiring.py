@@ -222,7 +222,8 @@ def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
 
     def resend() -> None:
         work = session.edit_and_resend(seq, parts)
-        window.doing.do(work, name="edit and resend", owner=window, failed=not_sent)
+        follow = window.pages.follow
+        window.doing.do(work, name="edit and resend", then=lambda _done: follow(), owner=window, failed=not_sent)
 
     sending.ask_first(window, session.price_with(parts, instead_of=seq), resend, lambda: not_sent(None))
 

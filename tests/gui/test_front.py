@@ -285,13 +285,21 @@ def test_a_notification_names_the_conversation_of_a_workspace_behind(
     assert [title for title, _, _ in said] == ["Extract the lock manager"]
 
 
-def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown(
-    front: Front, window: MainWindow, bench: FakeWorkbench, tmp_path: Path
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown_and_after_a_turn(
+    front: Front,
+    window: MainWindow,
+    bench: FakeWorkbench,
+    tmp_path: Path,
+    shown: bool,
 ) -> None:
     bench.folders = (tmp_path,)
     window.workbench_shown.emit()
-    assert "is not there" not in window.notices.text
+    assert not window.notices.text
     bench.folders = (tmp_path / "moved",)
-    window.workbench_shown.emit()
+    if shown:
+        window.workbench_shown.emit()
+    else:
+        window.settled.emit(bench.id, "", Running.IDLE, "")
     assert window.notices.text.startswith(f"The folder {tmp_path / 'moved'} is missing.")
     assert window.notices._button.text() == "Choose a folder…"

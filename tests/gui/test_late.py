@@ -139,6 +139,15 @@ def test_a_changed_message_that_is_refused_stays(
     assert window.chat.composer.text.toPlainText() == "Better."
 
 
+def test_a_changed_message_is_followed_to_its_answer(window: MainWindow, session: FakeSession) -> None:
+    view = window.chat.transcript.view
+    view.show_index(0)
+    assert not view.following
+    window.chat.composer.edit(5, (Text("Better."),))
+    window.chat.composer.send(steer=False)
+    assert view.following
+
+
 def test_without_a_workspace_the_words_stay(window: MainWindow) -> None:
     window.leave_workspace("storage-engine")
     write(window, "Hello")

@@ -7,11 +7,11 @@ from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from helix_desktop.engine import exact
-from helix_desktop.gui.shared.exact_text import LINES, facts
+from helix_desktop.gui.shared.exact_text import facts
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference import DifferenceView
 
-LEAST, END = 2, 6  # lines in sight in any window; pixels below the last
+LEAST, LINES, END = 2, 18, 6  # lines in sight in any window, and where there is room; pixels below the last
 LARGEST = 1 << 20  # characters; a larger change is shown as text, which is taken in piece by piece
 
 

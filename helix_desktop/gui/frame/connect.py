@@ -86,7 +86,7 @@ class ConnectPanel(QWidget):
         for provider in self._setup.well_known():
             self._provider.addItem(provider.title, provider)
         self._provider.addItem(tr("Another server (OpenAI-compatible)"), Provider(OTHER, OTHER, ""))
-        self._provider.currentIndexChanged.connect(lambda _at: self._provider_changed())
+        self._provider.currentIndexChanged.connect(lambda _at: self._another_provider())
         self._address = QLineEdit(self)
         self._address.setPlaceholderText("https://llm.example.org/v1")
         self._address.returnPressed.connect(self.test)
@@ -121,6 +121,14 @@ class ConnectPanel(QWidget):
             row.addWidget(button)
         row.addStretch(1)
         return row
+
+    def _another_provider(self) -> None:
+        """What was said of the one before holds no longer, and its key is not sent to another."""
+        self._key.clear()
+        self._say("")
+        for button in (self._session, self._file):
+            button.hide()
+        self._provider_changed()
 
     def _provider_changed(self) -> None:
         other = self._chosen_provider().name == OTHER

@@ -118,7 +118,7 @@ class ExactText(QPlainTextEdit):
 
 def facts(text: str, marks: int, *, end_seen: bool) -> str:
     """How long a text is, how many marks are shown of it, and whether there is more to read."""
-    lines = text.count("\n") + 1
+    lines = text.removesuffix("\n").count("\n") + 1
     told = [count(lines, "{n} line", "{n} lines"), count(len(text), "{n} character", "{n} characters")]
     if marks:
         told.append(

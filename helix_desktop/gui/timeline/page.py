@@ -89,7 +89,7 @@ class TimelinePage(QWidget):
 
     def _lay_out(self) -> None:
         chart = QVBoxLayout()
-        self._theme.fit(self, chart.setContentsMargins, 24, 20, 0, 0)
+        self._theme.fit(self, chart.setContentsMargins, 24, 20, 20, 0)
         chart.addWidget(self.chart)
         row = QHBoxLayout()
         self._theme.fit(self, row.setContentsMargins, 24, 10, 20, 8)

@@ -86,8 +86,9 @@ class TranscriptView(Canvas):
     # --- the bar of a message
 
     def bar(self, index: int) -> HoverBar | None:
-        """What can be done with a message; None where the item is none."""
-        if not 0 <= index < len(self.items.all) or not has_bar(self.items.all[index]):
+        """What can be done with a message; None where the item is none, or is hidden."""
+        there = 0 <= index < len(self.items.all) and not self.items.hidden(index)
+        if not there or not has_bar(self.items.all[index]):
             return None
         item, ink = self.items.all[index], self.column.page.ink
         key = (index, item, ink, self.items.answers(index))

@@ -75,7 +75,7 @@ def _cut_short(stop: Stop) -> str:
     words = {
         Stop.LENGTH: tr("The answer reached the model's length limit."),
         Stop.FILTERED: tr("The provider withheld the rest of the answer."),
-        Stop.CUT: tr("The answer was cut off here. The part that arrived is saved. Continue to get the rest."),
+        Stop.CUT: tr("The answer was cut off here. The part that arrived is saved."),
     }
     return words.get(stop, "")
 

@@ -99,6 +99,9 @@ class Checkpoints:
         self.leftovers: list[str] = []  # what an undo that was cut short left beside its files, found by the first look
         self._unsure: set[str] = set()  # folders with files whose times cannot be trusted yet
         self._seconds = 0.0  # that the last look at everything took
+        self._standing: tuple[
+            tuple[int, int] | None, ...
+        ] = ()  # what stood at the roots at the last look; None: nothing
 
     # --- what it is
 
@@ -195,7 +198,7 @@ class Checkpoints:
         """A step is about to change something. What was changed until now is somebody else's."""
         await self.prepare()
         await self.look()
-        if self._checkpoint is None or not self.ready:
+        if self._checkpoint is None or not self.ready or None in self._standing:
             return None
         window = Window(call, conversation, by, self._looks, self._checkpoint)
         self._windows.append(window)
@@ -273,6 +276,8 @@ class Checkpoints:
     def _walk(self, thorough: bool) -> Found:  # noqa: FBT001 -- for to_thread
         closed = frozenset(filter(None, map(_identity, self._closed)))
         looking = Walk(self.roots, self._known, self.coverage, closed, self._watch.enter, self._seen)
+        before, self._standing = self._standing, tuple(map(_identity, self.roots))
+        thorough |= before != self._standing  # moved, or on a drive that came or went: of that no folder tells
         folders = self._watch.changed()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
         if not thorough and not self._watch.doubt and len(folders) <= FEW:

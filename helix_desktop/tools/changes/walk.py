@@ -111,11 +111,16 @@ class Walk:
         self.found = Found()
 
     def everything(self) -> Found:
-        """All folders of all roots; what was known and was not met is gone."""
+        """All folders of all roots; what was known and was not met is gone. A root that is not there is no empty one: nothing of it
+        is gone.
+        """
         met: set[str] = set()
         for number, root in enumerate(self._roots):
-            with suppress(OSError):
+            try:
                 handle = os.open(root, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+            except OSError:
+                met.update(path for path in self._known if path.partition("/")[0] == str(number))
+            else:
                 self._go(handle, str(number), met)
         for path in self._known.keys() - met:
             self.found.folders[path] = None

@@ -121,6 +121,16 @@ def test_a_pasted_key_is_tested_kept_and_its_best_model_taken(window: MainWindow
     assert "key: keyring" in said(page)
 
 
+def test_with_another_service_neither_the_key_nor_what_was_said_stays(window: MainWindow) -> None:
+    page = ProvidersPage(FakeSetup(), window.doing)
+    page._panel._key.setText("bad")
+    page._panel.test()
+    assert "does not accept this key" in said(page)
+    page._panel._provider.setCurrentIndex(page._panel._provider.count() - 1)
+    assert page._panel._key.text() == ""
+    assert "does not accept this key" not in said(page)
+
+
 def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindow) -> None:
     setup = FakeSetup(keyring=False)
     page = ProvidersPage(setup, window.doing)

@@ -9,6 +9,7 @@ from PySide6.QtCore import QPoint, QRectF, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
+from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import Rewound
 from helix_desktop.engine.view import state_of
 from helix_desktop.gui.transcript.hover_bar import BAR, time_of
@@ -96,6 +97,19 @@ def test_it_stays_in_sight_above_what_is_long(pane: TranscriptPane, settle: Sett
     pane.view._over = 0
     pane.view.viewport().grab()
     assert pane.view._hot_at(QPoint(place.toRect().right() - 12, place.toRect().center().y())) is not None
+
+
+def test_a_message_that_a_rewind_hides_takes_its_bar_along(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("one")
+    told.user("two")
+    pane.open(state_of(told.facts))
+    settle()
+    over(pane, 1)
+    assert pane.view.bar(1) is not None
+    told.add(Rewound(1))
+    pane.hear([FactAppended(told.facts[-1])])
+    assert pane.view.bar(1) is None
 
 
 def test_the_day_is_said_where_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:

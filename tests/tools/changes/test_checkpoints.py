@@ -158,3 +158,42 @@ async def test_writing_through_another_name_is_seen(net: Net) -> None:
     (net.folder / "y" / "two").hardlink_to(net.folder / "x" / "one")
     fact = await net.step(lambda: (net.folder / "y" / "two").write_text("22"))
     assert await names(net, fact) == ["0/x/one", "0/y/two"]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+async def test_a_root_that_was_not_there_and_comes_back_is_nobodys_work(net: Net, kept: bool) -> None:
+    """A drive that is mounted late: else an undo of the next step would delete all of it."""
+    (net.folder / "a").write_text("mine")
+    away = net.folder.with_name("away")
+    if kept:
+        await net.step(lambda: None)
+        await net.checkpoints.aclose()
+        net.again()
+    net.folder.rename(away)
+    await net.checkpoints.prepare()
+    assert await net.checkpoints.begin("early", "c", "command") is None
+    away.rename(net.folder)
+    fact = await net.step(lambda: (net.folder / "b").write_text("agent"))
+    assert await names(net, fact) == ["0/b"]
+
+
+async def test_a_root_that_goes_while_a_step_runs_was_not_emptied_by_it(net: Net) -> None:
+    (net.folder / "a").write_text("mine")
+    away = net.folder.with_name("away")
+    assert await net.step(lambda: net.folder.rename(away)) is None
+    away.rename(net.folder)
+    assert await net.step(lambda: None) is None
+
+
+async def test_another_folder_at_the_place_of_a_root_is_met_before_the_step(net: Net) -> None:
+    """A drive that is gone leaves the empty folder it was mounted on."""
+    (net.folder / "a").write_text("mine")
+    away, empty = net.folder.with_name("away"), net.folder.with_name("empty")
+    empty.mkdir()
+    await net.step(lambda: None)
+    net.folder.rename(away)
+    empty.rename(net.folder)
+    assert await net.step(lambda: None) is None
+    net.folder.rename(empty)
+    away.rename(net.folder)
+    assert await net.step(lambda: None) is None
