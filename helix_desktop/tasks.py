@@ -98,11 +98,6 @@ def detached(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
     return asyncio.wrap_future(outcome)
 
 
-async def within(limit: float, work: Callable[[], T], *, name: str) -> T:
-    """`detached`, awaited for `limit` seconds at the most; TimeoutError after that."""
-    return await asyncio.wait_for(detached(work, name=name), limit)
-
-
 def _settle(outcome: Future[T], work: Callable[[], T]) -> None:
     if not outcome.set_running_or_notify_cancel():
         return

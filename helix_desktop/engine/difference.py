@@ -53,10 +53,6 @@ class Difference:
     def tokens(self) -> int:
         return self.after - self.before
 
-    def of(self, how: How) -> tuple[Change, ...]:
-        """The changes of one sort."""
-        return tuple(change for change in self.changes if change.how is how)
-
 
 def difference(before: View, after: View) -> Difference:
     """What has to happen to the first view for the second. Tokens are as counted; the meter's factor corrects them."""

@@ -138,14 +138,13 @@ class ModelClient(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a tool call came to. The output is in the cache already. `note` is for the user's one line of display."""
+    """What a tool call came to. The output is in the cache already."""
 
     output: Stored
     ok: bool = True
     exit_code: int | None = None
     images: tuple[Stored, ...] = ()
     changes: tuple[FileChanged, ...] = ()
-    note: str = ""
     child: str = ""
     todo: tuple[tuple[str, str], ...] | None = None
     decided_by: str = ""  # "user", "rule" or "mode": who allowed or refused it; empty where nothing had to be asked

@@ -202,12 +202,6 @@ class Steward:
         """Whether no fold is being made, and none waits to be adopted."""
         return self._flying is None and self._ready is None
 
-    async def idle(self) -> None:
-        """Wait for the fold that is being made, and adopt it. For a caller who does not go on meanwhile."""
-        if self._flying is not None:
-            await asyncio.wait([self._flying])
-        await self._guarded(FoldKind.HANDOVER, self.adopt)
-
     async def aclose(self) -> None:
         """Stop, and let go of what was read; nothing is lost but the fold that was being made."""
         flying = self._flying

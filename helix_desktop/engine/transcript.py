@@ -38,7 +38,6 @@ GONE = "[not available any more]"
 class Passage:
     """One message or document as text."""
 
-    seq: int
     text: str
     tokens: int
 
@@ -69,7 +68,7 @@ async def _passage(branch: Branch, item: Item, cache: Cache, *, dated: bool) -> 
     where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
     if dated and branch.has(item.first):
         where += f" {datetime.fromtimestamp(branch.message(item.first).time, UTC):%Y-%m-%d %H:%M}"
-    return Passage(item.first, "\n".join(f"{where} {text}" for text in said if text), item.tokens)
+    return Passage("\n".join(f"{where} {text}" for text in said if text), item.tokens)
 
 
 async def _said(branch: Branch, block: Block, cache: Cache) -> str:

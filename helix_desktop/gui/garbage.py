@@ -49,9 +49,3 @@ class Collecting(QObject):
             begun = time.thread_time()
             gc.collect()
             self._everything_at = time.monotonic() + SHARE * (time.thread_time() - begun)
-
-    def end(self) -> None:
-        """As it was before."""
-        self._timer.stop()
-        gc.unfreeze()
-        gc.enable()

@@ -76,7 +76,6 @@ class Tested:
 
     models: tuple[Model, ...]
     best: str = ""
-    said: str = ""
 
 
 class Setup(Protocol):

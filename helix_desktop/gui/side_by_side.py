@@ -124,7 +124,7 @@ class SideBySide(QDialog):
 
     def __init__(self, window: MainWindow, setup: Setup, bench: Workbench, parts: Sequence[UserPart]) -> None:
         super().__init__(window)
-        self._window, self._setup, self._bench = window, setup, bench
+        self._window, self._bench = window, bench
         self._from = window.session.id if window.session is not None else ""
         self._files = [part for part in parts if isinstance(part, Attachment)]
         self._models: Sequence[Model] = ()

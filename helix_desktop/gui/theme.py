@@ -60,10 +60,10 @@ class Theme(QObject):
 
     changed = Signal()
 
-    def __init__(self, *, scheme: str = "system", zoom: float = 1.0, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, *, scheme: str = "system") -> None:
+        super().__init__()
         self._scheme = scheme
-        self._zoom = zoom
+        self._zoom = 1.0
         self._dark = self._wants_dark()
         self._applied: tuple[object, ...] = ()
         self._colours: dict[str, QColor] = {}
@@ -80,11 +80,6 @@ class Theme(QObject):
     @property
     def dark(self) -> bool:
         return self._dark
-
-    @property
-    def scheme(self) -> str:
-        """What was chosen: "system", "light" or "dark"."""
-        return self._scheme
 
     @property
     def zoom(self) -> float:

@@ -35,23 +35,23 @@ def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
     return [Recording(str(path), tuple(messages(rows, told.complaints)), KIND, path.stem)]
 
 
-def messages(rows: Sequence[Row], complaints: list[str], *, tag: str = "") -> list[RecordedMessage]:
-    """The messages of the rows. `tag`: whose reasoning it is, where that is known."""
+def messages(rows: Sequence[Row], complaints: list[str]) -> list[RecordedMessage]:
+    """The messages of the rows."""
     made: list[RecordedMessage] = []
     for row in rows:
         try:
-            made.extend(_read(row.value, tag))
+            made.extend(_read(row.value))
         except Unreadable as error:
             complaints.append(row.complaint(error))
     return made
 
 
-def _read(value: Mapping[str, object], tag: str) -> list[RecordedMessage]:
+def _read(value: Mapping[str, object]) -> list[RecordedMessage]:
     role, content = value.get("role"), value.get("content")
     time = time_of(value.get("ts", value.get("timestamp")))
     if role == "assistant":
         model = string(value, "model")
-        return [reply(_parts(content, tag, model), model=model, time=time, usage=anthropic_usage(value.get("usage")))]
+        return [reply(_parts(content), model=model, time=time, usage=anthropic_usage(value.get("usage")))]
     if role == "system":
         return [RecordedMessage("system", text_of(content), time=time)]
     if role != "user":
@@ -66,17 +66,16 @@ def _read(value: Mapping[str, object], tag: str) -> list[RecordedMessage]:
     return made
 
 
-def _parts(content: object, tag: str, model: str) -> list[ReplyPart]:
+def _parts(content: object) -> list[ReplyPart]:
     if not isinstance(content, list):
         return [Text(text_of(content))]
-    return [_part(block, tag, model) for block in objects(content)]
+    return [_part(block) for block in objects(content)]
 
 
-def _part(block: Mapping[str, object], tag: str, model: str) -> Text | Reasoning | ToolCall:
+def _part(block: Mapping[str, object]) -> Text | Reasoning | ToolCall:
     kind = block.get("type")
     if kind in ("thinking", "redacted_thinking"):
-        found = claude_code.thought(block, tag, model)
-        return found if tag and model else Reasoning(found.text)
+        return Reasoning(claude_code.thought(block, "", "").text)
     if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
         return claude_code.call(block)
     return Text(text_of([block]))

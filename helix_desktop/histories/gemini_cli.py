@@ -41,7 +41,7 @@ def is_one(value: Mapping[str, object]) -> bool:
 
 def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
     """The lines of the session."""
-    log = _Log(told)
+    log = _Log()
     for row in rows:
         log.take(row)
     session = string(log.about, "sessionId") or path.stem
@@ -86,7 +86,6 @@ def _folder(path: Path, about: Mapping[str, object]) -> str:
 class _Log:
     """The records as they stand in the end, and where a new history took the place of the old."""
 
-    told: Told
     about: dict[str, object] = field(default_factory=dict)
     records: list[Row] = field(default_factory=list)
     places: dict[str, int] = field(default_factory=dict)

@@ -68,7 +68,7 @@ def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
 
 
 def _recording(session: Mapping[str, object], rows: Sequence[Row], name: str, told: Told) -> Recording:
-    writing = _Writing(told)
+    writing = _Writing()
     for row in rows:
         try:
             writing.take(row.value)
@@ -87,7 +87,6 @@ def _recording(session: Mapping[str, object], rows: Sequence[Row], name: str, to
 
 @dataclass(slots=True)
 class _Writing:
-    told: Told
     made: list[RecordedMessage] = field(default_factory=list)
     compactions: list[Compaction] = field(default_factory=list)
     hidden: int = 0  # messages so far that the agent no longer sees

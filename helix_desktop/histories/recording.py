@@ -92,11 +92,6 @@ class Recording:
         """What names it among all."""
         return self.kind, self.session
 
-    @property
-    def steps(self) -> int:
-        """How many requests were made: one for each message of the assistant."""
-        return sum(message.role == "assistant" for message in self.messages)
-
 
 def texts(message: RecordedMessage) -> Sequence[str]:
     """What the message says: its text and the arguments of its calls."""

@@ -97,7 +97,6 @@ class Pasted:
 
     servers: tuple[ServerConfig, ...]
     secrets: Mapping[str, str]
-    missing: tuple[str, ...] = ()  # secrets the text only names (VS Code's inputs): to be asked for
 
 
 def from_plain(name: str, table: Mapping[str, Any]) -> ServerConfig:
@@ -260,20 +259,19 @@ def tidy(name: str) -> str:
 def _parted(servers: list[ServerConfig]) -> Pasted:
     """The servers with `${secret:…}` where a secret stood."""
     secrets: dict[str, str] = {}
-    missing: list[str] = []
     out = []
     for server in servers:
         name = server.name
-        env = {key: _hidden(name, key, value, secrets, missing) for key, value in server.env.items()}
-        headers = {key: _hidden(name, key, value, secrets, missing) for key, value in server.headers.items()}
-        args = _hidden_args(name, server.args, secrets, missing)
+        env = {key: _hidden(name, key, value, secrets) for key, value in server.env.items()}
+        headers = {key: _hidden(name, key, value, secrets) for key, value in server.headers.items()}
+        args = _hidden_args(name, server.args, secrets)
         url = _hidden_url(name, server.url, secrets)
-        other = _hidden_inside(name, "other", dict(server.other), secrets, missing)
+        other = _hidden_inside(name, "other", dict(server.other), secrets)
         out.append(replace(server, env=env, headers=headers, args=args, url=url, other=other))
-    return Pasted(tuple(out), secrets, tuple(dict.fromkeys(missing)))
+    return Pasted(tuple(out), secrets)
 
 
-def _hidden_args(server: str, args: Sequence[str], secrets: dict[str, str], missing: list[str]) -> tuple[str, ...]:
+def _hidden_args(server: str, args: Sequence[str], secrets: dict[str, str]) -> tuple[str, ...]:
     """`--api-key X`, `--api-key=X`, `--header "Authorization: Bearer X"`, and what looks like a key by itself."""
     out: list[str] = []
     for at, value in enumerate(args):
@@ -281,11 +279,11 @@ def _hidden_args(server: str, args: Sequence[str], secrets: dict[str, str], miss
         before = args[at - 1] if at and args[at - 1].startswith("-") and "=" not in args[at - 1] else ""
         if named and _SECRET.search(named[1]) and _may_be_secret(named[3]):
             name = named[1].lstrip("-")
-            out.append(f"{named[1]}{named[2]}{_hidden(server, name, named[3], secrets, missing)}")
+            out.append(f"{named[1]}{named[2]}{_hidden(server, name, named[3], secrets)}")
         elif _SECRET.search(before) and _may_be_secret(value):
-            out.append(_hidden(server, before.lstrip("-"), value, secrets, missing))
+            out.append(_hidden(server, before.lstrip("-"), value, secrets))
         else:
-            out.append(_hidden(server, f"argument {at + 1}", value, secrets, missing))
+            out.append(_hidden(server, f"argument {at + 1}", value, secrets))
     return tuple(out)
 
 
@@ -311,20 +309,20 @@ def _hidden_url(server: str, url: str, secrets: dict[str, str]) -> str:
     return _PARAMETER.sub(swap, _PASSWORD.sub(swap_password, url))
 
 
-def _hidden_inside(server: str, key: str, value: Any, secrets: dict[str, str], missing: list[str]) -> Any:
+def _hidden_inside(server: str, key: str, value: Any, secrets: dict[str, str]) -> Any:
     """The same in what is only kept: however deep it stands."""
     if isinstance(value, str):
-        return _hidden(server, key, value, secrets, missing)
+        return _hidden(server, key, value, secrets)
     if isinstance(value, list):
-        return [_hidden_inside(server, key, each, secrets, missing) for each in value]
+        return [_hidden_inside(server, key, each, secrets) for each in value]
     if isinstance(value, dict):
-        return {name: _hidden_inside(server, str(name), each, secrets, missing) for name, each in value.items()}
+        return {name: _hidden_inside(server, str(name), each, secrets) for name, each in value.items()}
     return value
 
 
-def _hidden(server: str, key: str, value: str, secrets: dict[str, str], missing: list[str]) -> str:
+def _hidden(server: str, key: str, value: str, secrets: dict[str, str]) -> str:
     if _REFERENCE.search(value):
-        return _inputs(server, value, missing)
+        return _inputs(server, value)
     if not value or not (_SECRET.search(key) or _LOOKS_SECRET.search(value)):
         return value
     name = f"mcp/{server}/{key}"
@@ -332,13 +330,12 @@ def _hidden(server: str, key: str, value: str, secrets: dict[str, str], missing:
     return f"${{secret:{name}}}"
 
 
-def _inputs(server: str, value: str, missing: list[str]) -> str:
+def _inputs(server: str, value: str) -> str:
     """VS Code's `${input:token}` becomes a secret that is asked for."""
 
     def swap(match: re.Match[str]) -> str:
         if match[1] != "input":
             return match.group()
-        missing.append(f"mcp/{server}/{match[2]}")
         return f"${{secret:mcp/{server}/{match[2]}}}"
 
     return _REFERENCE.sub(swap, value)

@@ -55,7 +55,6 @@ class Status:
     why: str = ""
     since: float = 0.0
     tools: int = 0
-    version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,8 +358,7 @@ class Hosted:
             notes.append(
                 f"{len(found) - len(usable)} of the server's tools run only as tasks, which are not supported."
             )
-        version = str(self._client.protocol_version or "")
-        self._tell(Status(State.READY, " ".join(notes), tools=len(usable), version=version))
+        self._tell(Status(State.READY, " ".join(notes), tools=len(usable)))
 
     async def _list_more(self) -> None:
         """Its prompts and resources, where it has any; one that fails at them still has its tools."""

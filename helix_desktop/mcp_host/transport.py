@@ -6,7 +6,6 @@ The SDK's own transport copies a long line again for every piece of it, parses w
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -29,7 +28,6 @@ IN_THREAD = 1 << 20  # what is longer is parsed beside the event loop
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
 _ASK, _FORCE = 0.4, 0.4
-log = logging.getLogger(__name__)
 Incoming = SessionMessage | Exception
 Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
 

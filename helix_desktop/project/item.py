@@ -20,7 +20,6 @@ from helix_desktop.errors import WrongUse
 from helix_desktop.values import dataclass
 
 LARGEST = 256 * 1024
-KINDS = ("rules", "skill", "command", "hook", "agent")
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,10 +62,7 @@ class Reading(Protocol):
 
 
 class Dialect(Protocol):
-    """One protocol, set up for one configured provider. `tag` marks reasoning that only this provider can read."""
-
-    @property
-    def tag(self) -> str: ...
+    """One protocol, set up for one configured provider."""
 
     def compile(self, request: Request, abilities: Abilities) -> Post: ...
 

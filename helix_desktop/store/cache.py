@@ -82,11 +82,6 @@ class CacheFolder:
     def close(self) -> None:
         self.level.close()
 
-    @property
-    def last(self) -> int:
-        """The highest number given out."""
-        return self._next - 1
-
     def known_last(self) -> int:
         """The highest number of an entry that is known."""
         for key in self.level.keys(b"m", b"m" + _LAST + b"\xff", reverse=True):

@@ -166,10 +166,10 @@ class Level:
             return value if found == key else None
         return None
 
-    def scan(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[tuple[bytes, bytes]]:
+    def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` up to but not `stop`, with their values. Around damage it goes, and says so at the end."""
         try:
-            with self._again().iterator(start=start, stop=stop, reverse=reverse, **_CHECKED) as found:
+            with self._again().iterator(start=start, stop=stop, **_CHECKED) as found:
                 yield from found
         except plyvel.Error as error:
             raise failure(error, _UNREAD) from error

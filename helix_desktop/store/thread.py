@@ -22,7 +22,6 @@ class StoreThread:
     """A thread that does one thing after another."""
 
     def __init__(self, name: str) -> None:
-        self._name = name
         self._pool = tasks.pool(name, threads=1)
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -35,12 +35,6 @@ def _lines(text: str) -> list[str]:
     return [f"{line}\n" for line in text.split("\n")[:-1]] + [last for last in [text.rpartition("\n")[2]] if last]
 
 
-def counts(diff: str) -> tuple[int, int]:
-    """How many lines came and went."""
-    body = diff.split("\n")[2:]
-    return sum(line.startswith("+") for line in body), sum(line.startswith("-") for line in body)
-
-
 def _common(old: list[str], new: list[str]) -> int:
     for index, (one, other) in enumerate(zip(old, new, strict=False)):
         if one != other:

@@ -73,9 +73,8 @@ async def _answered(url: httpx.URL, response: httpx.Response, *, raw: bool) -> R
     body = b"".join([piece async for piece in _limited(response)])
     if "html" in kind and not raw:
         body = (await as_text(body)).encode()
-    note = f"{response.status_code}, {len(body):,} bytes"
     head = b"" if response.is_success else f"[{response.status_code} {response.reason_phrase}]\n".encode()
-    return Result(head + body, source=str(url), ok=response.is_success, note=note)
+    return Result(head + body, source=str(url), ok=response.is_success)
 
 
 async def _limited(response: httpx.Response) -> AsyncIterator[bytes]:

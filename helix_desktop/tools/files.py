@@ -48,8 +48,7 @@ async def read_file(args: Arguments, use: Use) -> Result:
     asked, stamp = (str(place.path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
     earlier = use.seen.reads.get(asked)
     if earlier is not None and earlier.stamp == stamp and await _is_kept(use, earlier.result):
-        note = f"{earlier.result.note}, unchanged since it was read before"
-        return replace(earlier.result, repeat_of=earlier.call, note=note)
+        return replace(earlier.result, repeat_of=earlier.call)
     result = await _read(use, place, first, last)
     use.seen.reads[asked] = Read(stamp, result, use.call.id)
     return result
@@ -85,8 +84,8 @@ async def _read(use: Use, place: Place, first: int, last: int) -> Result:
     stored = await use.keep(_pieces(use, place), shown)
     use.seen.content[str(place.path)] = use.seen.known[str(place.path)] = stored.digest
     if not stored.size:
-        return Result("[the file is empty]", source=shown, note="0 lines")
-    return Result(stored=stored, source=shown, note=f"{stored.lines:,} lines")
+        return Result("[the file is empty]", source=shown)
+    return Result(stored=stored, source=shown)
 
 
 async def _decoded(use: Use, place: Place, first: int, last: int) -> Result:
@@ -101,7 +100,7 @@ async def _decoded(use: Use, place: Place, first: int, last: int) -> Result:
     if first > max(total, 1):
         raise WrongUse(f"{shown} has {total:,} lines; there is no line {first:,}.")
     part = b"\n".join([*lines[first - 1 : last], b""] if 0 < last < len(lines) else lines[first - 1 :])
-    return Result(part, source=shown, note=f"{total:,} lines, UTF-16")
+    return Result(part, source=shown)
 
 
 async def _pieces(use: Use, place: Place) -> AsyncIterator[bytes]:
@@ -132,21 +131,20 @@ async def _some_lines(use: Use, place: Place, first: int, last: int) -> Result:
         raise WrongUse(f"{shown} has {total:,} lines; there is no line {first:,}.")
     span = f"{first}-{min(last, total) if last else total}"
     stored = await use.keep(b"".join(kept), f"{shown}:{span}")
-    note = f"lines {span} of {total:,}{'' if not large else ' or more'}"
-    return Result(stored=stored, source=f"{shown}:{span}", note=note)
+    return Result(stored=stored, source=f"{shown}:{span}")
 
 
 async def _image(use: Use, place: Place, kind: str) -> Result:
     shown = use.roots.shown(place)
     content = await asyncio.to_thread(confine.read, use.roots, place, LARGEST_IMAGE)
     image = await use.keep(content, shown, kind)
-    return Result(f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,), note=kind)
+    return Result(f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,))
 
 
 async def _binary(use: Use, place: Place) -> Result:
     shown = use.roots.shown(place)
     size = (await asyncio.to_thread(confine.look, use.roots, place)).st_size
-    return Result(f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown, note="binary")
+    return Result(f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown)
 
 
 async def _there(look: Callable[[confine.Roots, Place], T], use: Use, place: Place) -> T:
@@ -207,7 +205,7 @@ async def write_file(args: Arguments, use: Use) -> Result:
         done = replace(done, output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n")
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     if before is None:
-        return replace(done, output=f"Created {shown} ({lines:,} lines).", note=f"created, {lines:,} lines")
+        return replace(done, output=f"Created {shown} ({lines:,} lines).")
     return done
 
 
@@ -224,7 +222,7 @@ async def apply(use: Use, change: Change, title: str) -> Result:
     """Ask with the diff, keep both contents, write, and say what was done."""
     shown = use.roots.shown(change.place)
     if change.before == change.after:
-        return Result(f"{shown} already is exactly so; nothing was written.", source=shown, note="no change")
+        return Result(f"{shown} already is exactly so; nothing was written.", source=shown)
     diff = await asyncio.to_thread(change.diff, printable(shown))
     later = runs_later.changed(change.place.inside, change.before or b"", change.after or b"")
     danger, apart = ("other programs run the contents of this file", "runs_later") if later else ("", "")
@@ -234,8 +232,7 @@ async def apply(use: Use, change: Change, title: str) -> Result:
     )
     await _finished(use, change)
     _remember(use, change)
-    came, went = difference.counts(diff)
-    return Result(diff or f"Wrote {shown}.", source=shown, changes=(fact,), note=f"+{came} −{went}")
+    return Result(diff or f"Wrote {shown}.", source=shown, changes=(fact,))
 
 
 async def _finished(use: Use, change: Change) -> None:
@@ -319,7 +316,7 @@ async def list_files(args: Arguments, use: Use) -> Result:
     lines = [_line(item) for item in sorted(items, key=lambda item: (item.kind != "folder", item.name))[:MOST_LISTED]]
     if len(items) > MOST_LISTED:
         lines.append(f"[… {len(items) - MOST_LISTED:,} more, not listed]")
-    return Result("\n".join(lines) or "[an empty folder]", source=shown, note=f"{len(items):,} entries")
+    return Result("\n".join(lines) or "[an empty folder]", source=shown)
 
 
 def _line(item: Item) -> str:
@@ -345,7 +342,7 @@ async def glob_files(args: Arguments, use: Use) -> Result:
     deeper = (
         "" if "/" in pattern or "**" in pattern else f" in {shown} itself; **/{pattern} looks in the folders below, too"
     )
-    return Result("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern, note=f"{len(lines):,} files")
+    return Result("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern)
 
 
 # --- names -----------------------------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class OnDemand:
             limit = min(args.number("limit", 5), MOST_FOUND)
             everything = (*searchable(), *self.also())
             found = await self.finder.best(args.text("query"), limit, everything, names().__contains__)
-            return Result(_listed(found, args.text("query")), source=args.text("query"), note=f"{len(found)} found")
+            return Result(_listed(found, args.text("query")), source=args.text("query"))
 
         return (Tool(FIND_TOOLS, _ABOUT_FIND, _FIND, find), Tool(CALL_TOOL, _ABOUT_CALL, _CALL, _not_understood))
 

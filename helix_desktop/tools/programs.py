@@ -21,14 +21,13 @@ from helix_desktop.values import dataclass
 @dataclass(frozen=True, slots=True)
 class Known:
     """`plain`: nothing but commands written out in full. `doubts`: where a program is told what to start in a way that is
-    not read. `texts`: words in which another program may be named. `writes`: files the shell writes for the line.
+    not read. `texts`: words in which another program may be named.
     """
 
     commands: tuple[Written, ...]
     plain: bool
     doubts: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
 
     @property
     def programs(self) -> tuple[Started, ...]:
@@ -58,4 +57,4 @@ def _known(text: str) -> Known:
     line = Line(OWN)
     commands, plain = line.read(text)
     line.check()
-    return Known(tuple(commands), plain, tuple(line.doubts), tuple(line.texts), tuple(line.writes))
+    return Known(tuple(commands), plain, tuple(line.doubts), tuple(line.texts))

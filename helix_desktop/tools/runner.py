@@ -183,9 +183,7 @@ class Toolbox:
             raise
         except (HelixError, OSError) as error:
             words = _sentence(error)
-            result = Result(
-                words, ok=False, note=words.partition("\n")[0][:120], source=short_arguments(call.arguments)
-            )
+            result = Result(words, ok=False, source=short_arguments(call.arguments))
         outcome = await self._outcome(call, result, asked, keep)
         outcome = replace(outcome, files=await self._changed(result, asked.window))
         if self._guard is not None and not outcome.refused:
@@ -243,7 +241,7 @@ class Toolbox:
         images = tuple(
             [await self._around.cache.put(data, About(call.name, tool.title, kind)) for kind, data in got.images]
         )
-        return Result(got.text, ok=got.ok, images=images, source=tool.title, note=tool.title)
+        return Result(got.text, ok=got.ok, images=images, source=tool.title)
 
     def _permit(self, call: ToolCall, context: CallContext, asked: _Asked) -> Permit:
         async def permit(action: Action) -> None:
@@ -295,7 +293,6 @@ class Toolbox:
             exit_code=result.exit_code,
             images=result.images,
             changes=result.changes,
-            note=result.note,
             child=result.child,
             todo=result.todo,
             decided_by=asked.by,

@@ -83,14 +83,6 @@ class Sandbox:
         """Landlock only allows: what it allows for a root, it allows for all that is inside."""
         return self.kind is not Kind.LANDLOCK or not self._inside(self.closed)
 
-    @property
-    def sentence(self) -> str:
-        """For the user: what commands can and cannot do here."""
-        match self.kind:
-            case Kind.BUBBLEWRAP | Kind.LANDLOCK:
-                return f"Commands run in a sandbox ({self.kind}): they write only in this workspace's folders, and have no network unless you allow it."
-        return "No sandbox can be used on this system, so commands can do whatever you can do. You are asked before every command."
-
     def command(
         self, argv: Sequence[str], lifeline: int, *, network: bool, free: bool = False, held: Held = ((), ())
     ) -> list[str]:

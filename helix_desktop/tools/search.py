@@ -53,7 +53,7 @@ async def search_files(sandbox: Sandbox, args: Arguments, use: Use) -> Result:
     files = args.text("files")
     lines = "; lines are matched one by one" if "\n" in pattern or "\\n" in pattern else ""
     nothing = f"[no line matches {pattern}{f' in files that fit {files}' if files else ''}{lines}]"
-    return Result(shown(found) or nothing, source=pattern, note=f"{found.hits:,} matching lines")
+    return Result(shown(found) or nothing, source=pattern)
 
 
 # --- ripgrep ---------------------------------------------------------------------------------------------------------

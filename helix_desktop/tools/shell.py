@@ -223,7 +223,6 @@ async def _follow(
         ok=end.code == 0 and not end.late,
         exit_code=end.code,
         changes=await changed_by_command(use),
-        note=end.sentence(),
     )
 
 
@@ -259,12 +258,7 @@ class _End:
     code: int | None = None
     late: bool = False
     stopped: bool = False
-    cut: int = 0
     watched: Watched | None = None
-
-    def sentence(self) -> str:
-        parts = ["time over" if self.late else f"exit code {self.code}", f"{time.monotonic() - self.started:.1f} s"]
-        return ", ".join([*parts, f"{self.cut:,} bytes cut"] if self.cut else parts)
 
 
 async def _printed(
@@ -280,7 +274,6 @@ async def _printed(
                 yield kept
     finally:
         show.flush()
-    end.cut = trim.cut
     if rest := trim.rest():
         yield rest
     end.code = await command.gone()
@@ -411,9 +404,7 @@ async def _leave_running(
     await _settle(one)
     first = _news(one)
     state = "still running" if one.code is None else f"ended with exit code {one.code}"
-    return Result(
-        f"[{one.name}: {state}]\n{first}", source=line[:200], note=f"in the background as {one.name}", ok=not one.code
-    )
+    return Result(f"[{one.name}: {state}]\n{first}", source=line[:200], ok=not one.code)
 
 
 async def _settle(one: Background) -> None:
@@ -447,7 +438,7 @@ async def _collect(commands: Shell, use: Use, one: Background) -> None:
 
 def list_commands(commands: Shell) -> Result:
     lines = [f"{one.name}  {_state(one)}  {one.line}" for one in commands.background.values()]
-    return Result("\n".join(lines) or "[no command was started in the background]", note=f"{len(lines)} commands")
+    return Result("\n".join(lines) or "[no command was started in the background]")
 
 
 async def read_output(commands: Shell, args: Arguments, use: Use) -> Result:
@@ -464,13 +455,13 @@ async def read_output(commands: Shell, args: Arguments, use: Use) -> Result:
                     await one.news.wait()
         except TimeoutError:
             pass
-    return Result(f"[{one.name}: {_state(one)}]\n{_news(one)}", source=one.line[:200], note=_state(one))
+    return Result(f"[{one.name}: {_state(one)}]\n{_news(one)}", source=one.line[:200])
 
 
 async def stop_command(commands: Shell, args: Arguments) -> Result:
     one = _named(commands, args.text("name"))
     one.code = await one.command.gone()
-    return Result(f"[{one.name}: stopped]\n{_news(one)}", source=one.line[:200], note="stopped")
+    return Result(f"[{one.name}: stopped]\n{_news(one)}", source=one.line[:200])
 
 
 def _named(commands: Shell, name: str) -> Background:

@@ -98,9 +98,8 @@ class Delegating:
         self._place.tree.started += 1
         child = await self._start(wish, use.context)
         title = " ".join(wish.task.split())[:100]
-        shown = f"{wish.role}: {title}" if wish.role else title
         answer = child.answer or "[it came back without a result]"
-        return Result(answer, source=title, ok=child.ok, child=child.conversation, note=shown)
+        return Result(answer, source=title, ok=child.ok, child=child.conversation)
 
     def _wish(self, args: Arguments, use: Use) -> Delegation:
         self._refuse_beyond_limits()

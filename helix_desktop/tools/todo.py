@@ -17,11 +17,8 @@ async def set_todo(args: Arguments, use: Use) -> Result:  # noqa: ARG001 -- the 
     items = tuple(_item(item) for item in args.items("items"))
     if len(items) > MOST_ITEMS:
         raise WrongUse(f"A list of {len(items)} items is too long. The limit is {MOST_ITEMS}.")
-    done = sum(state == "done" for _, state in items)
     lines = [f"{_MARKS[state]} {words}" for words, state in items]
-    return Result(
-        "\n".join(lines) or "[the list is empty]", source="todo", todo=items, note=f"{done} of {len(items)} done"
-    )
+    return Result("\n".join(lines) or "[the list is empty]", source="todo", todo=items)
 
 
 def _item(item: object) -> tuple[str, str]:

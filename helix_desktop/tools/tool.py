@@ -30,8 +30,8 @@ class Arguments:
         value = self.values.get(name, default)
         return int(value) if isinstance(value, int | float) else default
 
-    def flag(self, name: str, default: bool = False) -> bool:  # noqa: FBT001, FBT002 -- a default, not a switch
-        return self.values.get(name, default) is True
+    def flag(self, name: str) -> bool:
+        return self.values.get(name) is True
 
     def items(self, name: str) -> Sequence[object]:
         value = self.values.get(name)
@@ -50,7 +50,6 @@ class Result:
     exit_code: int | None = None
     images: tuple[Stored, ...] = ()
     changes: tuple[FileChanged, ...] = ()
-    note: str = ""
     child: str = ""
     todo: tuple[tuple[str, str], ...] | None = None
     repeat_of: str = ""

@@ -47,7 +47,6 @@ def head(body: Mapping[str, Json]) -> Head:
         string(body, "model"),
         "\n\n".join(part for part in parts if part and not part.startswith(_CHANGING)),
         tuple(Tool(string(t, "name"), string(t, "description"), dumped(t.get("input_schema", {}))) for t in tools),
-        number(body, "max_tokens"),
     )
 
 

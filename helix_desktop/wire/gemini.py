@@ -49,8 +49,7 @@ def head(body: Mapping[str, Json]) -> Head:
         )
         for t in declared
     )
-    config = mapping(body.get("generationConfig"))
-    return Head("", text_of(system.get("parts")), tuple(tools), number(config, "maxOutputTokens"))
+    return Head("", text_of(system.get("parts")), tuple(tools))
 
 
 def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:

@@ -102,7 +102,6 @@ class Head:
     model: str
     system: str
     tools: tuple[Tool, ...]
-    max_output: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,6 @@ def head(body: Mapping[str, Json]) -> Head:
         string(body, "model"),
         "\n\n".join(text_of(m.get("content")) for m in said),
         tuple(Tool(string(t, "name"), string(t, "description"), dumped(t.get("parameters", {}))) for t in tools),
-        number(body, "max_completion_tokens") or number(body, "max_tokens"),
     )
 
 

@@ -43,7 +43,7 @@ def head(body: Mapping[str, Json]) -> Head:
         Tool(string(t, "name") or string(t, "type"), string(t, "description"), dumped(t.get("parameters", {})))
         for t in tools
     )
-    return Head(string(body, "model"), string(body, "instructions"), tuple(named), number(body, "max_output_tokens"))
+    return Head(string(body, "model"), string(body, "instructions"), tuple(named))
 
 
 def _tools_in(body: Mapping[str, Json]) -> list[Json]:

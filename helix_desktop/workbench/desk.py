@@ -45,13 +45,12 @@ Serve = Callable[[Workspace], Awaitable[Serving]]
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRow:
-    """A workspace as a list shows it. `mistake`: why it cannot be opened, or empty."""
+    """A workspace as a list shows it."""
 
     id: str
     name: str
     colour: str
     folder: Path
-    mistake: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +271,7 @@ def _closed(places: Places) -> tuple[Path, ...]:
 
 def _row(known: Known) -> WorkspaceRow:
     folder = Path(known.settings.roots[0]) if known.settings.roots else Path.home()
-    return WorkspaceRow(known.id, known.name, known.settings.colour, folder, known.mistake)
+    return WorkspaceRow(known.id, known.name, known.settings.colour, folder)
 
 
 def _of_the_demonstration(models: Mapping[str, str]) -> bool:

@@ -35,11 +35,6 @@ class Repository:
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
 
-    async def there(self) -> bool:
-        """Whether the first root is under git."""
-        root = next(iter(self._bench.folders), None)
-        return root is not None and await asyncio.to_thread(_inside, root)
-
     async def compared(self, checkpoints: Checkpoints, revision: str) -> Sequence[Change]:
         """What is different now from a revision, in all roots that have it."""
         if revision.startswith("-"):
@@ -131,14 +126,6 @@ def _commit(root: Path, names: Sequence[str], message: str) -> str:
     _git(root, *literal, "add", "--all", *files, given=listed)
     said = _git(root, *literal, "commit", "--only", "--message", message, *files, given=listed)
     return said.decode("utf-8", "replace").partition("\n")[0]
-
-
-def _inside(root: Path) -> bool:
-    try:
-        _git(root, *_READING, "rev-parse", "--git-dir")
-    except Refused:
-        return False
-    return True
 
 
 def _listed(root: Path, revision: str) -> dict[str, tuple[bytes, str, int]] | None:

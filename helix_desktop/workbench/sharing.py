@@ -282,10 +282,10 @@ class Sharing:
         self._bench.spawn(self._bench.parted(conversation, branch), name="list a branch")
 
 
-async def in_step(workspace: Workspace, machine: str = "") -> None:
+async def in_step(workspace: Workspace) -> None:
     """For a command on a workspace that no workbench has open: send and fetch what is new of its conversations."""
     if workspace.link is not None:
-        conversations = await _linked(workspace, workspace.link, machine or platform.node())
+        conversations = await _linked(workspace, workspace.link, platform.node())
         await conversations.begin()
         await conversations.step()
         await conversations.leave()

@@ -90,14 +90,14 @@ def make_folder(folder: Path) -> None:
     (folder / "run.log").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-async def take(bench: Workbench, say: Say, title: str = "Tour") -> Report:
+async def take(bench: Workbench, say: Say) -> Report:
     """The session: a tour of the tools, more large outputs, a handover, a recall behind it, an undo and a redo. What is allowed
     for it, and that its questions are answered, ends with it.
     """
     mode = bench.mode
     await bench.choose_model(MODEL)
     await bench.choose_mode("allow all")
-    session = await bench.new_conversation(title)
+    session = await bench.new_conversation("Tour")
     leave = session.subscribe(lambda event: _hear(session, event, say))
     try:
         return await _report(bench, session, identical=await _walk(session))

@@ -195,7 +195,9 @@ class Keeping:
 
     async def settled(self) -> None:
         """Until what runs in the background has come in."""
-        await self.steward.idle()
+        if (flying := self.steward._flying) is not None:
+            await asyncio.wait([flying])
+        await self.steward._guarded(FoldKind.HANDOVER, self.steward.adopt)
 
     async def reopened(self) -> Keeping:
         """The same conversation in a program started again."""

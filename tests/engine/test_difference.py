@@ -85,8 +85,6 @@ def test_a_pin_alone_makes_no_difference_and_what_a_rewind_left_behind_went() ->
     talk.add(Rewound(5))
     found = difference(before, talk.view())
     assert hows(found.changes) == [How.WENT, How.WENT]
-    assert found.of(How.WENT) == found.changes
-    assert found.of(How.CAME) == ()
 
 
 def test_other_settings_are_seen_and_tools_are_counted() -> None:

@@ -241,7 +241,7 @@ async def test_markers_made_meanwhile_do_not_matter_and_other_changes_do() -> No
 
 
 def test_pieces_are_cut_between_messages_and_in_long_ones() -> None:
-    passages = [Passage(1, "a" * 10, 10), Passage(2, "b" * 10, 10), Passage(3, "c" * 100, 100), Passage(4, "d", 1)]
+    passages = [Passage("a" * 10, 10), Passage("b" * 10, 10), Passage("c" * 100, 100), Passage("d", 1)]
     pieces = list(_pieces(passages, 25))
     assert pieces[0] == "a" * 10 + "\n\n" + "b" * 10
     assert "".join(piece.replace("\n", "") for piece in pieces) == "a" * 10 + "b" * 10 + "c" * 100 + "d"

@@ -236,7 +236,7 @@ class Shaken:
 
     async def do_wait(self) -> None:
         self.clock.time += self.random.choice([1, 100, 1_000])
-        await self.kept.steward.idle()
+        await self.kept.settled()
 
     # --- what must hold
 

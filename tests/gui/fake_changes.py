@@ -36,9 +36,6 @@ class Undone:
 class FakeRepository:
     committed: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
-    async def there(self) -> bool:
-        return True
-
     async def propose(self, changes: bytes) -> str:
         return f"Change {changes.count(b'diff --git')} files"
 

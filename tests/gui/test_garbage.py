@@ -31,8 +31,9 @@ def window(application: QApplication) -> Iterator[Collecting]:
     gc.collect()
     made = Collecting(application)
     yield made
-    made.end()
-    assert gc.isenabled()
+    made._timer.stop()
+    gc.unfreeze()
+    gc.enable()
 
 
 def test_cycles_go_when_it_looks_and_not_in_a_workers_thread(window: Collecting) -> None:

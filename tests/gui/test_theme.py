@@ -38,7 +38,7 @@ def test_switching_the_scheme_changes_palette_and_colours_at_once(theme: Theme) 
 
 def test_a_scheme_nobody_knows_means_as_the_system(theme: Theme) -> None:
     theme.set_look("sepia", theme.zoom)
-    assert theme.scheme == "system"
+    assert theme._scheme == "system"
 
 
 def test_zoom_goes_by_steps_and_stops_at_its_ends(theme: Theme) -> None:

@@ -50,7 +50,6 @@ async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(here: World, monk
         assert "are read in full. Read some lines with first_line and last_line" in said
     outcome = await here.run("read_file", path="log", first_line=60, last_line=61)
     assert here.text(outcome) == "line 60\nline 61\n"
-    assert outcome.note.endswith("or more")
     assert here.box._around.seen["c"].content == {}
 
 

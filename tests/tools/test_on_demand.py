@@ -181,7 +181,7 @@ async def test_a_search_looks_at_the_tools_there_are_once(here: World) -> None:
     find, _ = demand.tools(lambda: specs, names)
     args = Arguments({"query": "thing", "limit": 20})
     found = await find.run(args, cast(Use, None))
-    assert found.note == "10 found"
+    assert cast("str", found.output).count("thing") >= 10
     assert len(asked) == 1
 
 

@@ -102,22 +102,22 @@ def counts(before: bytes, after: bytes) -> tuple[int, int]:
     return sum(one.new_end - one.new for one in found), sum(one.old_end - one.old for one in found)
 
 
-def hunks(before: bytes, after: bytes, context: int = CONTEXT) -> tuple[Hunk, ...]:
+def hunks(before: bytes, after: bytes) -> tuple[Hunk, ...]:
     """The hunks of a change, in order."""
     old, new = lines_of(before), lines_of(after)
     groups: list[list[Block]] = []
     for block in blocks(old, new):
-        if groups and block.old - groups[-1][-1].old_end <= 2 * context:
+        if groups and block.old - groups[-1][-1].old_end <= 2 * CONTEXT:
             groups[-1].append(block)
         else:
             groups.append([block])
-    return tuple(_hunk(group, old, new, context) for group in groups)
+    return tuple(_hunk(group, old, new) for group in groups)
 
 
-def _hunk(group: Sequence[Block], old: Sequence[bytes], new: Sequence[bytes], context: int) -> Hunk:
+def _hunk(group: Sequence[Block], old: Sequence[bytes], new: Sequence[bytes]) -> Hunk:
     first, last = group[0], group[-1]
-    lead = min(context, first.old, first.new)
-    tail = min(context, len(old) - last.old_end, len(new) - last.new_end)
+    lead = min(CONTEXT, first.old, first.new)
+    tail = min(CONTEXT, len(old) - last.old_end, len(new) - last.new_end)
     rows: list[tuple[str, bytes]] = []
     at = first.old - lead
     for block in group:

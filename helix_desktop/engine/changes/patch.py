@@ -7,7 +7,7 @@ import hashlib
 import zlib
 from collections.abc import Iterator
 
-from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
+from helix_desktop.engine.changes.hunks import binary, hunks
 from helix_desktop.engine.changes.tree import Item, Kind
 
 NOWHERE = b"/dev/null"
@@ -17,13 +17,8 @@ _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f",
 _IN_GIT = (Kind.FILE, Kind.TWIN, Kind.LINK)
 
 
-def patch(
-    name: str,
-    before: tuple[Item | None, bytes],
-    after: tuple[Item | None, bytes],
-    chosen: tuple[Hunk, ...] | None = None,
-) -> bytes:
-    """One file's change. An item with its content; `chosen`: only these hunks. Nothing where git has no word for it."""
+def patch(name: str, before: tuple[Item | None, bytes], after: tuple[Item | None, bytes]) -> bytes:
+    """One file's change, of items with their contents. Nothing where git has no word for it."""
     if before[0] is not None and after[0] is not None and _sort(before[0]) != _sort(after[0]):
         nothing: tuple[None, bytes] = (None, b"")
         return patch(name, before, nothing) + patch(name, nothing, after)
@@ -31,7 +26,7 @@ def patch(
     new = after if after[0] is not None and after[0].kind in _IN_GIT else (None, b"")
     if old == new or (old[0] is None and new[0] is None):
         return b""
-    return b"".join(_lines(name, old, new, chosen))
+    return b"".join(_lines(name, old, new))
 
 
 def quoted(name: bytes) -> bytes:
@@ -51,9 +46,7 @@ def _sort(item: Item) -> Kind:
     return Kind.FILE if item.kind is Kind.TWIN else item.kind
 
 
-def _lines(
-    name: str, old: tuple[Item | None, bytes], new: tuple[Item | None, bytes], chosen: tuple[Hunk, ...] | None
-) -> Iterator[bytes]:
+def _lines(name: str, old: tuple[Item | None, bytes], new: tuple[Item | None, bytes]) -> Iterator[bytes]:
     raw = name.encode("utf-8", "surrogateescape")
     left, right = quoted(b"a/" + raw), quoted(b"b/" + raw)
     yield b"diff --git %s %s\n" % (left, right)
@@ -66,12 +59,8 @@ def _lines(
         return
     yield b"--- %s\n" % (left if old[0] is not None else NOWHERE)
     yield b"+++ %s\n" % (right if new[0] is not None else NOWHERE)
-    moved = 0
     for hunk in hunks(old[1], new[1]):
-        if chosen is None or hunk in chosen:
-            yield _body(hunk, moved)
-        else:
-            moved -= hunk.counts[0] - hunk.counts[1]
+        yield f"{hunk.header}\n".encode() + b"".join(_row(sign, line) for sign, line in hunk.rows)
 
 
 def _modes(old: Item | None, new: Item | None) -> Iterator[bytes]:
@@ -87,16 +76,6 @@ def _mode(item: Item) -> bytes:
     if item.kind is Kind.LINK:
         return b"120000"
     return b"100755" if item.mode & 0o100 else b"100644"
-
-
-def _body(hunk: Hunk, moved: int) -> bytes:
-    """`moved`: by how many lines the new version stands elsewhere because hunks before this one were left out."""
-    shown = hunk.header
-    if moved:
-        start, end = hunk.new + moved, hunk.new_end + moved
-        left = shown.partition(" +")[0]
-        shown = f"{left} +{start + (1 if end > start else 0)},{end - start} @@"
-    return f"{shown}\n".encode() + b"".join(_row(sign, line) for sign, line in hunk.rows)
 
 
 def _row(sign: str, line: bytes) -> bytes:

@@ -110,7 +110,6 @@ class Left:
 
     place: str
     why: str
-    size: int = 0
 
 
 def turns(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:

@@ -51,10 +51,6 @@ class Change(NamedTuple):
     before: Item | None
     after: Item | None
 
-    @property
-    def back(self) -> Change:
-        return Change(self.path, self.after, self.before)
-
 
 Tree = Mapping[str, Item]
 

@@ -212,9 +212,7 @@ class CachePage(QWidget):
         if self._catalogue is not None:
             self._ask(self._catalogue.row(digest), "an entry", self._jump)
 
-    def focus_search(self, text: str = "") -> None:
-        if text:
-            self.bar.field.setText(text)
+    def focus_search(self) -> None:
         self.bar.field.setFocus()
         self.bar.field.selectAll()
 

@@ -223,15 +223,15 @@ class EntryTable(QTableView):
         """The row that is looked at; -1 for none."""
         return self._at
 
-    def go_to(self, row: int, *, extend: bool = False, keep: bool = False) -> None:
-        """Look at a row. `extend`: choose all from where choosing began; `keep`: leave what is chosen."""
+    def go_to(self, row: int, *, extend: bool = False) -> None:
+        """Look at a row. `extend`: choose all from where choosing began."""
         count = self.entries.rowCount()
         if not count:
             return
         row = min(max(row, 0), count - 1)
         if extend:
             self.selected.set(self._anchor, row)
-        elif not keep:
+        else:
             self._anchor = row
             self.selected.set(row, row)
         self._look_at(row)

@@ -40,7 +40,6 @@ class EntryViewer(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._doing = doing
-        self._catalogue: Catalogue | None = None
         self.row: Row | None = None
         self.uses: Sequence[Use] = ()
         self.body = EntryBody(theme, doing, self)
@@ -143,7 +142,7 @@ class EntryViewer(QWidget):
     def open(self, catalogue: Catalogue, row: Row) -> None:
         """Show an entry; the same one again only brings its figures up to date."""
         same = self.row is not None and self.row.stored.digest == row.stored.digest and self.row.gone == row.gone
-        self._catalogue, self.row = catalogue, row
+        self.row = row
         self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove"))
         if same:
             return

@@ -317,7 +317,6 @@ class ConversationList(QListView):
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._theme = theme
         self.lines = Conversations(self)
         self.setModel(self.lines)
         self.setItemDelegate(ConversationPainter(theme, self))

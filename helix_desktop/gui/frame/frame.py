@@ -47,7 +47,7 @@ class Frame(QWidget):
         self._unmade: dict[str, Callable[[], tuple[QWidget, ...]]] = {}
         self._sides: dict[str, QWidget] = {}
         self.rail = Rail(theme, self)
-        self.sidebar = Sidebar(theme, parent=self)
+        self.sidebar = Sidebar(theme, self)
         self.top = TopBar(theme, self)
         self._stack = QStackedWidget(self)
         self._side = QStackedWidget(self)

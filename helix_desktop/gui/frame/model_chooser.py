@@ -290,10 +290,6 @@ class ModelChooser(SearchBox):
 
     # --- what is asked of the list
 
-    @property
-    def rows(self) -> list[ModelRow]:
-        return self._model.rows
-
     def usable(self) -> list[int]:
         return [at for at, row in enumerate(self._model.rows) if row.model is not None]
 

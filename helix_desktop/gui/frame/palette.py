@@ -28,7 +28,7 @@ from helix_desktop.gui.words import tr
 from helix_desktop.values import dataclass
 
 DELAY = 120  # milliseconds of quiet before the workspace is searched
-WIDTH, ROW, SHOWN = 640, 36, 10
+WIDTH, ROW, SHOWN, MOST = 640, 36, 10, 40
 
 Index = QModelIndex | QPersistentModelIndex
 
@@ -45,14 +45,14 @@ class Find:
     enabled: bool = True
 
 
-def matching(finds: Sequence[Find], words: str, limit: int = 40) -> list[Find]:
+def matching(finds: Sequence[Find], words: str) -> list[Find]:
     """Those that hold every word: first those that begin with the words as they are, then those that begin with the first."""
     wanted = words.casefold().split()
     if not wanted:
-        return list(finds[:limit])
+        return list(finds[:MOST])
     found = [find for find in finds if all(word in f"{find.text} {find.note}".casefold() for word in wanted)]
     found.sort(key=lambda find: [not find.text.casefold().startswith(begin) for begin in (" ".join(wanted), wanted[0])])
-    return found[:limit]
+    return found[:MOST]
 
 
 class Finds(QAbstractListModel):
@@ -150,10 +150,6 @@ class Palette(SearchBox):
         self._timer = QTimer(self, interval=DELAY, singleShot=True)
         self._timer.timeout.connect(self._search)
         self.line.textChanged.connect(self._typed)
-
-    @property
-    def finds(self) -> list[Find]:
-        return self._model.finds
 
     def open(self, words: str = "") -> None:
         self._known = self._at_hand()

@@ -46,10 +46,10 @@ class SearchBox(QLineEdit):
     everywhere = Signal(str)
     leave = Signal()
 
-    def __init__(self, theme: Theme, shortcut: str, parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._key = QLabel(shortcut, self)
+        self._key = QLabel(self)
         self._key.setProperty("look", "kbd")
         self._key.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
         self.setPlaceholderText(tr("Search everything"))
@@ -97,7 +97,7 @@ class Sidebar(QWidget):
     emptying_wanted = Signal()
     sharing_wanted = Signal()
 
-    def __init__(self, theme: Theme, shortcut: str = "Ctrl K", parent: QWidget | None = None) -> None:
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
         self._rows: Sequence[ConversationRow] = ()
@@ -119,7 +119,7 @@ class Sidebar(QWidget):
         self._more = self._tool("more", tr("Workspace settings"))
         self._more.clicked.connect(self.workspace_wanted)
         self._shared.clicked.connect(self.sharing_wanted)
-        self.search = SearchBox(theme, shortcut, self)
+        self.search = SearchBox(theme, self)
         self.list = ConversationList(theme, self)
         self._empty = QLabel(self)
         self._empty.setProperty("look", "muted")

@@ -91,10 +91,10 @@ def named(block: Block, state: Moment) -> tuple[str, bool]:
     return kind_name(block.kind), False
 
 
-def largest(all_parts: Sequence[Part], most: int = 3) -> list[Part]:
+def largest(all_parts: Sequence[Part]) -> list[Part]:
     """The largest messages and outputs in the context."""
     loose = [part for part in all_parts if part.block.kind in (Kind.CONVERSATION, Kind.OUTPUT)]
-    return sorted(loose, key=lambda part: -part.tokens)[:most]
+    return sorted(loose, key=lambda part: -part.tokens)[:3]
 
 
 def handover_name(state: Moment) -> str:

@@ -64,7 +64,6 @@ class Inspector(QWidget):
         self._steps: list[Recorded] = []
         self._unread: Iterator[Recorded] = iter(())
         self._read_to = 0
-        self._state: Moment | None = None
         self._parts: list[Part] = []
         self._folding: dict[FoldKind, str] = {}
         self._open: set[Key] = set()
@@ -198,7 +197,6 @@ class Inspector(QWidget):
         self._past.at(self._session.conversation, saw_of(step), self._show)
 
     def _show(self, state: Moment) -> None:
-        self._state = state
         chosen = policy.from_fact(state.settings.policy)
         meter = budget.meter(state, chosen)
         self._parts = figures.parts(state, meter.factor)

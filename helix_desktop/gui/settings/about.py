@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QLabel, QVBoxLayout
 
 from helix_desktop import __version__
 from helix_desktop.gui.background import Doing
@@ -20,9 +20,8 @@ SIGNS = {"good": "✓", "note": "•", "bad": "✕"}
 
 
 class AboutPage(Page):
-    def __init__(self, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("About"), parent)
-        self._program = program
+    def __init__(self, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("About"))
         self.sentence(f"Helix Desktop {__version__}", "")
         self.sentence(", ".join(f"{name} {version}" for name, version in program.versions()), "small")
         licences = self.button(tr("Licences"))

@@ -24,8 +24,8 @@ FEW = 8  # items that need no filter
 class BroughtPage(Page):
     """A card for each item; what is new or has changed comes first within its kind."""
 
-    def __init__(self, theme: Theme, bench: Workbench, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Rules and skills"), parent)
+    def __init__(self, theme: Theme, bench: Workbench, doing: Doing) -> None:
+        super().__init__(tr("Rules and skills"))
         self._theme, self._bench, self._doing = theme, bench, doing
         self.sentence(
             tr(

@@ -18,8 +18,8 @@ from helix_desktop.settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS, Setting
 class DeclaredPage(Page):
     """The settings of some sections. A change is in force and written at once."""
 
-    def __init__(self, title: str, settings: Settings, sections: Sequence[str], parent: QWidget | None = None) -> None:
-        super().__init__(title, parent)
+    def __init__(self, title: str, settings: Settings, sections: Sequence[str]) -> None:
+        super().__init__(title)
         self._settings = settings
         for section in sections:
             shown = [each for each in ALL if each.section == section and each is not SHORTCUTS]

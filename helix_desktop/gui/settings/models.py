@@ -28,9 +28,8 @@ class ModelsPage(Page):
         bench: Workbench,
         program: Installation,
         models: Sequence[Model],
-        parent: QWidget | None = None,
     ) -> None:
-        super().__init__(tr("Models"), parent)
+        super().__init__(tr("Models"))
         self._window, self._bench, self._program, self._doing = window, bench, program, window.doing
         self._models = {model.name: model for model in models}
         self._chooser: ModelChooser | None = None

@@ -16,8 +16,8 @@ INTRODUCED = 3  # the title, a first sentence, and the room below
 class Page(QScrollArea):
     """Add to it with `heading`, `sentence`, `add`, `button`."""
 
-    def __init__(self, title: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, title: str) -> None:
+        super().__init__()
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it shows none; what is in it takes it, and is scrolled to

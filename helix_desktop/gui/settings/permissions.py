@@ -32,8 +32,8 @@ class PermissionsPage(Page):
 
     folder_wanted = Signal()
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Permissions"), parent)
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("Permissions"))
         self._bench, self._program, self._doing = bench, program, doing
         modes = bench.modes()
         declared = Declared(

@@ -25,8 +25,8 @@ class ProvidersPage(Page):
 
     model_chosen = Signal(str)
 
-    def __init__(self, setup: Setup, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Providers"), parent)
+    def __init__(self, setup: Setup, doing: Doing) -> None:
+        super().__init__(tr("Providers"))
         self._setup = setup
         self._doing = doing
         self.sentence(tr("Keys are stored in the system's keyring, and in a file only if you choose to."))

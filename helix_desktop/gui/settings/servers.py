@@ -7,7 +7,7 @@ from typing import Any
 
 from PySide6.QtCore import QTimer
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
@@ -25,8 +25,8 @@ EVERY = 1_000  # milliseconds; a server says in the background how it is
 class ServersPage(Page):
     """What a server offers becomes tools of the agent."""
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("MCP servers"), parent)
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("MCP servers"))
         self._bench, self._program, self._doing = bench, program, doing
         self._cards: dict[str, ServerCard] = {}
         self.sentence(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from PySide6.QtGui import QKeySequence
-from PySide6.QtWidgets import QGridLayout, QKeySequenceEdit, QLabel, QLineEdit, QWidget
+from PySide6.QtWidgets import QGridLayout, QKeySequenceEdit, QLabel, QLineEdit
 
 from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.settings.page import Page
@@ -15,8 +15,8 @@ from helix_desktop.gui.words import tr
 class ShortcutsPage(Page):
     """One line for each action. A shortcut that another action had is taken from it, and that is said."""
 
-    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Shortcuts"), parent)
+    def __init__(self, actions: Actions) -> None:
+        super().__init__(tr("Shortcuts"))
         self._actions = actions
         self._edits: dict[str, QKeySequenceEdit] = {}
         self._said = self.sentence(

@@ -7,7 +7,7 @@ from typing import Any
 
 import shiboken6
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QPushButton
 
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
@@ -28,8 +28,8 @@ class StoragePage(Page):
     export_wanted = Signal()
     forget_wanted = Signal()
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Storage"), parent)
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("Storage"))
         self._bench, self._program, self._doing = bench, program, doing
         self._figures = self.sentence(tr("Counting…"))
         self._folder = self.sentence("", "mono")

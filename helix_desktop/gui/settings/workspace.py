@@ -64,8 +64,8 @@ class InstructionsPage(Page):
 
     everywhere_wanted = Signal()
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Instructions"), parent)
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("Instructions"))
         self._bench, self._program, self._doing = bench, program, doing
         sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
         declared = Declared("instructions", "", sentence, program.chosen(bench).instructions, long=True)
@@ -83,8 +83,8 @@ class InstructionsPage(Page):
 class PolicyPage(Page):
     """The preset, and every threshold with what it means. A value that differs from the preset can be put back."""
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Policy"), parent)
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("Policy"))
         self._bench, self._program, self._doing = bench, program, doing
         self._fill()
 
@@ -144,8 +144,8 @@ class PolicyPage(Page):
 class CheckpointsPage(Page):
     """What checkpoints cover, and how long they are kept."""
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Checkpoints"), parent)
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("Checkpoints"))
         self._bench, self._program, self._doing = bench, program, doing
         covered = program.covered(bench)
         self.sentence(
@@ -217,8 +217,8 @@ class CheckpointsPage(Page):
 class LimitsPage(Page):
     """Where a turn stops by itself."""
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing, parent: QWidget | None = None) -> None:
-        super().__init__(tr("Limits"), parent)
+    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+        super().__init__(tr("Limits"))
         self._bench, self._program, self._doing = bench, program, doing
         chosen = program.chosen(bench).limits
         for name, title, sentence, usual, most in LIMITS:

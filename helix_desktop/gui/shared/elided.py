@@ -18,10 +18,6 @@ class ElidedLabel(QLabel):
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
 
-    @property
-    def words(self) -> str:
-        return self._words
-
     def say(self, words: str, tip: str = "") -> None:
         self._words, self._tip = words, tip
         self.setAccessibleName(words)

@@ -126,11 +126,6 @@ class Plot(QWidget):
         self._fit()
         self.update()
 
-    @property
-    def span(self) -> tuple[float, float]:
-        """The first and the last point in sight."""
-        return self._first, self._last
-
     def _fit(self) -> None:
         self._first, self._last = 0.0, float(max(1, self._count - 1))
 

@@ -140,7 +140,6 @@ class FoldList(QListView):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.rows = FoldRows(self)
-        self._theme = theme
         self.setModel(self.rows)
         self.setItemDelegate(_Drawn(theme, self))
         self.setUniformItemSizes(True)

@@ -104,8 +104,8 @@ class FoldPanel(QWidget):
     before_after_wanted = Signal()
     edited = Signal(str, str)
 
-    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
         self._theme = theme
         self._shown: Shown | None = None
         self._drafts: dict[tuple[str, str], str] = {}  # wordings that were left open, by conversation and fold

@@ -120,10 +120,8 @@ class CallBox(Box):
 class FoldBox(Box):
     """What a fold did, across the page, where it happened."""
 
-    def __init__(
-        self, ink: Ink, width: float, words: str, kind: Kind, act: Act, *, undone: bool, gap: float = 0.0
-    ) -> None:
-        super().__init__(ink, width, gap=gap)
+    def __init__(self, ink: Ink, width: float, words: str, kind: Kind, act: Act, *, undone: bool) -> None:
+        super().__init__(ink, width)
         self.text = words
         self._kind = kind
         self._font = QFont(ink.small)

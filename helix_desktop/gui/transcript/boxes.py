@@ -127,12 +127,12 @@ def _of_word(sign: str) -> bool:
     return sign.isalnum() or sign == "_"
 
 
-def lay(layout: QTextLayout, width: float, line: float, most: int = 10_000) -> float:
+def lay(layout: QTextLayout, width: float, line: float) -> float:
     """Break a layout into lines of one height; returns the height of all."""
     layout.setCacheEnabled(True)
     layout.beginLayout()
     y = 0.0
-    for _ in range(most):
+    for _ in range(10_000):
         made = layout.createLine()
         if not made.isValid():
             break
@@ -348,8 +348,8 @@ class Picture(Box):
 class More(Box):
     """A line to click: show more, open, close."""
 
-    def __init__(self, ink: Ink, width: float, words: str, act: Act, *, left: float = 0.0, gap: float = 0.0) -> None:
-        super().__init__(ink, width, left=left, gap=gap)
+    def __init__(self, ink: Ink, width: float, words: str, act: Act, *, gap: float) -> None:
+        super().__init__(ink, width, gap=gap)
         self.height = float(ink.px(22))
         self._words = words
         reach = QFontMetricsF(ink.small).horizontalAdvance(words)

@@ -34,7 +34,7 @@ from helix_desktop.gui.transcript.intents import Edit, Fork, OpenLink, Pin, Rege
 from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
 from helix_desktop.gui.transcript.selection import Place, copied
 from helix_desktop.gui.transcript.stack import Spot
-from helix_desktop.gui.transcript.view import SLICE, STEP, Canvas
+from helix_desktop.gui.transcript.view import STEP, Canvas
 from helix_desktop.gui.words import tr
 
 _OPENED = ("http://", "https://", "mailto:")
@@ -542,15 +542,6 @@ class TranscriptView(Canvas):
         if isinstance(item.fact, UserSaid):
             return PartRef(item.seq, 0)
         return PartRef(item.seq, item.part) if isinstance(item.fact, ModelReplied) else None
-
-    @property
-    def spot(self) -> tuple[int, Spot] | None:
-        """Where the keyboard is."""
-        return self._spot
-
-    @property
-    def slice(self) -> float:
-        return SLICE
 
 
 def _is_copy_markdown(event: QKeyEvent) -> bool:

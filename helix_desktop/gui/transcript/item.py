@@ -70,8 +70,6 @@ class CallState:
     """All that is known of a tool call. `said`: since when it runs; `waiting`: for the user's permission."""
 
     call: ToolCall
-    seq: int
-    part: int
     said: float
     returned: ToolReturned | None = None
     returned_seq: int = 0

@@ -292,8 +292,6 @@ class Items:
         busy = self.running in {Running.TOOLS, Running.ASKING, Running.THINKING}
         return CallState(
             call,
-            item.seq,
-            item.part,
             self._begun.get(call.id, item.recorded.time),
             returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
             returned.seq if returned else 0,

@@ -26,7 +26,6 @@ from helix_desktop.gui.transcript.table import TableBox
 
 KeyOf = Callable[[int], Key]
 Lines = Callable[[Key], int]
-Change = Callable[[Block], Block]
 
 
 def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
@@ -38,13 +37,12 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
     breaks: bool = False,
     key_of: KeyOf = lambda _: (),
     lines: Lines = lambda _: FIRST_LINES,
-    change: Change = lambda block: block,
     at_once: int = AT_ONCE,
     drawn: Drawing | None = None,
 ) -> Iterator[Box]:
     """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and ends.
 
-    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. `change` may alter a block. Code of up to
+    `key_of` names the code block of a chunk, so that more of its `lines` can be opened. Code of up to
     `at_once` characters is coloured at once. `drawn` gives the pictures of formulas, once they are there.
     """
 
@@ -70,8 +68,7 @@ def prose(  # noqa: PLR0913 - all but the text are keywords with defaults
     before: Block | None = Rule() if start else None
     table: TableBox | None = None
     for chunk in chunks(shown, start):
-        for parsed in blocks(shown, chunk, defined, breaks=breaks):
-            block = change(parsed)
+        for block in blocks(shown, chunk, defined, breaks=breaks):
             box = _box(ink, width, block, _gap(ink, before, block), table, code, drawn)
             table = box if isinstance(box, TableBox) else None
             before = block

@@ -36,7 +36,7 @@ from helix_desktop.gui.transcript.column import Column, Drawn, moved
 from helix_desktop.gui.transcript.content import Content
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks
 from helix_desktop.gui.transcript.finding import Finding
-from helix_desktop.gui.transcript.item import Change, ItemKind
+from helix_desktop.gui.transcript.item import ItemKind
 from helix_desktop.gui.transcript.item_layout import Laid
 from helix_desktop.gui.transcript.page import Page
 from helix_desktop.gui.transcript.projection import Items
@@ -164,10 +164,6 @@ class Canvas(QAbstractScrollArea):
                 apply(items.asked(number, question.call.id))
             case Answered(_, number):
                 apply(items.answered(number, now()))
-
-    def apply(self, change: Change) -> None:
-        self.column.apply(change)
-        self._refresh()
 
     @property
     def following(self) -> bool:

@@ -25,7 +25,6 @@ VERSION = 1
 class Described:
     """What the first row says. `content` is there where the entry has one chunk."""
 
-    size: int
     count: int
     time: float
     about: About
@@ -80,9 +79,9 @@ def read(digest: Digest, content: bytes) -> Described:
                 remedy="Update Helix Desktop. Nothing was changed.",
             )
         about = About(str(head["tool"]), str(head["source"]), str(head["media_type"]))
-        size, count = int(head["size"]), int(head["count"])
+        count = int(head["count"])
         whole = _unpacked(content[end:]) if count == 1 else b""
-        described = Described(size, count, float(head["time"]), about, whole)
+        described = Described(count, float(head["time"]), about, whole)
     except (ValueError, KeyError, TypeError, zstandard.ZstdError) as error:
         raise corrupt(digest) from error
     if count == 1 and Digest.of(whole) != digest:

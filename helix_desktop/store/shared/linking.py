@@ -32,9 +32,9 @@ def login_name(workspace: str) -> str:
     return f"shared-login-{workspace}"
 
 
-def wanted(workspace: Workspace, environ: Mapping[str, str] = os.environ) -> bool:
+def wanted(workspace: Workspace) -> bool:
     """Whether it is shared at all."""
-    return bool(workspace.settings.shared.get("url") or environ.get(STORE))
+    return bool(workspace.settings.shared.get("url") or os.environ.get(STORE))
 
 
 def link(

@@ -92,12 +92,10 @@ def steps(planned: Sequence[Planned], chosen: Mapping[str, Item | None] = {}) ->
     return tuple(step for step in found if step.now != step.target)
 
 
-async def put_back(
-    checkpoints: Checkpoints, wanted: Sequence[Step], *, already: Sequence[Planned] = (), call: str = ""
-) -> Done:
+async def put_back(checkpoints: Checkpoints, wanted: Sequence[Step], *, already: Sequence[Planned] = ()) -> Done:
     """Do it. The program may end at any moment within; doing it again goes on from there."""
     done = Done()
-    window = await checkpoints.begin(call, "", "undo")
+    window = await checkpoints.begin("", "", "undo")
     if window is None:
         raise Refused(f"The workspace's folders are not covered: {checkpoints.progress.why}")
     try:
@@ -110,7 +108,7 @@ async def put_back(
         changes += [Change(one.path, one.after, one.before) for one in already if one.path not in paths]
         changes = sorted(change for change in changes if change.before != change.after)
         if (now := checkpoints.now) is not None and changes:
-            done.fact = await checkpoints.noted(changes, window.checkpoint, now, call=call, by="undo")
+            done.fact = await checkpoints.noted(changes, window.checkpoint, now, call="", by="undo")
     finally:
         checkpoints.leave(window)
     return done

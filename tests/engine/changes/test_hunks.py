@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.engine.changes.hunks import Hunk, hunks, take_back, within
-from helix_desktop.engine.changes.patch import patch
 from helix_desktop.engine.changes.tree import Item, Kind
 from helix_desktop.errors import Refused
 
@@ -67,16 +66,24 @@ def test_git_takes_the_same_hunks_back(
 
 def by_git(folder: Path, before: bytes, after: bytes, chosen: tuple[Hunk, ...]) -> bytes:
     (folder / "f").write_bytes(after)
-    # Both sides exist, so that an empty version is an empty file and not a missing one.
-    text = patch("f", (FILE, after), (FILE, before), tuple(_turned(chosen, before, after)))
+    text = b"".join(_patch(chosen, before, after))
     subprocess.run(["git", "apply", "--unidiff-zero", "-"], cwd=folder, input=text, check=True, capture_output=True)
     return (folder / "f").read_bytes()
 
 
-def _turned(chosen: tuple[Hunk, ...], before: bytes, after: bytes) -> list[Hunk]:
-    """The same hunks, seen from the new version."""
-    wanted = {(hunk.old, hunk.new) for hunk in chosen}
-    return [hunk for hunk in hunks(after, before) if (hunk.new, hunk.old) in wanted]
+def _patch(chosen: tuple[Hunk, ...], before: bytes, after: bytes) -> Iterator[bytes]:
+    """The same hunks, seen from the new version, and where they come to be without the others."""
+    yield b"--- a/f\n+++ b/f\n"
+    wanted, moved = {(hunk.old, hunk.new) for hunk in chosen}, 0
+    for hunk in hunks(after, before):
+        came, went = hunk.counts
+        if (hunk.new, hunk.old) not in wanted:
+            moved -= came - went
+            continue
+        start, length = hunk.new + moved, hunk.new_end - hunk.new
+        yield f"{hunk.header.partition(' +')[0]} +{start + bool(length)},{length} @@\n".encode()
+        for sign, line in hunk.rows:
+            yield sign.encode() + (line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n")
 
 
 def test_changed_words_are_marked_and_lines_without_anything_in_common_are_not() -> None:

@@ -34,7 +34,7 @@ def test_a_difference_leads_from_one_state_to_the_other(before: dict[str, Item],
     changes = tree.compared(before, after)
     first = b"".join(tree.write_manifest((path, tree.pack(item)) for path, item in before.items()))
     there = tree.write_difference(changes, FIRST)
-    back = tree.write_difference([change.back for change in changes], FIRST)
+    back = tree.write_difference([tree.Change(one.path, one.after, one.before) for one in changes], FIRST)
     assert tree.read_difference(there) == changes
     assert tree.built([first, there]) == after
     assert tree.built([first, there, back]) == before

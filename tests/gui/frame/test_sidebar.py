@@ -115,7 +115,8 @@ def test_a_long_name_ends_in_an_ellipsis(sidebar: Sidebar) -> None:
 
 
 def test_the_shortcut_of_the_search_never_stands_on_its_words(theme: Theme) -> None:
-    box = SearchBox(theme, "Ctrl K")
+    box = SearchBox(theme)
+    box.show_shortcut("Ctrl K")
     box.show()
     box.resize(260, 32)
     assert box._key.isVisible()

@@ -110,7 +110,7 @@ def test_each_policy_is_drawn_in_its_colour(results: Results, theme: Theme) -> N
 
 def test_another_conversation_is_plotted(results: Results) -> None:
     results.which.setCurrentIndex(1)
-    assert results.lines.span == (0.0, 1.0)
+    assert (results.lines._first, results.lines._last) == (0.0, 1.0)
     assert results.lines.words_at(1).startswith("Step 2 of 2")
 
 

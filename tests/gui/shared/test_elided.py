@@ -22,4 +22,4 @@ def test_what_has_no_room_is_in_the_tip(theme: Theme) -> None:
     assert label.toolTip() == "<span>src/&lt;b&gt;a long name&lt;/b&gt;.py More.</span>"
     label.resize(30, 20)
     label._fit()
-    assert (label.text(), label.words) == ("", "src/<b>a long name</b>.py")
+    assert (label.text(), label._words) == ("", "src/<b>a long name</b>.py")

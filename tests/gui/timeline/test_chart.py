@@ -47,19 +47,19 @@ def test_zooming_keeps_the_place_and_ends_at_the_ends(theme: Theme) -> None:
         written.step(1_000 + number)
     chart, _ = chart_of(theme, written)
     chart.zoom(0.5, 100.0)
-    first, last = chart.span
+    first, last = chart._first, chart._last
     assert first <= 100 <= last
     assert round(last - first) == round(199 / 2)
     for _ in range(30):
         chart.zoom(0.5)
-    assert chart.span[1] - chart.span[0] >= 12
+    assert chart._last - chart._first >= 12
     chart.zoom(1_000)
-    assert chart.span == (0.0, 199.0)
+    assert (chart._first, chart._last) == (0.0, 199.0)
     chart.setFocus()
     QTest.keyClick(chart, Qt.Key.Key_Plus)
-    assert chart.span != (0.0, 199.0)
+    assert (chart._first, chart._last) != (0.0, 199.0)
     QTest.keyClick(chart, Qt.Key.Key_0)
-    assert chart.span == (0.0, 199.0)
+    assert (chart._first, chart._last) == (0.0, 199.0)
 
 
 def test_a_step_in_words(theme: Theme, written: Written) -> None:

@@ -70,9 +70,9 @@ def test_the_name_over_an_answer_says_which_it_is(pane: TranscriptPane, wanted: 
 def test_the_keyboard_reaches_the_bar_and_goes_along_it(pane: TranscriptPane, wanted: list[Want]) -> None:
     pane.window().activateWindow()
     pane.view.setFocus()
-    while pane.view.focusNextPrevChild(True) and not (pane.view.spot and pane.view.spot == (2, pane.view.spot[1])):
+    while pane.view.focusNextPrevChild(True) and not (pane.view._spot and pane.view._spot == (2, pane.view._spot[1])):
         pass
-    while pane.view.spot is not None and pane.view.spot[1].box != BAR:
+    while pane.view._spot is not None and pane.view._spot[1].box != BAR:
         pane.view.focusNextPrevChild(True)
     assert pane.view._with_bar == 2 or not pane.view.hasFocus()
     for _ in range(2):

@@ -18,7 +18,7 @@ CALL = ToolCall("c1", "read_file", '{"path": "src/lock/table.rs"}')
 
 
 def state(**changes: object) -> CallState:
-    return CallState(**{"call": CALL, "seq": 1, "part": 0, "said": 100.0, **changes})  # type: ignore[arg-type]
+    return CallState(**{"call": CALL, "said": 100.0, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
