@@ -87,7 +87,7 @@ def _processes() -> None:
     if asyncio.run(grep("tw.", pieces())).hits != 1:
         sys.exit("Nothing can be searched.")
     with tempfile.TemporaryDirectory() as folder:
-        print(asyncio.run(find_sandbox([Path(folder)], Path(folder))).sentence)
+        print(asyncio.run(find_sandbox([Path(folder)], Path(folder))).kind)
         session = Path(folder, "session.json")
         session.write_text(json.dumps([{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]))
         command = [sys.executable, "-P", "-m", "helix_desktop", "replay", "--json", str(session)]

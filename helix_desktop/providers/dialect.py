@@ -62,7 +62,10 @@ class Reading(Protocol):
 
 
 class Dialect(Protocol):
-    """One protocol, set up for one configured provider."""
+    """One protocol, set up for one configured provider. `tag` marks reasoning that only this provider can read."""
+
+    @property
+    def tag(self) -> str: ...
 
     def compile(self, request: Request, abilities: Abilities) -> Post: ...
 

@@ -54,4 +54,4 @@ class Planning:
         final = answer.values.strip() or plan
         await self.choose(ON.get(answer.scope, Mode.ASK).value)
         changed = " The user changed it: read it again." if final != plan else ""
-        return Result(f"The user approved the plan.{changed} It follows word for word.", note="approved")
+        return Result(f"The user approved the plan.{changed} It follows word for word.")

@@ -188,7 +188,7 @@ def _resident() -> int:
 
 def _written(projects: Path, size: int, traces: Path) -> None:
     """Sessions of Claude Code until there are so many bytes. Each line of an output is unlike that of the other copies."""
-    recordings = [one for one in reading.read_all([traces]).recordings if not one.forked_from and one.steps > 3]
+    recordings = [one for one in reading.read_all([traces]).recordings if not one.forked_from and len(one.messages) > 8]
     chance, written, number = random.Random(7), 0, 0
     while written < size:
         recording = recordings[number % len(recordings)]

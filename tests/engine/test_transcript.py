@@ -42,7 +42,7 @@ async def test_a_writer_reads_what_the_view_shows() -> None:
     talk, cache = await told()
     talk.fold("m", PartRef(3), kind=FoldKind.MARKER)
     passages = await transcript.passages(talk.state.branch, Span(1, 3), cache)
-    assert [passage.seq for passage in passages] == [1, 2, 3]
+    assert len(passages) == 3
     text = "\n".join(passage.text for passage in passages)
     assert "[1] user: see the file" in text
     assert "user attached rules.txt:\nNever touch it." in text

@@ -104,9 +104,9 @@ class Walk:
         for _ in range(20):
             await key("Tab")
             if (
-                view.spot is not None
-                and view.spot[1].box == BAR
-                and view.items.all[view.spot[0]].kind is ItemKind.REPLY
+                view._spot is not None
+                and view._spot[1].box == BAR
+                and view.items.all[view._spot[0]].kind is ItemKind.REPLY
             ):
                 break
         await key("Return")  # the first that can be pressed: the answer after this one

@@ -206,7 +206,7 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
 
 def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, changes: FakeChanges) -> None:
     changes.listeners[0](State("reading", 300, 20_000))
-    assert page._note.words == "The first checkpoint is being made: 300 of 20000 files."
+    assert page._note._words == "The first checkpoint is being made: 300 of 20000 files."
     changes.progress = State("ready", 20_000, 20_000, 4_000_000, 3.2)
     changes.listeners[0](changes.progress)
     assert "First checkpoint: 20,000 files, 4.0 MB, 3.2 seconds." in page._note.toolTip()
