@@ -59,7 +59,8 @@ def _libraries() -> None:
 def _sharing() -> None:
     """Both engines, as far as they go without one: they say that nobody answers."""
     from helix_desktop.errors import Away
-    from helix_desktop.store.shared import linking, sealing
+    from helix_desktop.store import linking
+    from helix_desktop.store.shared import sealing
     from helix_desktop.store.shared.address import Address
 
     key = sealing.new_key()

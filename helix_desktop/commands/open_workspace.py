@@ -144,7 +144,7 @@ async def _as_owner(arguments: argparse.Namespace, workspace: Workspace, countin
 
 def link(workspace: Workspace, where: places.Places, *, working: bool) -> None:
     """To the store it shares with other machines, where there is one."""
-    from helix_desktop.store.shared import linking
+    from helix_desktop.store import linking
 
     if linking.wanted(workspace):
         linking.link(workspace, secrets_of(where), working=working)

@@ -134,7 +134,7 @@ async def _conversations(workspace: Workspace) -> None:
 
 
 async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    from helix_desktop.store.shared import linking
+    from helix_desktop.store import linking
 
     key = await open_workspace.secrets_of(arguments.places).get(linking.key_name(workspace.id))
     if not key:
@@ -258,7 +258,7 @@ def _time(moment: float) -> str:
 
 
 async def unshare(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    from helix_desktop.store.shared import linking
+    from helix_desktop.store import linking
     from helix_desktop.workbench import shared_store
 
     _link(workspace)

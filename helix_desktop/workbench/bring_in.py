@@ -9,12 +9,11 @@ fork of it.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import itertools
 import secrets as random
 import time as clock
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -41,10 +40,9 @@ from helix_desktop.store.search_words import readable
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.values import dataclass
-from helix_desktop.workbench.incoming import SAID, Brought, Writing, conversation_of
+from helix_desktop.workbench.incoming import SAID, Brought, Held, Hold, Sessions, Writing, conversation_of, path_of
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
-Hold = Callable[[str], AbstractAsyncContextManager[None]]
 Read = tuple[Path, Recording, tuple[int, int]]  # a session, and its file's stamp where it is the last in it
 AHEAD, BEHIND = (
     4 << 20,
@@ -93,18 +91,6 @@ def files_of(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
-    """A session that was read. `stamp`: of its file, where it is the last in it."""
-
-    file: Path
-    recording: Recording
-    made: list[Draft]
-    stamp: tuple[int, int]
-    meter: Meter  # what stands in its window, for the list
-    keys: list[tuple[int, str]]  # what looks like a key, by message
-
-
 @dataclass(slots=True)
 class Import:
     """One import into one workspace. `hold`: nobody else changes a conversation within it."""
@@ -118,9 +104,8 @@ class Import:
     )  # of a database: the folders whose sessions are wanted
     result: Result = field(default_factory=lambda: Result(new_run()))
     settings: Settings | None = None  # what the next request of such a conversation would have besides it
-    _known: dict[tuple[str, str], Recorded] = field(default_factory=dict)  # the last import of each session
+    sessions: Sessions = field(default_factory=Sessions)
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
-    _calls: dict[tuple[str, str], str] = field(default_factory=dict)  # of a sub-agent's session: the call that made it
 
     async def read(self, files: Sequence[Path], report: Report = unheard) -> Result:
         """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
@@ -148,17 +133,16 @@ class Import:
         """What is here already."""
         for recorded in await self.workspace.journal.brought_in():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run:
-                self._known[fact.origin.kind, fact.origin.session] = recorded
-                path = fact.origin.path.partition("#")[0]
-                self._stamps[path] = (fact.size, fact.modified) if not fact.undone else (0, 0)
+                self.sessions.last[fact.origin.kind, fact.origin.session] = recorded
+                self._stamps[path_of(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
     # --- on two threads: counting needs no interpreter, so the next session is read and counted while facts are made of this one
 
     def _read(self, files: Sequence[Path]) -> Iterator[Read]:
         """Every session of the files that may have something new."""
         here: dict[str, set[str]] = {}
-        for recorded in self._known.values():
-            here.setdefault(_path_of(recorded), set()).add(recorded.conversation)
+        for recorded in self.sessions.last.values():
+            here.setdefault(path_of(recorded), set()).add(recorded.conversation)
         for file in files:
             stamp = _stamp(file)
             if stamp[0] and self._stamps.get(str(file)) == stamp:
@@ -204,53 +188,24 @@ class Import:
             return
         for message in recording.messages:
             if message.child:
-                self._calls[recording.kind, message.child] = message.answers
-        if (apart := self.apart(held)).recording.known in self._known:
+                self.sessions.calls[recording.kind, message.child] = message.answers
+        if (apart := held.apart()).recording.known in self.sessions.last:
             held = apart
-        writing = Writing(self, held, self.here(held.recording))
+        conversation = self.sessions.conversation(held.recording)
+        writing = Writing(self.workspace, self.hold, self.sessions, self.result.run, held, conversation)
         try:
             await writing.write()
         except HelixError as error:
             self.result.complaints.append(f"{recording.name}: {error}")
             return
+        if writing.recorded is None or writing.brought is None:
+            self.result.here.add(writing.conversation)
+        else:
+            self.sessions.last[writing.recording.known] = writing.recorded
+            self.result.imported.append(writing.brought)
         for at, key in held.keys:
             if at >= writing.new_from:
                 self.result.keys.note(writing.conversation, key)
-
-    def here(self, recording: Recording) -> str:
-        """The conversation that it is, or becomes."""
-        known = self._known.get(recording.known)
-        return known.conversation if known else conversation_of(*recording.known)
-
-    def is_elsewhere(self, held: Held) -> bool:
-        """Whether another file, which is still there, has a session of the same name."""
-        known = self._known.get(held.recording.known)
-        path = _path_of(known) if known else str(held.file)
-        return path != str(held.file) and Path(path).is_file()
-
-    def apart(self, held: Held) -> Held:
-        """The session by a name of its own, for where two files that differ name the same one."""
-        name = hashlib.sha256(str(held.file).encode("utf-8", "replace")).hexdigest()[:8]
-        return replace(held, recording=replace(held.recording, session=f"{held.recording.session}#{name}"))
-
-    def parent_of(self, recording: Recording) -> str:
-        """The conversation of the session that started this one, where it is here."""
-        known = self._known.get((recording.kind, recording.parent)) if recording.parent else None
-        return known.conversation if known else ""
-
-    def call_of(self, recording: Recording) -> str:
-        return recording.parent_call or self._calls.get((recording.kind, recording.session), "")
-
-    def source_of(self, recording: Recording) -> str:
-        known = self._known.get((recording.kind, recording.forked_from)) if recording.forked_from else None
-        return known.conversation if known else ""
-
-    def remember(self, recording: Recording, recorded: Recorded) -> None:
-        self._known[recording.known] = recorded
-
-
-def _path_of(recorded: Recorded) -> str:
-    return recorded.fact.origin.path.partition("#")[0] if isinstance(recorded.fact, BroughtIn) else ""
 
 
 def _ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:

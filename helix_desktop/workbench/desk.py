@@ -21,8 +21,7 @@ from helix_desktop.providers.demo import DEMO
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import Secrets
 from helix_desktop.settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, MACHINE, Settings
-from helix_desktop.store import closed
-from helix_desktop.store.shared import linking
+from helix_desktop.store import closed, linking
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Known, Workspace, Workspaces
 from helix_desktop.tokens import Counter

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from helix_desktop import durable
 from helix_desktop.engine.changes import hunks, story, tree
@@ -17,15 +17,17 @@ from helix_desktop.engine.changes.story import FileChange, How, Left, Planned, S
 from helix_desktop.engine.changes.tree import Change, Item, Kind
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ChangeKept, FilesChanged, Recorded
+from helix_desktop.engine.session import Session
 from helix_desktop.errors import HelixError, NotThere, Refused
+from helix_desktop.store.config import Changes
+from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.changes import restore
 from helix_desktop.tools.changes.checkpoints import Checkpoints, Progress
+from helix_desktop.tools.kit import Kit
 from helix_desktop.values import dataclass
 from helix_desktop.workbench import setup
+from helix_desktop.workbench.models import Models
 from helix_desktop.workbench.repository import Repository
-
-if TYPE_CHECKING:
-    from helix_desktop.workbench.bench import Workbench
 
 KEEP_DAYS = 30
 COUNTED = 20_000  # changes of which the lines are remembered
@@ -40,15 +42,30 @@ class Undone:
 
     restored: tuple[str, ...] = ()
     left: tuple[tuple[str, str], ...] = ()
-    fact: FilesChanged | None = None
+
+
+class Bench(Protocol):
+    """What the workbench does for it."""
+
+    workspace: Workspace
+    kit: Kit
+    models: Models
+
+    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
+
+    async def change(self, changes: Changes) -> None: ...
+
+    async def child(self, conversation: str) -> Sequence[Recorded]: ...
+
+    async def session(self, conversation: str) -> Session: ...
 
 
 class FileChanges:
     """Of one workbench."""
 
-    def __init__(self, bench: Workbench) -> None:
+    def __init__(self, bench: Bench) -> None:
         self._bench = bench
-        self.repository = Repository(bench)
+        self.repository = Repository(bench.models, lambda: self.checkpoints.roots)
         self._counts: dict[tuple[bytes, ...], tuple[int, int]] = {}
 
     @property
@@ -306,7 +323,7 @@ class FileChanges:
         if fact is not None and conversation:
             await self._record(conversation, fact)
         names = tuple(place(path) for path in done.restored)
-        return Undone(names, tuple((place(path), why) for path, why in (*left, *done.left)), fact)
+        return Undone(names, tuple((place(path), why) for path, why in (*left, *done.left)))
 
     async def _record(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
         session = await self._bench.session(conversation)

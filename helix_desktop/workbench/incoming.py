@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time as clock
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import field, replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import (
     BroughtIn,
     ConversationChanged,
@@ -33,12 +35,11 @@ from helix_desktop.engine.view import state_of
 from helix_desktop.histories import as_facts
 from helix_desktop.histories.as_facts import Draft
 from helix_desktop.histories.recording import Recording
+from helix_desktop.store.workspace import Workspace
 from helix_desktop.values import dataclass
 from helix_desktop.workbench import rows
 
-if TYPE_CHECKING:
-    from helix_desktop.workbench.bring_in import Held, Import
-
+Hold = Callable[[str], AbstractAsyncContextManager[None]]
 TOGETHER, SLICE = 64, 1 << 20  # contents that share a sync, and their bytes
 SAID = (UserSaid, ModelReplied, ToolReturned)
 
@@ -67,14 +68,72 @@ def conversation_of(kind: str, session: str) -> str:
     return hashlib.sha256(f"{kind}\0{session}".encode("utf-8", "replace")).hexdigest()[:20]
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A session that was read. `stamp`: of its file, where it is the last in it."""
+
+    file: Path
+    recording: Recording
+    made: list[Draft]
+    stamp: tuple[int, int]
+    meter: Meter  # the size of its context, for the list
+    keys: list[tuple[int, str]]  # what looks like a key, by message
+
+    def apart(self) -> Held:
+        """Under a name of its own, for where two files that differ name the same session."""
+        name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
+        return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """The sessions that are here, by the program and the name. `last`: the fact of their last import; `calls`: which call made a sub-agent's."""
+
+    last: dict[tuple[str, str], Recorded] = field(default_factory=dict)
+    calls: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def conversation(self, recording: Recording) -> str:
+        """The conversation that it is, or becomes."""
+        return self._here(recording.kind, recording.session) or conversation_of(*recording.known)
+
+    def parent_of(self, recording: Recording) -> str:
+        """The conversation of the session that started this one, where it is here."""
+        return self._here(recording.kind, recording.parent)
+
+    def source_of(self, recording: Recording) -> str:
+        return self._here(recording.kind, recording.forked_from)
+
+    def call_of(self, recording: Recording) -> str:
+        return recording.parent_call or self.calls.get(recording.known, "")
+
+    def is_elsewhere(self, held: Held) -> bool:
+        """Whether another file, which is still there, has a session of the same name."""
+        known = self.last.get(held.recording.known)
+        path = path_of(known) if known else str(held.file)
+        return path != str(held.file) and Path(path).is_file()
+
+    def _here(self, kind: str, session: str) -> str:
+        known = self.last.get((kind, session)) if session else None
+        return known.conversation if known else ""
+
+
+def path_of(recorded: Recorded) -> str:
+    return recorded.fact.origin.path.partition("#")[0] if isinstance(recorded.fact, BroughtIn) else ""
+
+
 @dataclass(slots=True)
 class Writing:
-    """One recording on its way into its conversation."""
+    """One recording on its way into its conversation. `run`: the name of the import; `hold`: nobody else changes a conversation within it."""
 
-    run: Import
+    workspace: Workspace
+    hold: Hold
+    sessions: Sessions
+    run: str
     held: Held
     conversation: str
     new_from: int = 0  # the first message that is new
+    recorded: Recorded | None = None  # the fact of the import, and what it came to; None: nothing is new
+    brought: Brought | None = None
     _seqs: dict[int, int] = field(default_factory=dict)  # of a draft's number: where its fact stands
 
     @property
@@ -86,15 +145,15 @@ class Writing:
         return self.held.made
 
     async def write(self) -> None:
-        async with self.run.hold(self.conversation):
-            facts = await self.run.workspace.journal.read(self.conversation)
+        async with self.hold(self.conversation):
+            facts = await self.workspace.journal.read(self.conversation)
             if not facts:
                 await self._begin()
                 return
             if await self._go_on(facts):
                 return
-        self.held = self.run.apart(self.held)
-        self.conversation = self.run.here(self.recording)
+        self.held = self.held.apart()
+        self.conversation = self.sessions.conversation(self.recording)
         self._seqs.clear()
         await self.write()
 
@@ -102,9 +161,9 @@ class Writing:
 
     async def _begin(self) -> None:
         """All of it, in one transaction. A branch begins with what it shares, and then is a fork."""
-        recording, source = self.recording, self.run.source_of(self.recording)
-        call = self.run.call_of(recording)
-        parent = self.run.parent_of(recording)
+        recording, source = self.recording, self.sessions.source_of(self.recording)
+        call = self.sessions.call_of(recording)
+        parent = self.sessions.parent_of(recording)
         began = as_facts.started(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.made) if source else 0
         first: list[Draft] = [Draft(self._first(), began if not source else replace(began, origin=Origin()))]
@@ -135,13 +194,12 @@ class Writing:
         common = self._common(stand, forgotten=_has_tombstone(facts))
         ours = any(one.seq > last and isinstance(one.fact, (*SAID, Rewound)) for one in facts)
         said = [number for number, draft in enumerate(self.made, 1) if draft.said]
-        shorter = common < len(stand) and self.run.is_elsewhere(self.held)
+        shorter = common < len(stand) and self.sessions.is_elsewhere(self.held)
         if shorter and common < len(said):
             return False
         fresh = said[common] if common < len(said) else len(self.made) + 1
         folds = self._missing_folds(facts, fresh)
         if common == len(said) and (shorter or (not folds and not undone)):
-            self.run.result.here.add(self.conversation)
             self.new_from = len(self.recording.messages)
         elif ours and common < len(said):
             await self._fork(present, common, fresh)
@@ -248,9 +306,9 @@ class Writing:
         for content in (content for draft in new for content in draft.contents):
             batch.append(content)
             if len(batch) == TOGETHER or sum(len(each) for each, _ in batch) > SLICE:
-                await self.run.workspace.cache.put_many(batch)
+                await self.workspace.cache.put_many(batch)
                 batch = []
-        await self.run.workspace.cache.put_many(batch)
+        await self.workspace.cache.put_many(batch)
 
     async def _append(self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()) -> None:
         """Behind what is there already, in one transaction, with the fact that says where it comes from."""
@@ -258,27 +316,25 @@ class Writing:
         origin, said = as_facts.origin_of(self.recording), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
-        brought = BroughtIn(origin, self.run.result.run, len(before) + 1, size, modified, cost=paid)
+        brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid)
         whole = [*facts, (0.0, brought)]
         meter = rows.written(self.held.meter, len(before) + len(whole))
-        appended = await self.run.workspace.journal.bring_in(self.conversation, whole, meter)
-        self.run.remember(self.recording, appended[-1])
-        self.run.result.imported.append(
-            Brought(
-                self.conversation,
-                state,
-                as_facts.title_of(self.recording),
-                origin.kind,
-                origin.session,
-                origin.path,
-                sum(isinstance(fact, UserSaid | ModelReplied) for fact in said),
-                sum(isinstance(fact, ToolReturned) for fact in said),
-                sum(isinstance(fact, Folded) for fact in said),
-                len(facts) + 1,
-                appended[-1].time,
-                next((fact.parent for fact in said if isinstance(fact, ConversationStarted) and fact.parent), ""),
-                _forked_from(said),
-            )
+        appended = await self.workspace.journal.bring_in(self.conversation, whole, meter)
+        self.recorded = appended[-1]
+        self.brought = Brought(
+            self.conversation,
+            state,
+            as_facts.title_of(self.recording),
+            origin.kind,
+            origin.session,
+            origin.path,
+            sum(isinstance(fact, UserSaid | ModelReplied) for fact in said),
+            sum(isinstance(fact, ToolReturned) for fact in said),
+            sum(isinstance(fact, Folded) for fact in said),
+            len(facts) + 1,
+            appended[-1].time,
+            next((fact.parent for fact in said if isinstance(fact, ConversationStarted) and fact.parent), ""),
+            _forked_from(said),
         )
 
 

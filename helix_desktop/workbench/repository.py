@@ -9,9 +9,8 @@ import asyncio
 import hashlib
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from helix_desktop.engine.ask_model import Asking, plain_request
 from helix_desktop.engine.changes.tree import Change, Item, Kind
@@ -19,9 +18,7 @@ from helix_desktop.engine.facts import ModelRole, Purpose
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.reading import ABOUT
-
-if TYPE_CHECKING:
-    from helix_desktop.workbench.bench import Workbench
+from helix_desktop.workbench.models import Models
 
 _READING = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _SECONDS = 60.0
@@ -30,10 +27,11 @@ _MODES = {b"100644": 0o644, b"100755": 0o755}
 
 
 class Repository:
-    """Of one workbench; each root may have its own."""
+    """Of one workspace; each of its roots may have its own."""
 
-    def __init__(self, bench: Workbench) -> None:
-        self._bench = bench
+    def __init__(self, models: Models, roots: Callable[[], Sequence[Path]]) -> None:
+        self._models = models
+        self._roots = roots
 
     async def compared(self, checkpoints: Checkpoints, revision: str) -> Sequence[Change]:
         """What is different now from a revision, in all roots that have it."""
@@ -88,8 +86,7 @@ class Repository:
 
     async def propose(self, changes: bytes) -> str:
         """A message for a commit of these changes, by the fast model."""
-        models = self._bench.models
-        client = models.client(ModelRole.FAST) or models.client(ModelRole.MAIN)
+        client = self._models.client(ModelRole.FAST) or self._models.client(ModelRole.MAIN)
         if client is None:
             raise WrongUse("No model is available to suggest a commit message.")
         text = changes.decode("utf-8", "replace")[:_SHOWN]
@@ -101,7 +98,7 @@ class Repository:
         if not message.strip():
             raise WrongUse("A commit needs a message.")
         by_root: dict[Path, list[str]] = {}
-        roots = self._bench.changes.checkpoints.roots
+        roots = self._roots()
         for path in paths:
             number, _, inside = path.partition("/")
             by_root.setdefault(roots[int(number)], []).append(inside)

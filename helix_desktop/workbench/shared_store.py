@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import Away, HelixError, NotThere, WrongUse
-from helix_desktop.store import config
+from helix_desktop.store import config, linking
 from helix_desktop.store.shared import address as addresses
-from helix_desktop.store.shared import linking, sealing
+from helix_desktop.store.shared import sealing
 
 if TYPE_CHECKING:
     from pathlib import Path
