@@ -229,7 +229,7 @@ async def _keys(secrets: Secrets) -> AsyncIterator[Finding]:
 
 
 async def _workspaces(where: Places) -> AsyncIterator[Finding]:
-    from helix_desktop.store.workspace import Workspaces
+    from helix_desktop.store.workspaces import Workspaces
 
     workspaces = Workspaces(where.workspaces)
     for sentence in workspaces.tidy():

@@ -23,7 +23,7 @@ from helix_desktop.commands import open_workspace
 from helix_desktop.durable import Beside
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, ToolReturned
 from helix_desktop.engine.ports import About
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 
 PROGRAM = [sys.executable, "-m", "helix_desktop"]
 CONTENTS = {

@@ -14,7 +14,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import NoKeyring
 from helix_desktop.places import Places
 from helix_desktop.secrets import Keyring, Secrets
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 
 
 @pytest.fixture

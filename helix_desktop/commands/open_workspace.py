@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from helix_desktop.instance import Owner
     from helix_desktop.secrets import Secrets
     from helix_desktop.store.index import Progress
-    from helix_desktop.store.workspace import Known, Workspace, Workspaces
+    from helix_desktop.store.workspace import Workspace
+    from helix_desktop.store.workspaces import Known, Workspaces
     from helix_desktop.tokens import Counter
 
 Work = Callable[[argparse.Namespace, "Workspace", Console], Awaitable[int]]
@@ -183,7 +184,7 @@ def _counts(arguments: argparse.Namespace) -> bool:
 
 
 def all_of(where: places.Places, *, count: Counting | None = None) -> Workspaces:
-    from helix_desktop.store.workspace import Workspaces
+    from helix_desktop.store.workspaces import Workspaces
 
     return Workspaces(where.workspaces, count=count or Counting())
 

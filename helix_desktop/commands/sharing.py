@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from helix_desktop.commands import Subparsers
     from helix_desktop.store.shared.link import Link
-    from helix_desktop.store.workspace import Known, Workspace
+    from helix_desktop.store.workspace import Workspace
+    from helix_desktop.store.workspaces import Known
 
 _ADDRESSES = "postgresql://user@host/database or s3://bucket/folder?endpoint=https://host"
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from helix_desktop.commands import Subparsers
-    from helix_desktop.store.workspace import Known, Workspace, Workspaces
+    from helix_desktop.store.workspace import Workspace
+    from helix_desktop.store.workspaces import Known, Workspaces
 
 
 def add(nouns: Subparsers) -> None:
@@ -168,7 +169,7 @@ async def colour(arguments: argparse.Namespace, workspace: Workspace, console: C
 async def _change(
     arguments: argparse.Namespace, workspace: Workspace, console: Console, changes: dict[str, str]
 ) -> int:
-    from helix_desktop.store.workspace import Known
+    from helix_desktop.store.workspaces import Known
 
     await _tell(arguments, Known(workspace.id, workspace.folder, workspace.change(changes)), console)
     return 0

@@ -13,7 +13,8 @@ from helix_desktop.gateway.arrival import Ask, Rooms
 from helix_desktop.gateway.far_room import FarRoom
 from helix_desktop.gateway.room import Room
 from helix_desktop.places import Places
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.workbench import desk
 
 NAME = "Connected agents"

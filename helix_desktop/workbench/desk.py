@@ -23,7 +23,8 @@ from helix_desktop.secrets import Secrets
 from helix_desktop.settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, MACHINE, Settings
 from helix_desktop.store import closed, linking
 from helix_desktop.store.transfer import Report, unheard
-from helix_desktop.store.workspace import Known, Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Known, Workspaces
 from helix_desktop.tokens import Counter
 from helix_desktop.values import dataclass
 from helix_desktop.workbench import shared_store

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from helix_desktop.secrets import Secrets
     from helix_desktop.store.shared.address import Address
     from helix_desktop.store.shared.link import Connected
-    from helix_desktop.store.workspace import Known, Workspace, Workspaces
+    from helix_desktop.store.workspace import Workspace
+    from helix_desktop.store.workspaces import Known, Workspaces
 
 
 async def probe(workspace: str, address: str, secrets: Secrets) -> str:

@@ -23,7 +23,8 @@ from typing import Any
 
 from helix_desktop.histories import finding, reading
 from helix_desktop.histories.recording import RecordedMessage
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.tokens import Counter
 from helix_desktop.workbench.bring_in import Import
 from tests.benchmarks.row import Figure, Row

@@ -19,7 +19,7 @@ from typing import Any
 import zstandard
 
 from helix_desktop.engine.changes.hunks import hunks
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.coverage import Coverage
 from tests.benchmarks.row import Figure, Row

@@ -24,7 +24,7 @@ from typing import Any, Self
 from helix_desktop import places
 from helix_desktop.engine.digest import Digest
 from helix_desktop.gateway.body import WIRES
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.wire.message import Kind, Piece, Speaker, Wired
 from tests.benchmarks.row import Figure, Row
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks

@@ -21,7 +21,8 @@ from helix_desktop.engine.catalogue import Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from tests.benchmarks import report
 from tests.benchmarks.row import Figure, Row
 from tests.benchmarks.store_million import fill

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.ports import About
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from tests.benchmarks import machine, report
 from tests.benchmarks.row import Figure, Row
 

@@ -36,7 +36,7 @@ from helix_desktop.store.shared.postgres import PUT, PostgresEngine
 from helix_desktop.store.shared.remote import Remote
 from helix_desktop.store.shared.sealing import Seal
 from helix_desktop.store.thread import StoreThread
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from tests.benchmarks.row import Figure, Row, fits
 from tests.peers import postgres
 

@@ -24,7 +24,8 @@ from helix_desktop.engine.ports import About
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.incoming_content import Staged
 from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 TOOLS = ("shell", "read_file", "search", "fetch", "edit", "mcp.github.issues")
 BATCH = 500

@@ -40,7 +40,7 @@ import zstandard
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
 from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 
 SIZES = {"2 KB": 2_000, "32 KB": 32_000, "1 MB": 1_000_000}
 ABOUT = About("shell", "make test")

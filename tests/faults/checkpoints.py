@@ -25,7 +25,7 @@ from helix_desktop.engine.changes import tree
 from helix_desktop.engine.changes.tree import Change
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import HelixError
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.tools.changes import restore
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from tests.faults.confinement import SWAP

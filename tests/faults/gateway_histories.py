@@ -27,7 +27,7 @@ from helix_desktop.gateway.arrival import Arrival, Replied
 from helix_desktop.gateway.room import Room
 from helix_desktop.gateway.shown import As
 from helix_desktop.gateway.tracks import chain_of
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.wire import anthropic
 from helix_desktop.wire.message import Tool
 from helix_desktop.workbench import desk

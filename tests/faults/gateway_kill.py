@@ -31,7 +31,8 @@ from helix_desktop import places, tasks
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned
 from helix_desktop.errors import StoreBusy
 from helix_desktop.gateway import opening, wrapping
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from tests.faults.store_report import report
 from tests.gateway.running import TOOL, Agent
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says

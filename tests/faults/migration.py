@@ -23,7 +23,7 @@ from contextlib import closing
 from pathlib import Path
 
 from helix_desktop.store import backup, journal
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from tests.faults import shim
 from tests.faults.store_load import Say, in_child, told
 from tests.faults.store_report import report

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.engine.ports import Answer, CallContext, Question
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.tasks import Tasks
 from helix_desktop.tools.kit import Kit
 from helix_desktop.tools.permission import Mode

@@ -22,7 +22,8 @@ from helix_desktop.engine.facts import ConversationChanged, ConversationStarted,
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import HelixError
 from helix_desktop.store.journal import seal
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 NAME = "W"
 Say = Callable[[str], None]

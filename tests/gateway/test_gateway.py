@@ -15,7 +15,7 @@ from helix_desktop import places
 from helix_desktop.engine.facts import ModelReplied, Text
 from helix_desktop.gateway import opening
 from helix_desktop.store.conversations import Row
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from tests.conftest import Expect
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks

@@ -51,7 +51,8 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import About
 from helix_desktop.store import config
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 CONTENTS = [b"", b"a small zebra\nof two lines\n", bytes(range(256)) * 20, b"many words " * 200_000]
 HERE = Path(__file__).parent

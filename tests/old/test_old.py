@@ -12,7 +12,8 @@ from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Usage
 from helix_desktop.errors import NotThere
 from helix_desktop.store import backup
 from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from tests.old.make import CONTENTS, HERE
 
 VERSIONS = sorted(path.name for path in HERE.iterdir() if path.name.startswith("v"))

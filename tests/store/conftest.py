@@ -8,7 +8,8 @@ import pytest
 
 from helix_desktop.engine.ports import Cache, Index, Journal
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from helix_desktop.errors import StoreFailed
 from helix_desktop.store import closed, reading_copy
 from helix_desktop.store.lock import Lock
 from helix_desktop.store.opening import INDEX
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 SHELL = About("shell", "cat log")
 KILLED = """

@@ -25,7 +25,8 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import NotThere
 from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from tests.store.test_forget import stands_in
 
 SHELL = About("shell", "cat file")

@@ -12,7 +12,8 @@ from helix_desktop.engine.facts import Text, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull
 from helix_desktop.store import reading_copy
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 
 def state(folder: Path) -> dict[str, tuple[bytes, int]]:

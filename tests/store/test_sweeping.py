@@ -12,7 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.store import index
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 
 LAST = b"\xff" * 40
 ABOUT = About("checkpoint", "", "application/octet-stream")

@@ -15,7 +15,8 @@ from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, 
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import ConfigMistake, HelixError, NewerVersion, NotThere, WrongUse
 from helix_desktop.store.transfer import without_keys
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 
 async def exported(workspace: Workspace, path: Path) -> Path:

@@ -31,7 +31,8 @@ from helix_desktop.errors import NotThere
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets
 from helix_desktop.store.index import used
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.workbench import Desk, bring_in
 from helix_desktop.workbench.bring_in import Import, Result
 from helix_desktop.workbench.rows import Rows

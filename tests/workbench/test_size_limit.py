@@ -7,7 +7,8 @@ import pytest
 
 from helix_desktop import tasks
 from helix_desktop.engine.ports import About
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.workbench.size_limit import Room
 
 NOISE = bytes(range(256)) * 4

@@ -12,7 +12,8 @@ from helix_desktop.store.shared.engine import Engine
 from helix_desktop.store.shared.link import LOCAL, Connected, Link
 from helix_desktop.store.shared.remote import Remote
 from helix_desktop.store.shared.sealing import Seal
-from helix_desktop.store.workspace import Workspace, Workspaces
+from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.workspaces import Workspaces
 
 
 @dataclass

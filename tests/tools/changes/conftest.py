@@ -13,7 +13,7 @@ import pytest
 from helix_desktop.engine.changes import tree
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.store.engine_ports import Cache
-from helix_desktop.store.workspace import Workspaces
+from helix_desktop.store.workspaces import Workspaces
 from helix_desktop.tools.changes import restore
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.coverage import Coverage
