@@ -82,7 +82,7 @@ def _as_json(one: Found) -> dict[str, object]:
 
 def _by_folder(found: Sequence[Found]) -> Sequence[str]:
     """A line for each program and folder, and one for all."""
-    from helix_desktop.histories.finding import NAMES
+    from helix_desktop.histories.names import NAMES
 
     groups: dict[tuple[str, str], list[Found]] = {}
     for one in found:

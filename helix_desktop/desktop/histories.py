@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from helix_desktop import tasks
 from helix_desktop.gui.bring_in.port import Group, Outcome, Report
 from helix_desktop.gui.words import tr
+from helix_desktop.histories.names import NAMES
 from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _by_folder() -> dict[Key, list[Found]]:
 
     groups: dict[Key, list[Found]] = {}
     for one in finding.find(finding.Places.of_this_user()):
-        groups.setdefault((finding.NAMES.get(one.kind, one.kind), one.folder), []).append(one)
+        groups.setdefault((NAMES.get(one.kind, one.kind), one.folder), []).append(one)
     return groups
 
 

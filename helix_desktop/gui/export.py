@@ -15,6 +15,7 @@ from helix_desktop.engine import encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
+    ConversationStarted,
     Folded,
     ModelReplied,
     Reasoning,
@@ -25,6 +26,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
+from helix_desktop.gui.shared.writers import writer
 
 ARGUMENTS = 200  # characters of a call's arguments; all of them are in the JSON
 Content = Callable[[Digest], str | None]
@@ -84,13 +86,16 @@ def as_html(title: str, facts: Sequence[Recorded], content: Content) -> str:
 def told(facts: Sequence[Recorded], content: Content) -> Iterator[tuple[str, str, str]]:
     """The conversation as (heading, kind, text); kinds: user, said, code, fold."""
     calls: dict[str, ToolCall] = {}
+    started: ConversationStarted | None = None
     for recorded in facts:
         fact, at = recorded.fact, _clock(recorded.time)
-        if isinstance(fact, UserSaid):
+        if isinstance(fact, ConversationStarted):
+            started = fact
+        elif isinstance(fact, UserSaid):
             yield f"You, {at}", "user", _said(fact)
         elif isinstance(fact, ModelReplied):
             calls |= {part.id: part for part in fact.parts if isinstance(part, ToolCall)}
-            yield from _replied(fact, at)
+            yield from _replied(fact, f"{writer(started, fact)} ({fact.model}), {at}")
         elif isinstance(fact, ToolReturned):
             call = calls.get(fact.call)
             name = f"{call.name} {_shortened(call.arguments)}" if call else "Tool"
@@ -105,10 +110,10 @@ def _gone(stored: Stored) -> str:
     return f"[{stored.size:,} bytes, {stored.digest}: removed from the cache since, or damaged]" if stored.size else ""
 
 
-def _replied(fact: ModelReplied, at: str) -> Iterator[tuple[str, str, str]]:
+def _replied(fact: ModelReplied, head: str) -> Iterator[tuple[str, str, str]]:
     for part in fact.parts:
         if isinstance(part, Text) and part.text.strip():
-            yield f"Helix ({fact.model}), {at}", "said", part.text
+            yield head, "said", part.text
         elif isinstance(part, Reasoning) and part.text.strip():
             yield "Reasoning", "code", part.text
 

@@ -17,15 +17,6 @@ from helix_desktop.histories import claude_code, cline, codex, gemini_cli, goose
 from helix_desktop.histories.rows import mapping, string, time_of
 from helix_desktop.values import dataclass
 
-NAMES: Mapping[str, str] = {
-    claude_code.KIND: "Claude Code",
-    codex.KIND: "Codex",
-    opencode.KIND: "opencode",
-    gemini_cli.KIND: "Gemini CLI",
-    pi.KIND: "pi",
-    cline.KIND: "Cline",
-    goose.KIND: "goose",
-}
 _LOOKED_AT = 256 << 10  # bytes at the beginning of a file
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 

@@ -128,7 +128,7 @@ def _picture(page: Page, stored: Stored, name: str) -> Iterator[Box]:
 def _reply(at: At) -> Iterator[Box]:
     page, item, start = at.page, at.item, at.start
     if item.head and start == 0:
-        yield NameBox(page.ink, page.width, page.name, page.items.answers(at.index))
+        yield NameBox(page.ink, page.width, page.items.writer(at.index), page.items.answers(at.index))
     text = text_of(item)
     limit = LIMIT + page.amount(("limit", item.seq, item.part))
     first = start == 0

@@ -36,7 +36,7 @@ class Contents(Protocol):
 
 @dataclass(slots=True)
 class Page:
-    """`name`: who stands over an answer. `prefix` keeps what is open in a nested chat apart."""
+    """`prefix` keeps what is open in a nested chat apart."""
 
     ink: Ink
     width: float
@@ -44,7 +44,6 @@ class Page:
     contents: Contents
     now: Callable[[], float]
     opened: dict[Key, int] = field(default_factory=dict)
-    name: str = "Helix"
     prefix: Key = ()
 
     def open(self, key: Key, *, default: bool = False) -> bool:
@@ -59,4 +58,4 @@ class Page:
 
     def nested(self, items: Items, by: float, prefix: Key) -> Page:
         """A sub-agent's chat inside this one."""
-        return Page(self.ink, self.width - by, items, self.contents, self.now, self.opened, self.name, prefix)
+        return Page(self.ink, self.width - by, items, self.contents, self.now, self.opened, prefix)

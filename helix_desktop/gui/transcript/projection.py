@@ -16,6 +16,7 @@ from dataclasses import field, fields
 from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta, Waiting
 from helix_desktop.engine.events import Running, Stage
 from helix_desktop.engine.facts import (
+    ConversationStarted,
     Cover,
     Decided,
     DocumentEdited,
@@ -47,6 +48,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.view import State
 from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.shared.writers import writer
 from helix_desktop.gui.transcript.answers import Answers, Choice, on
 from helix_desktop.gui.transcript.groups import Group, Groups
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
@@ -72,6 +74,7 @@ class Items:
     grouping: bool = True  # calls that follow one another become one line
     _groups: Groups = field(default_factory=Groups)
     _answers: Answers = field(default_factory=Answers)
+    _starts: list[Recorded] = field(default_factory=list)  # its own, and where it became a fork
     _last_cut: int = 0  # the last reply, where its stream broke
     _broken: int = 0  # a reply whose stream broke, and which is asked for again
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # such replies, and the facts that took their place
@@ -223,6 +226,13 @@ class Items:
                 return self._answers.of(item.seq, self.history.record, self.told)
         return Choice()
 
+    def writer(self, index: int) -> str:
+        """Who gave the answer at `index`."""
+        item = self.all[index]
+        at = bisect_right(self._starts, item.seq or _NOT_YET, key=lambda start: start.seq)
+        started = self._starts[at - 1].fact if at else None
+        return writer(started if isinstance(started, ConversationStarted) else None, item.fact)
+
     def set_aside(self, index: int) -> bool:
         """Whether a rewind, or an answer that took its place, hides an item."""
         at = bisect_right(self.away_ranges(), (index, len(self.all))) - 1
@@ -352,6 +362,10 @@ class Items:
         self._put(Item(ItemKind.USER, recorded))
         self._named, self._broken, self._last_cut = False, 0, 0
         return self._past_failure()
+
+    def _start(self, recorded: Recorded, _fact: ConversationStarted) -> Iterable[int]:
+        self._starts.append(recorded)
+        return ()
 
     def _replied(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
         self._lately.clear()
@@ -602,6 +616,7 @@ def _only(fact: Fact | None) -> Sequence[Folded]:
 
 
 _STEPS: dict[type, Callable[..., Iterable[int]]] = {
+    ConversationStarted: Items._start,  # noqa: SLF001 - the table belongs to the class
     UserSaid: Items._said,  # noqa: SLF001 - the table belongs to the class
     ModelReplied: Items._replied,  # noqa: SLF001
     ToolReturned: Items._got,  # noqa: SLF001

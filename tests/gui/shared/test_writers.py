@@ -1,0 +1,54 @@
+"""Whose name stands over an answer: in the chat, and in an export."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Recorded, Stop, Text
+from helix_desktop.gui.export import as_markdown
+from helix_desktop.gui.shared.writers import writer
+from helix_desktop.gui.transcript.item import ItemKind
+from helix_desktop.gui.transcript.projection import Items
+from helix_desktop.histories.names import NAMES
+from tests.gui.transcript.facts import Told
+from tests.histories import written
+
+IMPORTED = ConversationStarted("Brought here", origin=Origin("claude-code", "s"))
+
+
+def mixed() -> list[Recorded]:
+    """Imported, gone on with here, forked to go on with an agent, and from there with this program again."""
+    told = Told()
+    told.add(IMPORTED)
+    theirs = told.reply("theirs").fact
+    assert isinstance(theirs, ModelReplied)
+    ours = replace(theirs, parts=(Text("ours", 1),), request=Digest.of(b"request"))
+    told.user("go on")
+    told.add(ours)
+    told.add(ConversationStarted(forked_from="c", forked_at=4, agent="Codex"))
+    told.user("and you")
+    told.add(ours)
+    told.add(ConversationStarted(forked_from="d", forked_at=7))
+    told.user("go on")
+    told.reply("as in a home of before requests had a digest")
+    return told.facts
+
+
+def test_each_answer_has_the_name_of_who_gave_it() -> None:
+    items = Items()
+    items.extend(mixed())
+    replies = [at for at, item in enumerate(items.all) if item.kind is ItemKind.REPLY]
+    assert [items.writer(at) for at in replies] == ["Claude Code", "Helix", "Codex", "Helix"]
+
+
+def test_the_export_says_the_same() -> None:
+    heads = [line for line in as_markdown("A talk", mixed(), lambda _: None).splitlines() if "(m)" in line]
+    assert [head.removeprefix("## ").split(" (")[0] for head in heads] == ["Claude Code", "Helix", "Codex", "Helix"]
+
+
+def test_every_program_has_a_name_and_any_other_is_an_agent() -> None:
+    assert set(written.KINDS) - {"openai", "anthropic"} == set(NAMES)
+    reply = ModelReplied((), "m", Stop.END)
+    assert writer(replace(IMPORTED, origin=Origin("trajectory")), reply) == "Agent"
+    assert writer(None, reply) == "Helix"
