@@ -149,12 +149,16 @@ class MainWindow(Frame):
         self.show_page("welcome")
         self.welcome.show_blocked(said(str(error)))
 
-    def _wait(self, act: Callable[[], object]) -> None:
-        """Until the stores can be opened; where they never can be, say so."""
+    def if_able(self, act: Callable[[], object]) -> None:
+        """Do it, unless the stores never can be opened: then say so."""
         if self._blocked is not None:
             self.notices.tell_error(self._blocked)
         else:
-            self._waiting.append(act)
+            act()
+
+    def _wait(self, act: Callable[[], object]) -> None:
+        """Until the stores can be opened; where they never can be, say so."""
+        self.if_able(lambda: self._waiting.append(act))
 
     def changeEvent(self, event: QEvent) -> None:
         """The command line may have made, renamed or trashed a workspace meanwhile."""

@@ -13,6 +13,7 @@ from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
+    QDialog,
     QInputDialog,
     QLabel,
     QMessageBox,
@@ -58,6 +59,7 @@ from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Row
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
+OPENING = ("open-folder", "import-workspace", "join-workspace")
 COMMAND = Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
 
 
@@ -410,8 +412,14 @@ def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
     """The folder that was chosen waited for stores that never came, and nothing was said."""
     window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
     window.show_blocked(StoreFailed("Helix Desktop cannot write to /home."))
+    wire(window)
     window.create_workspace(tmp_path)
     assert "cannot write to /home" in window.notices.text
+    for name in OPENING:
+        window.notices.tell("")
+        window.actions_[name].trigger()
+        assert "cannot write to /home" in window.notices.text
+    assert not window.findChildren(QDialog)
 
 
 def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: FakeSession) -> None:

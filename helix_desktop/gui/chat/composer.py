@@ -73,6 +73,7 @@ class Composer(QWidget):
         self._box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._attach = self._button(tr("+ Attach"), "chip", tr("Attach files or images"))
         self._mode = self._button("", "chip", tr("Permission mode"))
+        self._mode.hide()
         self._editing = self._button(tr("Editing an earlier message  ✕"), "chip", tr("Cancel editing"))
         self._editing.clicked.connect(self.stop_editing)
         self._editing.hide()

@@ -26,11 +26,10 @@ class Pill(QPushButton):
     def __init__(self, hint: str, parent: QWidget) -> None:
         super().__init__(parent)
         self._hint = hint
-        self._words = ""
-        self.current = ""
         self.setProperty("look", "pill")
         self.setAutoDefault(False)
         self.clicked.connect(self.open)
+        self.show_choice("")
 
     def show_choice(self, current: str, words: str = "") -> None:
         self.current = current

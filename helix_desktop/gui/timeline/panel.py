@@ -23,6 +23,7 @@ from helix_desktop.engine.facts import Folded, FoldKind, PartRef
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import paint_bar
 from helix_desktop.gui.shared.chip import ChipLabel
+from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.folds import colour_kind, covered, kept
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import sentences
@@ -109,7 +110,7 @@ class FoldPanel(QWidget):
         self._theme = theme
         self._shown: Shown | None = None
         self._drafts: dict[tuple[str, str], str] = {}  # wordings that were left open, by conversation and fold
-        self._title = QLabel(self)
+        self._title = ElidedLabel(self)
         set_look(self._title, "title")
         self._kept = ChipLabel(theme, self)
         self._edit = self._button(tr("Edit"), self._begin_edit)
@@ -198,7 +199,7 @@ class FoldPanel(QWidget):
     def clear(self) -> None:
         self._put_by()
         self._shown = None
-        self._title.setText(tr("Folds"))
+        self._title.say(tr("Folds"))
         for widget in (self._kept, self._edit, self._compare, self._undo, self._bars, self._figures):
             widget.hide()
         empty = tr("Select a fold to see what the model sees instead of the original, compare the two, or undo it.")
@@ -212,7 +213,7 @@ class FoldPanel(QWidget):
             self._put_by()
         self._shown = shown
         event = shown.event
-        self._title.setText(sentences.title(event))
+        self._title.say(sentences.title(event))
         fold = event.folds[0] if event.folds else None
         self._kept.say(kept(fold.details) if fold else "", "strong")
         self._bars.setVisible(fold is not None)
