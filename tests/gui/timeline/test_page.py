@@ -75,7 +75,7 @@ def click(page: TimelinePage, kind: type, name: str, number: int = 0) -> None:
 
 def test_the_newest_fold_is_shown(page: Page) -> None:
     timeline, _ = page
-    assert timeline.panel._title.words == "Handover 2"
+    assert timeline.panel._title._words == "Handover 2"
     assert timeline.panel._compare.text() == "Compare with 1"
     text = timeline.panel.document.text()
     assert "Project Background" in text
@@ -88,11 +88,11 @@ def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> N
     timeline, _ = page
     timeline.list.setFocus()
     QTest.keyClick(timeline.list, Qt.Key.Key_Down)
-    assert timeline.panel._title.words == "Handover 1"
+    assert timeline.panel._title._words == "Handover 1"
     assert timeline.chart._selected is timeline.story.events[2]
     timeline.show_fold("m1")
     assert timeline.list.currentIndex().row() == 2
-    assert timeline.panel._title.words == "Cached 3 tool outputs"
+    assert timeline.panel._title._words == "Cached 3 tool outputs"
 
 
 def test_sources_lead_into_the_chat_and_to_entries(page: Page) -> None:
@@ -259,7 +259,7 @@ def test_it_is_live(page: Page, written: Written, settle: Settle) -> None:
     timeline.hear([FactAppended(written.facts[-1])])
     settle()
     assert timeline.list.rows.rowCount() == 5
-    assert timeline.panel._title.words == "Handover 2"
+    assert timeline.panel._title._words == "Handover 2"
 
 
 def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Settle) -> None:
