@@ -26,7 +26,7 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.gui.shared.writers import writer
+from helix_desktop.gui.writers import writer
 
 ARGUMENTS = 200  # characters of a call's arguments; all of them are in the JSON
 Content = Callable[[Digest], str | None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, QUrl, Signal
@@ -412,7 +413,8 @@ class ChangesPage(QWidget):
             return
 
         def planned(plan: Sequence[Planned]) -> None:
-            dialog = TakingBack(self._theme, title or tr("Undo"), files, plan, self._compare, self, redo=redo)
+            compare = partial(self._compare, redo=redo)
+            dialog = TakingBack(self._theme, title or tr("Undo"), files, plan, compare, self, redo=redo)
             dialog.accepted.connect(lambda: self._really(files, dialog.choices, undoes))
             dialog.open()
 
@@ -423,17 +425,20 @@ class ChangesPage(QWidget):
             work = self._changes.take_back(files, conversation=self._conversation, choices=choices, undoes=undoes)
             self._do(work, name="take back changes", then=self._taken_back)
 
-    def _compare(self, planned: Planned) -> None:
+    def _compare(self, planned: Planned, *, redo: bool) -> None:
         if self._changes is not None:
             place = planned.path.partition("/")[2]
             self._do(
                 self._changes.versions(planned),
                 name="compare three versions",
-                then=lambda versions: ThreeVersions(self._theme, place, versions, self).open(),
+                then=lambda versions: ThreeVersions(self._theme, place, versions, self, redo=redo).open(),
             )
 
     def _taken_back(self, undone: Undone) -> None:
-        lines = [count(len(undone.restored), "{n} file was restored.", "{n} files were restored.")]
+        back = len(undone.restored)
+        lines = [
+            count(back, "{n} file was restored.", "{n} files were restored.") if back else tr("No files were restored.")
+        ]
         lines += [
             tr("{place} was not changed: {why}.", place=place, why=why.rstrip(".")) for place, why in undone.left[:6]
         ]

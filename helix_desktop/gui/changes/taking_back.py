@@ -46,7 +46,7 @@ class TakingBack(QDialog):
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(title)
-        self.resize(theme.px(620), theme.px(360))
+        self._redo = redo
         self._places = {file.path: file.place for file in files}
         self._boxes: dict[str, QComboBox] = {}
         column = QVBoxLayout(self)
@@ -71,6 +71,7 @@ class TakingBack(QDialog):
         buttons.accepted.connect(self.accept)
         buttons.rejected.connect(self.reject)
         column.addWidget(buttons)
+        self.resize(theme.px(620), min(theme.px(360), self.sizeHint().height()))
 
     @property
     def choices(self) -> dict[str, str]:
@@ -87,10 +88,16 @@ class TakingBack(QDialog):
             found.append(count(already, "{n} file needed no change.", "{n} files needed no change."))
         if any(one.how is How.CONFLICT for one in planned):
             found.append(tr("You or another program changed these files later. Choose what to do with each:"))
-        return found or [tr("There is nothing to undo.")]
+        return found or [tr("There is nothing to redo.") if self._redo else tr("There is nothing to undo.")]
 
     def _place(self, one: Planned) -> str:
         return written(self._places.get(one.path, one.path.partition("/")[2]))
+
+    def _words(self) -> tuple[str, str, str]:
+        leave = tr("Leave the file as it is now")
+        if self._redo:
+            return leave, tr("Restore the file to its state before the undo"), tr("Redo only the agent's lines")
+        return leave, tr("Restore the file to its state before the agent's changes"), tr("Undo only the agent's lines")
 
     def _conflicts(self, planned: Sequence[Planned], compare: Compare) -> QScrollArea:
         inner = QWidget()
@@ -102,9 +109,8 @@ class TakingBack(QDialog):
             set_look(name, "mono")
             box = QComboBox(inner)
             box.setAccessibleName(self._place(one))
-            box.addItem(tr("Leave the file as it is now"), "now")
-            box.addItem(tr("Restore the file to its state before the agent's changes"), "before")
-            box.addItem(tr("Undo only the agent's lines"), "merge")
+            for words, choice in zip(self._words(), ("now", "before", "merge"), strict=True):
+                box.addItem(words, choice)
             look = QPushButton(tr("Compare…"), inner)
             look.setAutoDefault(False)
             look.clicked.connect(lambda _=False, one=one: compare(one))
@@ -123,7 +129,13 @@ class ThreeVersions(QDialog):
     """Before the agent, after it, and now, beside each other."""
 
     def __init__(
-        self, theme: Theme, place: str, versions: tuple[bytes, bytes, bytes], parent: QWidget | None = None
+        self,
+        theme: Theme,
+        place: str,
+        versions: tuple[bytes, bytes, bytes],
+        parent: QWidget | None = None,
+        *,
+        redo: bool = False,
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -131,7 +143,10 @@ class ThreeVersions(QDialog):
         self.resize(theme.px(1200), theme.px(640))
         row = QHBoxLayout(self)
         self.views: list[LineView] = []
-        titles = (tr("Before the agent"), tr("After the agent"), tr("Now"))
+        first = (
+            (tr("Before the undo"), tr("After the undo")) if redo else (tr("Before the agent"), tr("After the agent"))
+        )
+        titles = (*first, tr("Now"))
         for title, content in zip(titles, versions, strict=True):
             side = QVBoxLayout()
             label = QLabel(title, self)

@@ -48,11 +48,11 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.view import State
 from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.shared.writers import writer
 from helix_desktop.gui.transcript.answers import Answers, Choice, on
 from helix_desktop.gui.transcript.groups import Group, Groups
 from helix_desktop.gui.transcript.item import CallState, Change, Item, ItemKind
 from helix_desktop.gui.transcript.notes import changed_files, note
+from helix_desktop.gui.writers import writer
 from helix_desktop.values import dataclass
 
 SHOWN_LIVE = 64 * 1024

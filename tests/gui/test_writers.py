@@ -7,9 +7,9 @@ from dataclasses import replace
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Recorded, Stop, Text
 from helix_desktop.gui.export import as_markdown
-from helix_desktop.gui.shared.writers import writer
 from helix_desktop.gui.transcript.item import ItemKind
 from helix_desktop.gui.transcript.projection import Items
+from helix_desktop.gui.writers import writer
 from helix_desktop.histories.names import NAMES
 from tests.gui.transcript.facts import Told
 from tests.histories import written
