@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "packaging"))
 
 import bundle  # noqa: E402 - a folder of scripts, not a package
+import dev  # noqa: E402
 import environment  # noqa: E402
 import notices  # noqa: E402
 import system  # noqa: E402
@@ -57,6 +58,21 @@ def test_ci_runs_the_readmes_test_command() -> None:
     assert f"\n{command} " in (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"exec {command} </dev/null" in (ROOT / ".ci/run").read_text(encoding="utf-8")
     assert os.access(ROOT / ".ci/run", os.X_OK)
+
+
+def test_every_test_is_run_once(tmp_path: Path) -> None:
+    assert [folder for folder in dev.ALONE if not list((ROOT / folder).glob("test_*.py"))] == []
+    for folder in ("tests", "tests/gui", *dev.ALONE):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        name = folder.replace("/", "_")
+        (tmp_path / folder / f"test_{name}.py").write_text(f"def test_{name}(): pass")
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider"]
+    said = "".join(
+        subprocess.run([*command, *part], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for part in (dev.ALONE, dev.REST)
+    )
+    found = sorted(line.partition("::")[2] for line in said.splitlines() if "::" in line)
+    assert found == ["test_tests", "test_tests_gui", "test_tests_gui_alone"]
 
 
 @pytest.fixture

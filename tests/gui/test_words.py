@@ -63,14 +63,17 @@ def names_in(text: str) -> set[str]:
     return {name for _, name, _, _ in string.Formatter().parse(text) if name}
 
 
-ALL = dict([*declared(), *written()])
+@pytest.fixture(scope="module")
+def everything() -> dict[str, str]:
+    """Every text, and where it stands."""
+    return dict([*declared(), *written()])
 
 
 @pytest.mark.parametrize("language", CATALOGUES)
-def test_a_catalogue_is_complete_and_holds_nothing_else(language: str) -> None:
+def test_a_catalogue_is_complete_and_holds_nothing_else(language: str, everything: dict[str, str]) -> None:
     known = json.loads(catalogue_file(language).read_text("utf-8"))
-    assert {text: where for text, where in ALL.items() if text and not known.get(text)} == {}
-    assert [text for text in known if text not in ALL] == []
+    assert {text: where for text, where in everything.items() if text and not known.get(text)} == {}
+    assert [text for text in known if text not in everything] == []
 
 
 @pytest.mark.parametrize("language", CATALOGUES)

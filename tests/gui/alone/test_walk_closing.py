@@ -23,15 +23,12 @@ from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
 from helix_desktop.workbench.tour import Quick
 from tests.gui import screen as screens
+from tests.gui.alone.test_walk import facts
 from tests.gui.screen import Screen, program, wait_for
-from tests.gui.test_walk import facts
 from tests.mcp_host.world import SCRIPT, strange
 from tests.peers.chat_server import ChatServer, reply
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}"),
-]
+pytestmark = pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}")
 GONE = 2.0  # seconds, by the window's promise
 BUSY = 1.5  # what xdotool and a busy machine add
 LONG = "The guard is held across an await in src/lock/manager.rs, which the second test shows. " * 40

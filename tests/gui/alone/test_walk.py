@@ -21,10 +21,7 @@ from tests.gui import screen as screens
 from tests.gui.screen import Screen, program, wait_for
 from tests.peers.chat_server import ChatServer, reply
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}"),
-]
+pytestmark = pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}")
 TITLE = "Helix Desktop"
 
 
