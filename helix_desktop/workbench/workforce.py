@@ -64,12 +64,15 @@ class Agent:
 
 @dataclass(slots=True)
 class Team(Tree):
-    """All agents below one conversation of the user's. `working`: how many work now; `freed`: one of them has ended or waits."""
+    """All agents below one conversation of the user's. `working`: how many work now; `freed`: one of them has ended or waits;
+    `stops`: how often all were stopped.
+    """
 
     agents: dict[str, Agent] = field(default_factory=dict)
     cost: float = 0.0
     began: float = 0.0
     working: int = 0
+    stops: int = 0
     freed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def free(self, places: int) -> None:
@@ -173,8 +176,10 @@ class Workforce:
     async def _begin(self, wish: Delegation, team: Team) -> Agent:
         title = " ".join(wish.task.split())[:60]
         started = ConversationStarted(title=title, parent=wish.parent, parent_call=wish.call, role=wish.role)
+        stops = team.stops
         session = await self.open(started, wish)
-        agent = Agent(session.id, wish.parent, wish.role, title, wish.depth, session, time.time())
+        state = "waiting" if stops == team.stops else "stopped"
+        agent = Agent(session.id, wish.parent, wish.role, title, wish.depth, session, time.time(), state=state)
         team.agents[agent.id] = agent
         self._tell()
         return agent
@@ -275,7 +280,9 @@ class Workforce:
         _end_all([each for each in team.agents.values() if each is found or self._below(each, agent)], team)
 
     def stop_all(self, conversation: str) -> None:
+        """Those too whose conversation is only being made."""
         team = self.team(conversation)
+        team.stops += 1
         _end_all(team.agents.values(), team)
 
     def close(self) -> None:

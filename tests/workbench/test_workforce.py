@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.session import Session
 from helix_desktop.project import folder as folders
+from helix_desktop.tools.subagent import Delegation
 from helix_desktop.workbench import Workbench
 from tests.engine.agent import calls, says
 from tests.workbench.conftest import Desks
@@ -259,3 +260,30 @@ async def test_stopping_all_ends_those_that_wait_for_their_turn(desks: Desks, fo
     assert {row.state for row in bench.agents(session.id)} == {"stopped"}
     assert sum("TASK" in str(request.messages[0]) for request in team.requests) == 2
     assert all("stopped" in result.head for result in results(session)[2:])
+
+
+async def test_stopping_all_ends_those_that_are_being_opened(desks: Desks, folder: Path, team: Team) -> None:
+    """On a busy machine the last of twelve began after "Stop all" was pressed, and worked on."""
+    bench, session = await begun(desks, folder)
+    open_, slowly = bench.workforce.open, asyncio.Event()
+    opening: list[Delegation] = []
+
+    async def open_slowly(started: ConversationStarted, wish: Delegation) -> Session:
+        opening.append(wish)
+        if len(opening) > 1:
+            await slowly.wait()
+        return await open_(started, wish)
+
+    bench.workforce.open = open_slowly
+    team.hold = asyncio.Event()
+    team.answers = {"ROOT": [delegates(*({"task": f"TASK {n}"} for n in range(3)))], "TASK": []}
+    session.send((Text("ROOT"),))
+    async with asyncio.timeout(10):
+        while len(opening) < 3 or team.working < 1:
+            await asyncio.sleep(0.01)
+    bench.stop_agents(session.id)
+    slowly.set()
+    team.hold.set()
+    await asyncio.wait_for(session.idle(), 10)
+    assert [row.state for row in bench.agents(session.id)] == ["stopped"] * 3
+    assert sum("TASK" in str(request.messages[0]) for request in team.requests) == 1
