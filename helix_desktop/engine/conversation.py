@@ -77,6 +77,11 @@ class Conversation:
             self.tell(FactAppended(one))
         return recorded
 
+    async def recorded(self) -> None:
+        """Wait until all that is being appended is in the journal and was told: it goes on when its caller is cancelled."""
+        async with self._lock:
+            pass
+
     async def follow(self, grow: Callable[[], Awaitable[None]]) -> None:
         """Facts that another machine wrote: `grow` appends them to the journal, and nothing else is written meanwhile."""
         failed = await asyncio.shield(self._follow(grow))

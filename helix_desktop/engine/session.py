@@ -191,6 +191,7 @@ class Session:
         await self.idle()
         self.queue.clear()  # of what was stopped before it was recorded, too
         await self.steward.aclose()
+        await self.conversation.recorded()
 
     # --- context
 

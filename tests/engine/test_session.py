@@ -38,7 +38,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import About, CallContext, Outcome
 from helix_desktop.errors import NotThere, Refused, StoreFull
-from tests.engine.agent import World, calls, says, world
+from tests.engine.agent import World, appended, calls, says, world
 
 
 async def told(at: World, *texts: str) -> None:
@@ -277,6 +277,28 @@ async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_cont
     await at.session.aclose()
     assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED)]
     assert laws.violations(await at.session.request_at()) == []
+
+
+async def test_what_is_being_recorded_is_recorded_and_told_before_it_is_closed() -> None:
+    at = await world()
+    append, slow, writing = at.journal.append, asyncio.Event(), asyncio.Event()
+
+    async def append_slowly(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+        writing.set()
+        await slow.wait()
+        return await append(conversation, facts)
+
+    at.journal.append = append_slowly  # type: ignore[method-assign]
+    at.session.send((Text("hello"),))
+    await writing.wait()
+    closing = asyncio.ensure_future(at.session.aclose())  # noqa: TID251 - a test's own task
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not closing.done()
+    slow.set()
+    await closing
+    assert at.facts
+    assert appended(at.events) == at.facts
 
 
 async def test_a_sub_agents_questions_go_elsewhere() -> None:
