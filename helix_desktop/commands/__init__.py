@@ -6,6 +6,7 @@ A module here is imported at every start of the command line, so it imports what
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -56,6 +57,11 @@ def parser() -> argparse.ArgumentParser:
     for noun in NOUNS:
         import_module(f"helix_desktop.commands.{noun}").add(nouns)
     return whole
+
+
+def minute(time: float) -> str:
+    """When it was, in the time of this machine."""
+    return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def as_json(arguments: argparse.ArgumentParser) -> None:

@@ -6,11 +6,10 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands import as_json, minute, on_workspace, open_workspace
 from helix_desktop.commands.open_workspace import say_json
 from helix_desktop.console import Console
 
@@ -90,16 +89,12 @@ def _by_folder(found: Sequence[Found]) -> Sequence[str]:
     lines = []
     for (kind, folder), those in sorted(groups.items()):
         count, size = sum(one.conversations for one in those), sum(one.size for one in those)
-        days = f"{_day(min(one.first for one in those))} to {_day(max(one.last for one in those))}"
+        days = f"{minute(min(one.first for one in those))[:10]} to {minute(max(one.last for one in those))[:10]}"
         lines.append(
             f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {days}  {folder or '(no folder)'}"
         )
     whole = sum(one.conversations for one in found)
     return [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
-
-
-def _day(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d")
 
 
 # --- bringing in ----------------------------------------------------------------------------------------------------

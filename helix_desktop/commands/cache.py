@@ -6,11 +6,10 @@ import argparse
 import base64
 import time
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.commands import as_json, on_workspace, open_workspace
+from helix_desktop.commands import as_json, minute, on_workspace, open_workspace
 from helix_desktop.commands.open_workspace import Work, say_json
 from helix_desktop.console import Console
 
@@ -165,7 +164,7 @@ async def list_entries(arguments: argparse.Namespace, workspace: Workspace, cons
         await say_json(console, [_described(row) for row in rows])
         return 0
     for row in rows:
-        when = datetime.fromtimestamp(row.time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+        when = minute(row.time)
         about = f"{row.about.tool or 'by hand'}  {row.about.source}".rstrip()
         await console.say(f"{row.stored.digest.hex[:16]}  {row.stored.size:>13,}  {row.tokens:>10,}  {when}  {about}")
     if (more := await workspace.index.count(chosen) - len(rows)) > 0:

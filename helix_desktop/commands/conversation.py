@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import as_json, bringing_in, on_workspace, open_workspace
-from helix_desktop.commands.open_workspace import Work, say_json
+from helix_desktop.commands import bringing_in, minute
+from helix_desktop.commands.open_workspace import say_json, verb
 from helix_desktop.console import Console
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
 
@@ -25,8 +24,8 @@ SHOWN = 60  # characters of what a block says
 def add(nouns: Subparsers) -> None:
     noun = nouns.add_parser("conversation", help="list, compare, import and export conversations")
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _verb(verbs, "list", "list conversations, most recently changed first", list_all).set_defaults(reads=True)
-    one = _verb(
+    verb(verbs, "list", "list conversations, most recently changed first", list_all).set_defaults(reads=True)
+    one = verb(
         verbs,
         "difference",
         "show what was added to, removed from or folded in the context between two facts",
@@ -39,7 +38,7 @@ def add(nouns: Subparsers) -> None:
     )
     one.set_defaults(reads=True)
     bringing_in.add(verbs)
-    written = _verb(
+    written = verb(
         verbs,
         "export",
         "write a conversation to standard output in another program's format, one line per message",
@@ -48,14 +47,6 @@ def add(nouns: Subparsers) -> None:
     written.set_defaults(reads=True)
     written.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
     written.add_argument("--as", dest="form", choices=("claude-code", "openai"), default="openai", help="openai: chat completions messages; claude-code: a session for ~/.claude/projects/FOLDER/SESSION.jsonl")  # fmt: skip
-
-
-def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    on_workspace(one)
-    as_json(one)
-    one.set_defaults(run=open_workspace.run, work=work, counts=False)
-    return one
 
 
 async def list_all(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
@@ -70,7 +61,7 @@ async def list_all(arguments: argparse.Namespace, workspace: Workspace, console:
         )
         return 0
     for row in rows:
-        when = datetime.fromtimestamp(row.updated, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+        when = minute(row.updated)
         await console.say(f"{row.id}  {when}  {row.title or row.begins}".rstrip())
     return 0
 

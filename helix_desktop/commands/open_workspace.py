@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import commands, places, tasks
+from helix_desktop.commands import as_json, on_workspace
 from helix_desktop.console import Console, Terminal
 from helix_desktop.errors import Refused, Stopped, StoreBusy, StoreFailed
 
 if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
     from helix_desktop.instance import Owner
     from helix_desktop.secrets import Secrets
     from helix_desktop.store.index import Progress
@@ -37,6 +39,15 @@ LATER = 75  # the exit code for "ask again in a moment", seen only between two o
 LASTING_PATIENCE = 1.0
 TOLD_EVERY = 2.0  # seconds after which somebody who waits is told how far it is
 PATIENCE = 5.0  # seconds: another command may hold the workspace for a moment
+
+
+def verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
+    """A command on a workspace that needs no tokens counted."""
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    on_workspace(one)
+    as_json(one)
+    one.set_defaults(run=run, work=work, counts=False)
+    return one
 
 
 def run(

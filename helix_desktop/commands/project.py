@@ -6,8 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import as_json, on_workspace, open_workspace
-from helix_desktop.commands.open_workspace import Work, say_json
+from helix_desktop.commands.open_workspace import say_json, verb
 from helix_desktop.console import Console, shown
 from helix_desktop.engine import exact
 from helix_desktop.errors import Ambiguous, NotThere, Refused, WrongUse
@@ -25,25 +24,17 @@ def add(nouns: Subparsers) -> None:
         "project", help="list and trust the rules, skills, slash commands, hooks and agents in a folder"
     )
     verbs = noun.add_subparsers(required=True, metavar="VERB")
-    _verb(verbs, "list", "list all items for agents in the folder, with their state and hash", list_items)
-    one = _verb(verbs, "show", "show the text of an item and its hash", show)
+    verb(verbs, "list", "list all items for agents in the folder, with their state and hash", list_items)
+    one = verb(verbs, "show", "show the text of an item and its hash", show)
     one.add_argument("item", metavar="ITEM", help="the item's path or name")
-    one = _verb(verbs, "trust", "trust an item, identified by its hash, after you have read its content", trust)
+    one = verb(verbs, "trust", "trust an item, identified by its hash, after you have read its content", trust)
     one.add_argument(
         "items", nargs="+", metavar="ITEM=HASH", help=f"an item, and at least {LEAST} characters of its hash"
     )
     for name, sentence in (("off", "stop using items"), ("on", "use items again")):
-        one = _verb(verbs, name, sentence, switch)
+        one = verb(verbs, name, sentence, switch)
         one.add_argument("items", nargs="+", metavar="ITEM", help="the item's path or name")
         one.set_defaults(on=name == "on")
-
-
-def _verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
-    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
-    on_workspace(one)
-    as_json(one)
-    one.set_defaults(run=open_workspace.run, work=work, counts=False)
-    return one
 
 
 async def list_items(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QProgressBar,
     QPushButton,
@@ -24,6 +23,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import count, tr
 
 WIDTH = 480
@@ -69,16 +69,14 @@ class ForgetText(QDialog):
         self.close_ = QPushButton(tr("Cancel"), self)
         self.forget_ = QPushButton(tr("Forget everywhere"), self)
         self.bar = QProgressBar(self)
-        self.said = QLabel(self)
+        self.said = plain_label(parent=self)
         self._lay_out()
         self._wire()
 
     def _lay_out(self) -> None:
         column = QVBoxLayout(self)
         for words in _meaning(self._bench.name):
-            label = QLabel(words, self)
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setWordWrap(True)
+            label = plain_label(words, parent=self)
             label.setMinimumWidth(WIDTH - 2 * MARGIN)  # else it asks for the height of a narrower one
             column.addWidget(label)
         column.setContentsMargins(MARGIN, 16, MARGIN, 14)
@@ -87,8 +85,6 @@ class ForgetText(QDialog):
         row.addWidget(self.text, 1)
         row.addWidget(self.show_)
         column.addLayout(row)
-        self.said.setTextFormat(Qt.TextFormat.PlainText)
-        self.said.setWordWrap(True)
         self.said.hide()
         self.bar.setTextVisible(False)
         self.bar.hide()

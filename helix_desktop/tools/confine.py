@@ -121,9 +121,9 @@ class Roots:
         """Refused for the program's own data, in whatever spelling the file system would accept."""
         if self.sample is not None and path.is_relative_to(self.sample):
             return
-        spelled = _spelling(str(path))
+        spelled = spelling(str(path))
         for closed in self.closed:
-            name = _spelling(str(closed))
+            name = spelling(str(closed))
             if spelled == name or spelled.startswith(name + os.sep):
                 raise Refused(f"{path} belongs to Helix Desktop, so tools can't use it.")
 
@@ -228,7 +228,7 @@ def put_back(roots: Roots, place: Place, content: bytes | None, mode: int, link:
 # --- underneath ------------------------------------------------------------------------------------------------------
 
 
-def _spelling(path: str) -> str:
+def spelling(path: str) -> str:
     """One spelling for all that a file system may take for the same name."""
     return unicodedata.normalize("NFC", path).casefold()
 

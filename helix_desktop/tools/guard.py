@@ -328,7 +328,7 @@ def _sorted(stamp: tuple[int, int], entries: Iterator[os.DirEntry[str]], inside:
         name = entry.name
         names.add(name)
         path = f"{inside}/{name}" if inside else name
-        if runs_later.spelling(name) == ".git":
+        if confine.spelling(name) == ".git":
             notable.append(name)
         elif entry.is_dir(follow_symlinks=False):
             folders.append(name)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import fnmatch
 import re
 import shlex
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from enum import IntEnum, StrEnum
 from itertools import takewhile
 
 from helix_desktop.errors import WrongUse
-from helix_desktop.tools import narrow
+from helix_desktop.tools import confine, narrow
 from helix_desktop.tools.own_code import program
 from helix_desktop.tools.programs import Known, Unknown, programs
 from helix_desktop.tools.shell_words import certain
@@ -340,9 +339,5 @@ def _path_fits(rule: Rule, path: str, *, loose: bool) -> bool:
         return True
     if not loose:
         return bool(path) and fnmatch.fnmatchcase(path, rule.path)
-    pattern = _spelling(rule.path)
-    return any(fnmatch.fnmatchcase(_spelling(path), one) for one in (pattern, pattern.removeprefix("**/")))
-
-
-def _spelling(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()
+    pattern = confine.spelling(rule.path)
+    return any(fnmatch.fnmatchcase(confine.spelling(path), one) for one in (pattern, pattern.removeprefix("**/")))

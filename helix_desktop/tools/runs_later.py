@@ -9,8 +9,9 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
-import unicodedata
 from collections.abc import Mapping
+
+from helix_desktop.tools.confine import spelling
 
 # Files with these names, anywhere.
 FILES = (
@@ -53,11 +54,6 @@ COMPOSER = "composer.json"
 _AUTOMATIC = ("install", "prepare", "publish", "pack", "version", "uninstall", "shrinkwrap", "rebuild", "dependencies")
 _HOOKS = ("husky", "lint-staged", "simple-git-hooks", "gitHooks", "pre-commit", "pre-push", "ghooks", "yorkie")
 MOST_BYTES = 1 << 20
-
-
-def spelling(name: str) -> str:
-    """A name as file systems that do not care for case take it."""
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 _EXACT = frozenset(spelling(name) for name in FILES if not set(name) & set("*?["))

@@ -76,7 +76,7 @@ def model_of(role: Item | None, chosen: Mapping[str, str], models: Models) -> st
 def limits_of(table: Mapping[str, Any]) -> Limits:
     """The limits of the settings, the default for what is not said there."""
     usual = asdict(Limits())
-    given = {name: type(usual[name])(value) for name, value in table.items() if name in usual and _number(value)}
+    given = {name: type(usual[name])(value) for name, value in table.items() if name in usual}
     return Limits(**given)
 
 
@@ -90,10 +90,6 @@ def coverage(table: Mapping[str, Any]) -> Coverage:
 def proposals(proposed: Mapping[str, Any]) -> str:
     """As TOML, the way workspace.toml would hold it: nothing is left out and nothing is put nicely."""
     return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
 
 
 def permissions(settings: Settings) -> Permissions:

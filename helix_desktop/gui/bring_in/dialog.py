@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QCheckBox,
     QDialog,
     QHBoxLayout,
-    QLabel,
     QProgressBar,
     QPushButton,
     QScrollArea,
@@ -26,6 +25,7 @@ from helix_desktop.gui.frame.sidebar import folder_words
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.questions import ask_yes, tell_text
 from helix_desktop.gui.shared.figures import date, size
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import count, tr
 
 WIDTH, HEIGHT = 720, 560
@@ -51,18 +51,18 @@ class BringInDialog(QDialog):
         self.setWindowTitle(tr("Import conversations"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(WIDTH, HEIGHT)
-        self._words = _label("", "")
+        self._words = plain_label("", "")
         self._rows = QVBoxLayout()
         self._rows.setSpacing(2)
         self._bar = QProgressBar(self)
         self._bar.setRange(0, 1000)
         self._bar.setTextVisible(False)
         self._bar.setAccessibleName(tr("Import conversations"))
-        self._far = _label("", "small")
+        self._far = plain_label("", "small")
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 16)
         column.setSpacing(10)
-        column.addWidget(_label(tr("Conversations from other programs"), "title"))
+        column.addWidget(plain_label(tr("Conversations from other programs"), "title"))
         column.addWidget(self._words)
         column.addWidget(self._list(), 1)
         column.addWidget(self._watching())
@@ -160,7 +160,7 @@ class BringInDialog(QDialog):
         line = QHBoxLayout(row)
         line.setContentsMargins(4, 3, 4, 3)
         line.addWidget(box, 1)
-        line.addWidget(_label(f"{words}  ·  {size(group.size)}  ·  {days}", "small", wraps=False))
+        line.addWidget(plain_label(f"{words}  ·  {size(group.size)}  ·  {days}", "small", wraps=False))
         return row
 
     def _chosen(self) -> list[Group]:
@@ -290,12 +290,3 @@ class BringInDialog(QDialog):
 
     def _tell_left_out(self) -> None:
         tell_text(self, tr("What was left out"), "\n".join(map(said, self._outcome.complaints[:SHOWN])))
-
-
-def _label(text: str, look: str, *, wraps: bool = True) -> QLabel:
-    label = QLabel(text)
-    if look:
-        label.setProperty("look", look)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(wraps)
-    return label

@@ -38,6 +38,7 @@ from helix_desktop.gui.cache.shapes import PAGE, HexLines, Shape, as_json, as_ro
 from helix_desktop.gui.cache.tree import JsonTree
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import LARGEST_PICTURE, decoded
 from helix_desktop.gui.transcript.harmless import harmless
@@ -126,9 +127,7 @@ class EntryBody(QWidget):
         self._tree = QTreeView(self)
         self._grid = QTableView(self)
         self._picture = PictureView(theme, self)
-        self._said = QLabel(self)
-        self._said.setTextFormat(Qt.TextFormat.PlainText)
-        self._said.setWordWrap(True)
+        self._said = plain_label(parent=self)
         self._said.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._stack = QStackedWidget(self)
         for widget in (self.lines, self._tree, self._grid, self._picture, self._said):

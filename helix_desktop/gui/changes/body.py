@@ -25,6 +25,7 @@ from helix_desktop.gui.shared.chip import ChipLabel
 from helix_desktop.gui.shared.difference_rows import Sheet
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.views.difference import DifferenceView
@@ -71,10 +72,8 @@ class FileBody(QWidget):
         self._head.addLayout(what, 1)
         self._head.addWidget(self._acts)
         self.view = DifferenceView(theme, self)
-        self._plain = QLabel(self)
+        self._plain = plain_label(parent=self)
         self._plain.setAlignment(Qt.AlignmentFlag.AlignCenter)
-        self._plain.setTextFormat(Qt.TextFormat.PlainText)
-        self._plain.setWordWrap(True)
         self._pictures = (QLabel(self), QLabel(self))
         both = QWidget(self)
         beside = QGridLayout(both)

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.changes.hunks import binary
 from helix_desktop.engine.changes.story import FileChange, How, Planned, written
 from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.views.line_view import LineView
 from helix_desktop.gui.words import count, tr
@@ -53,10 +54,7 @@ class TakingBack(QDialog):
         column.setSpacing(theme.px(10))
         conflicts = [one for one in planned if one.how is How.CONFLICT]
         for words in self._sentences(planned):
-            label = QLabel(words, self)
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setWordWrap(True)
-            column.addWidget(label)
+            column.addWidget(plain_label(words, parent=self))
         if conflicts:
             column.addWidget(self._conflicts(conflicts, compare), 1)
         note = QLabel(tr("Git's HEAD and index are not changed. You can undo this restore on this page."), self)
@@ -104,9 +102,7 @@ class TakingBack(QDialog):
         grid = QGridLayout(inner)
         grid.setContentsMargins(0, 0, 0, 0)
         for row, one in enumerate(planned):
-            name = QLabel(self._place(one), inner)
-            name.setTextFormat(Qt.TextFormat.PlainText)
-            set_look(name, "mono")
+            name = plain_label(self._place(one), "mono", inner, wraps=False)
             box = QComboBox(inner)
             box.setAccessibleName(self._place(one))
             for words, choice in zip(self._words(), ("now", "before", "merge"), strict=True):

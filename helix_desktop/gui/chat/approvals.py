@@ -36,6 +36,7 @@ from helix_desktop.gui.chat.column import middle_of
 from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.ports import Workbench
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.words import count, numeral, tr
@@ -199,10 +200,7 @@ class QuestionCard(QWidget):
         )
 
     def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(text, self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setWordWrap(True)
-        label.setProperty("look", look)
+        label = plain_label(text, look, self)
         self._inside.addWidget(label)
         return label
 

@@ -22,6 +22,7 @@ from helix_desktop.engine import exact
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.ports import Brought
 from helix_desktop.gui.shared.exact_text import ExactText
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
 
@@ -125,11 +126,7 @@ class TrustDialog(QDialog):
             )
 
     def _label(self, words: str, look: str) -> QLabel:
-        label = QLabel(words, self)
-        label.setProperty("look", look)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setWordWrap(look != "mono")
-        return label
+        return plain_label(words, look, self, wraps=look != "mono")
 
     def _buttons(self, trust: Callable[[Sequence[Brought]], object]) -> QDialogButtonBox:
         buttons = QDialogButtonBox(self)

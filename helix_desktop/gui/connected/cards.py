@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.connected.port import AgentRow
 from helix_desktop.gui.shared.figures import ago
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import count, percent, tr
 
 
@@ -17,7 +18,11 @@ class Tile(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         card(self)
-        self._name, self._figure, self._below = label("", "small"), label("", "large"), label("", "faint")
+        self._name, self._figure, self._below = (
+            plain_label("", "small"),
+            plain_label("", "large"),
+            plain_label("", "faint"),
+        )
         column = QVBoxLayout(self)
         column.setContentsMargins(16, 12, 16, 12)
         column.setSpacing(2)
@@ -40,7 +45,11 @@ class AgentCard(QWidget):
         super().__init__(parent)
         card(self)
         self.row = AgentRow("", "", "")
-        self._name, self._state, self._mark = label("", "title"), label("", "small"), label(tr("connected"), "chip")
+        self._name, self._state, self._mark = (
+            plain_label("", "title"),
+            plain_label("", "small"),
+            plain_label(tr("connected"), "chip"),
+        )
         self._mark.setWordWrap(False)
         self.copy, self.change = QPushButton(tr("Copy command"), self), QPushButton(self)
         self.copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.row.line))
@@ -80,7 +89,7 @@ class CopyLine(QWidget):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         card(self)
-        self.line = label("", "mono")
+        self.line = plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._copy = QPushButton(tr("Copy"), self)
         self._copy.setAutoDefault(False)
@@ -117,11 +126,3 @@ def card(widget: QWidget) -> None:
     """A surface with a line around it."""
     widget.setProperty("look", "card")
     widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-
-
-def label(text: str, look: str) -> QLabel:
-    """Words that break where there is no room."""
-    made = QLabel(text)
-    made.setWordWrap(True)
-    made.setProperty("look", look)
-    return made

@@ -11,12 +11,13 @@ from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QScrollArea, QV
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.connected.cards import AgentCard, CopyLine, Tile, label
+from helix_desktop.gui.connected.cards import AgentCard, CopyLine, Tile
 from helix_desktop.gui.connected.port import AgentRow, ConnectedAgents, Connections, Today
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.shared.figures import money
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import count, numeral, percent, tr
 
 WIDTH, HEIGHT = 1_060, 780
@@ -37,7 +38,7 @@ class AgentsDialog(QDialog):
         self.switch = QPushButton(tr("Turn on"), self)
         self.switch.setAutoDefault(False)
         self.switch.clicked.connect(lambda _checked=False: self._switched())
-        self._address, self._words = label(tr("The gateway is off"), "muted"), label("", "danger")
+        self._address, self._words = plain_label(tr("The gateway is off"), "muted"), plain_label("", "danger")
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._address.setWordWrap(False)
         self._words.hide()
@@ -60,7 +61,7 @@ class AgentsDialog(QDialog):
         told = tr(
             "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key passes through and is not stored."
         )
-        column.addWidget(label(told, "muted"))
+        column.addWidget(plain_label(told, "muted"))
         column.addWidget(self._words)
         tiles = QHBoxLayout()
         tiles.setSpacing(12)
@@ -70,7 +71,7 @@ class AgentsDialog(QDialog):
         column.addLayout(self._of_agents)
         for words, line in ((tr("Just once, from a terminal"), self._once), (tr("Any other program"), self._other)):
             column.addSpacing(4)
-            column.addWidget(label(words, "heading"))
+            column.addWidget(plain_label(words, "heading"))
             column.addWidget(line)
         column.addStretch(1)
         area = QScrollArea(self)
@@ -83,7 +84,7 @@ class AgentsDialog(QDialog):
 
     def _head(self) -> QHBoxLayout:
         head = QHBoxLayout()
-        head.addWidget(label(tr("Connect an agent"), "large"), 1)
+        head.addWidget(plain_label(tr("Connect an agent"), "large"), 1)
         head.addWidget(self._address)
         head.addSpacing(8)
         head.addWidget(self.switch)

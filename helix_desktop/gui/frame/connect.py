@@ -18,6 +18,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Provider, Setup, Sure, Tested
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import count, tr
 
 SHOWN = 6  # models of a local server that have a button of their own
@@ -42,13 +43,13 @@ class ConnectPanel(QWidget):
         self._column.setSpacing(8)
         self._found = QVBoxLayout()
         self._found.setSpacing(4)
-        self._looking = self._label(tr("Looking for model servers on this computer…"), "muted")
+        self._looking = plain_label(tr("Looking for model servers on this computer…"), "muted", self)
         self._heading(tr("On this computer"))
         self._column.addWidget(self._looking)
         self._column.addLayout(self._found)
         self._heading(tr("With an API key"))
         self._column.addLayout(self._form())
-        self._said = self._label("", "muted")
+        self._said = plain_label("", "muted", self)
         self._column.addWidget(self._said)
         self._column.addLayout(self._instead())
         self._heading(tr("Just looking?"))
@@ -68,16 +69,9 @@ class ConnectPanel(QWidget):
     # --- made of
 
     def _heading(self, text: str) -> None:
-        label = self._label(text, "heading")
+        label = plain_label(text, "heading", self)
         label.setContentsMargins(0, 8, 0, 0)
         self._column.addWidget(label)
-
-    def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(text, self)
-        label.setProperty("look", look)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setWordWrap(True)
-        return label
 
     def _form(self) -> QFormLayout:
         form = QFormLayout()

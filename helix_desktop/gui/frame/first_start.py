@@ -12,6 +12,7 @@ from helix_desktop import resources
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.setup import Setup
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import count, tr
 
@@ -38,9 +39,9 @@ class WelcomePage(QWidget):
         icon = QLabel(self)
         icon.setPixmap(QIcon(str(resources.folder() / "icons" / "helix.svg")).pixmap(QSize(56, 56)))
         column.addWidget(icon)
-        column.addWidget(_label(tr("Work with AI agents for hours"), "large"))
+        column.addWidget(plain_label(tr("Work with AI agents for hours"), "large"))
         column.addWidget(
-            _label(
+            plain_label(
                 tr(
                     "Everything an agent sees is stored on this computer, where you can find and recall it. You can undo what the agent changes. What is sent to the model stays small."
                 ),
@@ -48,7 +49,7 @@ class WelcomePage(QWidget):
             )
         )
         column.addSpacing(8)
-        self._blocked = _label("", "danger")
+        self._blocked = plain_label("", "danger")
         self._blocked.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._blocked.hide()
         column.addWidget(self._blocked)
@@ -68,7 +69,7 @@ class WelcomePage(QWidget):
             ),
             "",
         )
-        self._found_card, self._found = QWidget(self), _label("", "muted")
+        self._found_card, self._found = QWidget(self), plain_label("", "muted")
         self.bring_in = self._bring_in_card(column)
         self.folder.clicked.connect(self.folder_wanted)
         self.tour.clicked.connect(self.tour_wanted)
@@ -132,7 +133,7 @@ class WelcomePage(QWidget):
 
     def _card(self, column: QVBoxLayout, title: str, text: str, look: str) -> QPushButton:
         card = QWidget(self)
-        _, button = self._row(card, _label(text, "muted"), title, look)
+        _, button = self._row(card, plain_label(text, "muted"), title, look)
         button.setAccessibleDescription(text)
         column.addWidget(card)
         return button
@@ -176,8 +177,8 @@ class ConnectDialog(QDialog):
         self.resize(560, 460)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(20, 20, 20, 20)
-        whole.addWidget(_label(tr("Which model should answer?"), "title"))
-        whole.addWidget(_label(tr("Your message is sent as soon as a model is connected."), "muted"))
+        whole.addWidget(plain_label(tr("Which model should answer?"), "title"))
+        whole.addWidget(plain_label(tr("Your message is sent as soon as a model is connected."), "muted"))
         self.panel = ConnectPanel(setup, doing, self)
         self.panel.chosen.connect(self._chosen)
         self.panel.added.connect(self._added)
@@ -200,11 +201,3 @@ class ConnectDialog(QDialog):
     def _added(self, provider: str) -> None:
         self.added.emit(provider)
         self.accept()
-
-
-def _label(text: str, look: str) -> QLabel:
-    label = QLabel(text)
-    label.setProperty("look", look)
-    label.setTextFormat(Qt.TextFormat.PlainText)
-    label.setWordWrap(True)
-    return label

@@ -7,11 +7,12 @@ from functools import partial
 
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.icons import icon
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.markdown import uncoded
 from helix_desktop.gui.words import tr
@@ -46,9 +47,7 @@ class Notices(QWidget):
         self.setProperty("look", "notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(tr("Notice"))
-        self._text = QLabel(self)
-        self._text.setTextFormat(Qt.TextFormat.PlainText)
-        self._text.setWordWrap(True)
+        self._text = plain_label(parent=self)
         self._button = QPushButton(self)
         self._button.clicked.connect(self.act)
         self._close = QPushButton(self)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
@@ -17,6 +17,7 @@ from helix_desktop.gui.frame.sidebar import folder_words
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Desk, WorkspaceRow
 from helix_desktop.gui.questions import ask_yes
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 
 
@@ -38,10 +39,7 @@ class TrashDialog(QDialog):
         self.setMinimumWidth(460)
         self._rows = QVBoxLayout()
         self._rows.setSpacing(6)
-        self._said = QLabel(tr("Loading…"), self)
-        self._said.setTextFormat(Qt.TextFormat.PlainText)
-        self._said.setWordWrap(True)
-        self._said.setProperty("look", "muted")
+        self._said = plain_label(tr("Loading…"), "muted", self)
         close = QPushButton(tr("Close"), self)
         close.clicked.connect(self.accept)
         column = QVBoxLayout(self)
@@ -69,10 +67,7 @@ class TrashDialog(QDialog):
         words = QVBoxLayout()
         words.setSpacing(1)
         for text, look in ((row.name, ""), (folder_words(row.folder), "small")):
-            label = QLabel(text, card)
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setProperty("look", look)
-            words.addWidget(label)
+            words.addWidget(plain_label(text, look, card, wraps=False))
         line = QHBoxLayout(card)
         line.setContentsMargins(12, 6, 6, 6)
         line.addLayout(words, 1)

@@ -329,13 +329,8 @@ class Inspector(QWidget):
         return lambda: self._doing.do(make(), name="a change of the context", owner=self)  # type: ignore[arg-type]
 
     def _fold_now(self) -> None:
-        session = self._session
-        if session is not None:
-
-            def start(kind: FoldKind, wish: str) -> None:
-                self._doing.do(session.fold_now(kind, wish=wish), name="fold now", owner=self)
-
-            FoldNow(start, self).open()
+        if self._session is not None:
+            FoldNow(self._session, self._doing, self).open()
 
     def show_request(self) -> None:
         """The request of the step shown, as it is or was sent."""

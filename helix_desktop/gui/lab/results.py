@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QGridLayout, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.engine.facts import FoldKind
@@ -14,6 +13,7 @@ from helix_desktop.gui.lab.curves import Lines, Sample
 from helix_desktop.gui.lab.port import Outcome, Played
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.folds import kind_words
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import percent, tr
 
@@ -129,7 +129,4 @@ class Results(QWidget):
             self.lines.show_courses(courses, self._outcome.window)
 
     def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(text, self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setProperty("look", look)
-        return label
+        return plain_label(text, look, self, wraps=False)

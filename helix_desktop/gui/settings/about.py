@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QLabel, QVBoxLayout
+from PySide6.QtWidgets import QVBoxLayout
 
 from helix_desktop import __version__
 from helix_desktop.gui.background import Doing
@@ -14,6 +13,7 @@ from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.questions import tell_text
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Finding, Installation
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 
 SIGNS = {"good": "✓", "note": "•", "bad": "✕"}
@@ -40,11 +40,8 @@ class AboutPage(Page):
             sign = SIGNS.get(finding.state, "")
             told = in_a_row(said(finding.says), said(finding.remedy))
             shown = tr("{what}: {says}", what=said(finding.what), says=told)
-            label = QLabel(f"{sign} {shown}".strip(), self.inside)
-            label.setWordWrap(True)
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setProperty("look", "danger" if finding.state == "bad" else "small")
-            self._findings.addWidget(label)
+            look = "danger" if finding.state == "bad" else "small"
+            self._findings.addWidget(plain_label(f"{sign} {shown}".strip(), look, self.inside))
             lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())  # a report is English
         self._text = "\n".join(lines)
 

@@ -15,6 +15,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Brought, Workbench
 from helix_desktop.gui.settings.page import Page
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
 
@@ -131,10 +132,7 @@ class BroughtPage(Page):
         self._doing.do(work, name="change what is used", then=lambda _done: self.look(), owner=self)  # type: ignore[arg-type]
 
     def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(text, self.inside)
-        label.setProperty("look", look)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setWordWrap(look in ("muted", "heading"))
+        label = plain_label(text, look, self.inside, wraps=look in ("muted", "heading"))
         if look == "heading":
             label.setContentsMargins(0, 12, 0, 2)
         return label

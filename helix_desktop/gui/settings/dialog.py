@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QButtonGroup,
     QDialog,
     QHBoxLayout,
-    QLabel,
     QPushButton,
     QStackedWidget,
     QVBoxLayout,
@@ -34,6 +33,7 @@ from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
 from helix_desktop.gui.settings.workspace import CheckpointsPage, InstructionsPage, LimitsPage, PolicyPage
 from helix_desktop.gui.setup import Model, Setup
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 
 GENERAL = ("Instructions", "Chat", "Notifications", "Updates", "Logs", "Tools", "Sharing", "Keys")
@@ -140,9 +140,7 @@ class SettingsDialog(QDialog):
         return page
 
     def _heading(self, text: str) -> None:
-        label = QLabel(text, self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setProperty("look", "faint")
+        label = plain_label(text, "faint", self, wraps=False)
         label.setContentsMargins(10, 10, 0, 2)
         self._names.addWidget(label)
 

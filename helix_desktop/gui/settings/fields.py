@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Signal
 from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -13,7 +13,6 @@ from PySide6.QtWidgets import (
     QDoubleSpinBox,
     QFontComboBox,
     QHBoxLayout,
-    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QSpinBox,
@@ -21,6 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 from helix_desktop.values import dataclass
 
@@ -73,7 +73,14 @@ class LongText(QPlainTextEdit):
             self.finished.emit()
 
 
-class Fonts(QFontComboBox):
+class _Still:
+    """A wheel that scrolls the page does not change what is chosen."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class Fonts(_Still, QFontComboBox):
     """The fonts of the system, by name; the first line is the default."""
 
     def __init__(self, declared: Declared, parent: QWidget | None = None) -> None:
@@ -84,29 +91,17 @@ class Fonts(QFontComboBox):
         self.insertItem(0, declared.unset)
         self.setCurrentIndex(max(self.findText(str(declared.value)), 0) if declared.value else 0)
 
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
+
+class Choice(_Still, QComboBox):
+    """One of several."""
 
 
-class Choice(QComboBox):
-    """A wheel that scrolls the page does not change what is chosen."""
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
+class Whole(_Still, QSpinBox):
+    """A whole number."""
 
 
-class Whole(QSpinBox):
-    """The same for whole numbers."""
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
-
-
-class Number(QDoubleSpinBox):
-    """The same for numbers, without needless noughts."""
-
-    def wheelEvent(self, event: QWheelEvent) -> None:
-        event.ignore()
+class Number(_Still, QDoubleSpinBox):
+    """A number, without needless noughts."""
 
     def textFromValue(self, value: float) -> str:
         return self.locale().toString(value, "g", 6)
@@ -207,11 +202,7 @@ def labelled(title: str, sentence: str, widget: QWidget, parent: QWidget, *, bel
     words.setSpacing(1)
     for text, look in ((title, ""), (sentence, "small")):
         if text:
-            label = QLabel(text, whole)
-            label.setProperty("look", look)
-            label.setTextFormat(Qt.TextFormat.PlainText)
-            label.setWordWrap(True)
-            words.addWidget(label)
+            words.addWidget(plain_label(text, look, whole))
     line.addLayout(words, 1)
     line.addWidget(widget)
     return whole

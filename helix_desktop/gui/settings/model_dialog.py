@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.setup import Model
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 
 MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
@@ -30,19 +31,12 @@ class ModelDialog(QDialog):
         self.changes: dict[str, float | bool] = {}
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 20)
-        column.addWidget(self._label(model.name, "title"))
-        column.addWidget(self._label(said(model.note), "muted"))
+        column.addWidget(plain_label(model.name, "title", self))
+        column.addWidget(plain_label(said(model.note), "muted", self))
         for declared in _declared(model):
             column.addWidget(row(declared, partial(self._changed, declared.name), self))
         column.addStretch(1)
         column.addLayout(self._buttons())
-
-    def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(text, self)
-        label.setProperty("look", look)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setWordWrap(True)
-        return label
 
     def _buttons(self) -> QHBoxLayout:
         line = QHBoxLayout()

@@ -8,6 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop.gui.layouts import clear
+from helix_desktop.gui.shared.plain_label import plain_label
 
 W = TypeVar("W", bound=QWidget)
 INTRODUCED = 3  # the title, a first sentence, and the room below
@@ -31,19 +32,19 @@ class Page(QScrollArea):
         self._column.setSpacing(4)
         self._column.addStretch(1)
         self.setWidget(self._inside)
-        self._title = self._put(self._label(title, "large"))
+        self._title = self._put(plain_label(title, "large", self._inside))
 
     @property
     def inside(self) -> QWidget:
         return self._inside
 
     def heading(self, text: str) -> QLabel:
-        label = self._label(text, "heading")
+        label = plain_label(text, "heading", self._inside)
         label.setContentsMargins(0, 16, 0, 2)
         return self._put(label)
 
     def sentence(self, text: str, look: str = "muted") -> QLabel:
-        label = self._put(self._label(text, look))
+        label = self._put(plain_label(text, look, self._inside))
         if text and look == "muted" and self._column.count() == INTRODUCED:
             label.setContentsMargins(0, 0, 0, 8)
         return label
@@ -68,13 +69,6 @@ class Page(QScrollArea):
         clear(self._column)
         self._column.addWidget(self._title)
         self._column.addStretch(1)
-
-    def _label(self, text: str, look: str) -> QLabel:
-        label = QLabel(text, self._inside)
-        label.setProperty("look", look)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setWordWrap(True)
-        return label
 
     def _put(self, widget: W) -> W:
         self._column.insertWidget(self._column.count() - 1, widget)

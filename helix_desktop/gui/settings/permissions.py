@@ -15,6 +15,7 @@ from helix_desktop.gui.questions import ask_allow_all
 from helix_desktop.gui.settings.fields import Declared, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 
 DECISIONS = ("allow", "ask", "deny")
@@ -84,10 +85,7 @@ class PermissionsPage(Page):
         row_widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         line = QHBoxLayout(row_widget)
         line.setContentsMargins(12, 4, 6, 4)
-        words = QLabel(rule_words(rule), row_widget)
-        words.setProperty("look", "mono")
-        words.setTextFormat(Qt.TextFormat.PlainText)
-        line.addWidget(words, 1)
+        line.addWidget(plain_label(rule_words(rule), "mono", row_widget, wraps=False), 1)
         if self._program.too_wide(rule):
             wide = QLabel(tr("Too broad: also allows other programs"), row_widget)
             wide.setProperty("look", "danger")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QFormLayout, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.setup import Provider
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 
 
@@ -27,9 +28,7 @@ class ProviderDialog(QDialog):
         for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
             field.setAccessibleName(words)
             form.addRow(words, field)
-        title = QLabel(provider.title, self)
-        title.setProperty("look", "title")
-        title.setTextFormat(Qt.TextFormat.PlainText)
+        title = plain_label(provider.title, "title", self, wraps=False)
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 20)
         column.addWidget(title)

@@ -17,6 +17,7 @@ from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.provider_dialog import ProviderDialog
 from helix_desktop.gui.setup import Provider, Setup
 from helix_desktop.gui.shared.elided import ElidedLabel
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import count, tr
 
 
@@ -62,16 +63,12 @@ class ProvidersPage(Page):
         row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         line = QHBoxLayout(row)
         line.setContentsMargins(12, 8, 8, 8)
-        name = QLabel(provider.title, row)
-        name.setTextFormat(Qt.TextFormat.PlainText)
-        line.addWidget(name)
+        line.addWidget(plain_label(provider.title, parent=row, wraps=False))
         state = ElidedLabel(row)  # what can be done stays in sight
         state.setProperty("look", "small")
         state.say(self._state(provider))
         line.addWidget(state, 1)
-        said = QLabel(row)
-        said.setTextFormat(Qt.TextFormat.PlainText)
-        said.setProperty("look", "small")
+        said = plain_label("", "small", row, wraps=False)
         line.addWidget(said)
         line.addWidget(self._button(tr("Test"), provider, lambda: self._test(provider, said)))
         line.addWidget(self._button(tr("Edit…"), provider, lambda: self._edit(provider)))

@@ -7,13 +7,14 @@ from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.program import Offered, Server
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import count, tr
 
 LOG_HEIGHT = 110
@@ -33,7 +34,7 @@ class ServerCard(QWidget):
         self._offered: tuple[Offered, ...] | None = None
         self.setProperty("look", "card")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._name, self._words, self._state = (self._label(look) for look in ("", "mono", "small"))
+        self._name, self._words, self._state = (plain_label("", look, self) for look in ("", "mono", "small"))
         whole = QVBoxLayout(self)
         whole.setContentsMargins(12, 10, 8, 8)
         whole.setSpacing(4)
@@ -113,7 +114,7 @@ class ServerCard(QWidget):
         column.setContentsMargins(0, 6, 8, 6)
         column.addLayout(self._tools)
         column.addLayout(self._limits)
-        self._log_title = self._label("small")
+        self._log_title = plain_label("", "small", self)
         self._log_title.setText(tr("Error output"))
         column.addWidget(self._log_title)
         column.addWidget(self._log)
@@ -140,12 +141,12 @@ class ServerCard(QWidget):
             line.addWidget(reads)
             self._tools.addLayout(line)
             if tool.about:
-                about = self._label("small")
+                about = plain_label("", "small", self)
                 about.setText(tool.about[:LONGEST])
                 about.setContentsMargins(24, 0, 0, 4)
                 self._tools.addWidget(about)
         if self._server.approvals:
-            said = self._label("small")
+            said = plain_label("", "small", self)
             names = ", ".join(self._server.approvals)
             said.setText(
                 tr(
@@ -198,13 +199,6 @@ class ServerCard(QWidget):
         self._log_title.setVisible(bool(lines))
         if at_end:
             bar.setValue(bar.maximum())
-
-    def _label(self, look: str) -> QLabel:
-        label = QLabel(self)
-        label.setTextFormat(Qt.TextFormat.PlainText)
-        label.setProperty("look", look)
-        label.setWordWrap(True)
-        return label
 
 
 def state_words(server: Server) -> str:

@@ -10,8 +10,9 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.sharing import words
-from helix_desktop.gui.sharing.form import Form, face, label
+from helix_desktop.gui.sharing.form import Form, face
 from helix_desktop.gui.words import count, tr
 
 
@@ -27,7 +28,7 @@ class ShareDialog(Form):
         self.copy_address = self._button(tr("Copy address"), self._copy_address)
         self.stop = self._button(tr("Stop sharing…"), self._ask_stop)
         self.close_ = self._button(tr("Close"), self.reject)
-        self.standing, self.amount = label(), label("muted")
+        self.standing, self.amount = plain_label(), plain_label("", "muted")
         self._before = face(self._explained(), self._row(self.address, self.test), self.amount)
         self._after = face(self.standing, *self._for_others())
         self._lay_out((self._before, self._after), (self.stop,), (self.close_, self.share))
@@ -47,7 +48,7 @@ class ShareDialog(Form):
             "Everything is encrypted on this computer first, so whoever runs the database can't read it.",
             name=self._bench.name,
         )
-        return label("", text)
+        return plain_label(text)
 
     def _for_others(self) -> list[QWidget]:
         steps = tr(
@@ -59,7 +60,7 @@ class ShareDialog(Form):
         key = self._line(tr("Key of the shared workspace"))
         key.setText("helix1-" + "•" * 24)
         key.setReadOnly(True)
-        return [label("muted", steps), self._row(self.line, self.copy_address), self._row(key, self.copy_key)]
+        return [plain_label(steps, "muted"), self._row(self.line, self.copy_address), self._row(key, self.copy_key)]
 
     def _show(self) -> None:
         """As it stands now."""

@@ -6,11 +6,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.words import tr
 
 WIDTH = 560
@@ -27,7 +28,7 @@ class Form(QDialog):
         self.setWindowTitle(title)
         self.setMinimumWidth(WIDTH)
         self.address = self._line(tr("Address of the shared store"), EXAMPLE)
-        self.told = label()
+        self.told = plain_label()
         self.told.hide()
 
     def _lay_out(self, widgets: tuple[QWidget, ...], left: tuple[QWidget, ...], right: tuple[QWidget, ...]) -> None:
@@ -102,15 +103,6 @@ class Form(QDialog):
         self._say(meanwhile)
         self._enable(idle=False)
         self._doing.do(work, name=name, then=done, failed=failed, owner=self)
-
-
-def label(look: str = "", text: str = "") -> QLabel:
-    made = QLabel(text)
-    made.setTextFormat(Qt.TextFormat.PlainText)
-    made.setWordWrap(True)
-    if look:
-        made.setProperty("look", look)
-    return made
 
 
 def face(*widgets: QWidget, spacing: int = 12) -> QWidget:

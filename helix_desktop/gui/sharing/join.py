@@ -10,7 +10,8 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.questions import ask_folder
-from helix_desktop.gui.sharing.form import Form, face, label
+from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.sharing.form import Form, face
 from helix_desktop.gui.words import tr
 
 
@@ -38,7 +39,7 @@ class JoinDialog(Form):
             (tr("Key"), self.key),
             (tr("Folder on this computer"), self._row(self.folder, self.choose)),
         )
-        named = [face(label("", name), field, spacing=4) for name, field in fields]
+        named = [face(plain_label(name), field, spacing=4) for name, field in fields]
         self._lay_out((self._explained(), *named), (), (self._button(tr("Cancel"), self.reject), self.join))
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._enable())
@@ -49,7 +50,7 @@ class JoinDialog(Form):
         text = tr(
             "A shared workspace has the same conversations on every computer. On the computer that shares it, click the “Shared” line below the workspace’s name and copy the address and key shown there. Add the database’s password to the address."
         )
-        return label("", text)
+        return plain_label(text)
 
     def _enable(self, *, idle: bool = True) -> None:
         self.join.setEnabled(idle and all(line.text().strip() for line in (self.address, self.key, self.folder)))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QComboBox, QDialog, QDialogButtonBox, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.engine.facts import FoldKind
+from helix_desktop.gui.background import Doing
+from helix_desktop.gui.ports import Session
 from helix_desktop.gui.theme import set_look
 from helix_desktop.gui.words import tr
 
@@ -15,11 +15,10 @@ WIDTH = 420
 
 
 class FoldNow(QDialog):
-    """`start` is called with the kind and the wish when the user agrees."""
-
-    def __init__(self, start: Callable[[FoldKind, str], None], parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, doing: Doing, parent: QWidget) -> None:
         super().__init__(parent)
-        self._start = start
+        self._session = session
+        self._doing = doing
         self.setWindowTitle(tr("Hand over now"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.kind = QComboBox(self)
@@ -49,6 +48,6 @@ class FoldNow(QDialog):
         self.wish.setFocus()
 
     def accept(self) -> None:
-        kind = self.kind.currentData()
+        folding = self._session.fold_now(FoldKind(self.kind.currentData()), wish=self.wish.text().strip())
         super().accept()
-        self._start(FoldKind(kind), self.wish.text().strip())
+        self._doing.do(folding, name="fold now", owner=self.parentWidget())

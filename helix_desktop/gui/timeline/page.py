@@ -331,14 +331,8 @@ class TimelinePage(QWidget):
 
     def hand_over(self) -> None:
         """Ask what to keep, then fold."""
-        session = self._session
-        if session is None:
-            return
-
-        def start(kind: FoldKind, wish: str) -> None:
-            self._doing.do(session.fold_now(kind, wish=wish), name="fold now", owner=self)
-
-        FoldNow(start, self).open()
+        if self._session is not None:
+            FoldNow(self._session, self._doing, self).open()
 
     def compare(self) -> None:
         """The chosen handover beside the one before it, section by section."""

@@ -25,6 +25,7 @@ from helix_desktop.gui.meter import paint_bar
 from helix_desktop.gui.shared.chip import ChipLabel
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.folds import colour_kind, covered, kept
+from helix_desktop.gui.shared.plain_label import plain_label
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Event
@@ -117,10 +118,7 @@ class FoldPanel(QWidget):
         self._compare = self._button("", self.compare_wanted.emit)
         self._undo = self._button(tr("Undo"), self._switch)
         self._bars = Bars(theme, self)
-        self._figures = QLabel(self)
-        self._figures.setTextFormat(Qt.TextFormat.PlainText)
-        self._figures.setWordWrap(True)
-        set_look(self._figures, "small")
+        self._figures = plain_label("", "small", self)
         self.document = BoxesView(theme, self, pad=(16, 4))
         self.document.setAccessibleName(tr("The text shown in place of the original"))
         self.document.acted.connect(self._act)

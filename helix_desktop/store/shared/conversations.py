@@ -245,10 +245,10 @@ class Conversations:
             await self.thread.run(self.steps.put, seen)
             self._note(seen)
             return
-        if known.seq and (known.stale or contents.generation != _generation(known)):
+        if known.seq and (known.stale or contents.generation != known.generation):
             await self._settle(known, seen)
             return
-        goes_on = contents.last > known.seq and contents.generation == _generation(known)
+        goes_on = contents.last > known.seq and contents.generation == known.generation
         try:
             await self._grow(seen, known if goes_on else Known(conversation))
         except _Differs:
@@ -378,7 +378,7 @@ class Conversations:
             segment.last,
             segments.chain(known.chain, fresh),
             (*remaining, segment),
-            _generation(known),
+            known.generation,
         )
         if await self._move(known, contents, force=conversation in self._own):
             await self.remote.drop([one.name for one in old if one.name != segment.name])
@@ -396,7 +396,7 @@ class Conversations:
             made.append(Segment(self.seal.name("segment", content), at + 1, min(at + segments.LARGEST, len(lines))))
             await self.remote.put({made[-1].name: self.seal.close(made[-1].name, content)})
         chain = segments.chain(segments.NOTHING, lines)
-        contents = Contents(known.conversation, self.machine, len(lines), chain, tuple(made), _generation(known))
+        contents = Contents(known.conversation, self.machine, len(lines), chain, tuple(made), known.generation)
         if await self._move(known, contents, force=known.conversation in self._own):
             await self.remote.drop({one.name for one in old} - {one.name for one in made})
             return True
@@ -468,10 +468,6 @@ class Conversations:
 
 class _Differs(Exception):
     """What the others have does not go on from what is known of it. No failure, and met by nobody else."""
-
-
-def _generation(known: Known) -> int:
-    return known.contents.generation if known.contents else 0
 
 
 def _entries(lines: list[Line]) -> frozenset[Digest]:

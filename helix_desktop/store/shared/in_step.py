@@ -56,6 +56,10 @@ class Known:
     contents: Contents | None = None
 
     @property
+    def generation(self) -> int:
+        return self.contents.generation if self.contents else 0
+
+    @property
     def stale(self) -> bool:
         """Whether what is there of it was changed here in place: it is sent anew."""
         return self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
@@ -131,7 +135,7 @@ class InStep:
         """Another machine has the facts changed in place, or this one: the changed text holds. Gives the number behind which both wrote."""
         here = self._journal.lines(known.conversation)
         agreed = min(known.seq, len(lines))
-        ahead = _generation(known) > _generation(seen)
+        ahead = known.generation > seen.generation
         mine, theirs = here[agreed:], lines[agreed:]
         common = segments.common(mine, theirs)
         marks = [line.recorded().fact for line in mine[common:]]
@@ -278,10 +282,6 @@ def _common(one: Any, other: Any) -> Any:
         case str(), str() if one != other:
             return forget.BLANK
     return other
-
-
-def _generation(known: Known) -> int:
-    return known.contents.generation if known.contents else 0
 
 
 def _known(row: tuple[str, int, bytes, int, bytes, bytes]) -> Known:
