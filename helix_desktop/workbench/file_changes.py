@@ -33,6 +33,7 @@ KEEP_DAYS = 30
 COUNTED = 20_000  # changes of which the lines are remembered
 _SWEPT = "checkpoints.swept"  # its time says when unused contents were looked for last
 _DAY = 86_400
+Difference = tuple[Source, Sequence[Change]]
 _LARGE = 16 << 20  # bytes beyond which a file is shown by its size and hash alone
 
 
@@ -162,14 +163,46 @@ class FileChanges:
         for source in sources:
             with suppress(NotThere):  # forgotten, or removed to make room
                 found.append((source, await self._difference(source)))
-        return await self._counted(self._joined(found, tree.files_of))
+        return await self._counted(self._joined(await self._theirs(found), tree.files_of))
 
     async def _difference(self, source: Source) -> Sequence[Change]:
         return tree.read_difference(await self._bench.workspace.cache.get(source.fact.difference.digest))
 
+    async def _theirs(self, differences: Sequence[Difference]) -> Sequence[Difference]:
+        """An undo beside the user's own lines, as it would have been without these: else they would pass for the agent's. Where it left
+        nothing of what the agent did, neither is told.
+        """
+        whole: dict[str, Change] = {}
+        over: dict[str, int] = {}  # by path the last difference that nothing is told of
+        found: list[tuple[Source, list[Change]]] = []
+        for number, (source, changes) in enumerate(differences):
+            found.append((source, []))
+            for change in changes:
+                path, held = change.path, whole.get(change.path)
+                rest = await self._rest(held, change) if held is not None and source.fact.by == "undo" else None
+                if held is not None and rest is not None:
+                    change = Change(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
+                    if held.before is not None and rest.content == held.before.content:
+                        over[path] = number
+                        del whole[path]
+                        continue
+                whole[path] = change if held is None else Change(path, held.before, change.after)
+                found[-1][1].append(change)
+        return [
+            (source, [each for each in changes if number > over.get(each.path, -1)])
+            for number, (source, changes) in enumerate(found)
+        ]
+
+    async def _rest(self, whole: Change, undo: Change) -> Item | None:
+        """What would be left of a file without what somebody else wrote before the undo; None where nobody did, or it cannot be told."""
+        if whole.after == undo.before:
+            return None
+        backwards = Planned(undo.path, undo.after, undo.before, whole.after, How.CONFLICT)
+        return await restore.merged(self.checkpoints, backwards)
+
     def _joined(
         self,
-        differences: Sequence[tuple[Source, Sequence[Change]]],
+        differences: Sequence[Difference],
         shown: Callable[[Sequence[Change]], Sequence[Change]],
     ) -> list[FileChange]:
         by_path: dict[str, list[Source]] = {}
@@ -258,7 +291,8 @@ class FileChanges:
 
     async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
         """All that some steps changed, the folders of files among it: what must be put back together."""
-        return self._joined([(source, await self._difference(source)) for source in sources], list)
+        found = [(source, await self._difference(source)) for source in sources]
+        return self._joined(await self._theirs(found), list)
 
     async def take_back(
         self,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.changes import hunks
 from helix_desktop.engine.changes.story import Source
 from helix_desktop.engine.facts import FilesChanged, Text, UserSaid
 from tests.workbench.conftest import Desks
@@ -133,3 +134,50 @@ async def test_an_undo_of_an_earlier_turn_is_listed_with_it_and_can_be_redone(de
     await changes.take_back(await changes.with_folders([source]), conversation=session.id)
     assert (folder / "both").read_text() == "c"
     assert await listed() == [("1–3", ["b", "both", "c"])]
+
+
+@pytest.mark.parametrize("before_more", [False, True])
+async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_them(
+    desks: Desks,
+    folder: Path,
+    before_more: bool,
+) -> None:
+    """Else the next undo of what is listed would take the user's lines."""
+    bench = await desks().create("W", folder)
+    changes, file = bench.changes, folder / "lines"
+    lines = [f"{number}\n" for number in range(40)]
+    file.write_text("".join(lines))
+    session = await bench.new_conversation()
+
+    async def step(number: str, at: int, words: str) -> None:
+        window = await changes.checkpoints.begin(number, session.id, "command")
+        assert window is not None
+        lines[at] = words
+        file.write_text("".join(lines))
+        fact = await changes.checkpoints.end(window)
+        assert fact is not None
+        await session.conversation.append(fact)
+
+    async def listed() -> list[tuple[int, int]]:
+        (turn,) = await changes.turns(session.id)
+        return [(each.added, each.removed) for each in await changes.files(turn.sources)]
+
+    await session.conversation.append(UserSaid((Text("Change it", 3),)))
+    await step("1", 20, "by the agent\n")
+    if before_more:
+        await step("2", 30, "by the agent as well\n")
+    lines[2] = "by the user\n"
+    file.write_text("".join(lines))
+    (turn,) = await changes.turns(session.id)
+    (one,) = await changes.files(turn.sources)
+    if before_more:  # one of two hunks
+        hunk = hunks.hunks(*await changes.contents(one))[0]
+        await changes.take_back_hunks(one, [hunk.id], conversation=session.id)
+    else:
+        await changes.take_back([one], conversation=session.id, choices={one.path: "merge"})
+    lines[20] = "20\n"
+    assert file.read_text() == "".join(lines)
+    assert await listed() == ([(1, 1)] if before_more else [])
+    if not before_more:
+        await step("3", 25, "by the agent again\n")
+        assert await listed() == [(1, 1)]
