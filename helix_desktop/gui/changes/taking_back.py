@@ -77,11 +77,16 @@ class TakingBack(QDialog):
 
     def _sentences(self, planned: Sequence[Planned]) -> list[str]:
         found = []
-        back = [self._place(one) for one in planned if one.how is How.RESTORE]
+        done = [one for one in planned if one.how is How.RESTORE]
+        back = [self._place(one) for one in done if one.before is not None]
+        gone = [self._place(one) for one in done if one.before is None]
         already = sum(one.how is How.ALREADY for one in planned)
         if back:
-            names = ", ".join(back[:SHOWN]) + ("…" if len(back) > SHOWN else "")
-            found.append(count(len(back), "{n} file will be restored: ", "{n} files will be restored: ") + names)
+            words = count(len(back), "{n} file will be restored: ", "{n} files will be restored: ")
+            found.append(words + _names(back))
+        if gone:
+            words = count(len(gone), "{n} file will be deleted: ", "{n} files will be deleted: ")
+            found.append(words + _names(gone))
         if already:
             found.append(count(already, "{n} file needed no change.", "{n} files needed no change."))
         if any(one.how is How.CONFLICT for one in planned):
@@ -119,6 +124,10 @@ class TakingBack(QDialog):
         area.setWidgetResizable(True)
         area.setWidget(inner)
         return area
+
+
+def _names(places: Sequence[str]) -> str:
+    return ", ".join(places[:SHOWN]) + ("…" if len(places) > SHOWN else "")
 
 
 class ThreeVersions(QDialog):

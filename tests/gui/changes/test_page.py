@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton
 
 from helix_desktop.engine.changes.hunks import hunks
-from helix_desktop.engine.changes.story import FileChange, Left, Source
+from helix_desktop.engine.changes.story import FileChange, How, Left, Planned, Source
+from helix_desktop.engine.changes.tree import Item, Kind
 from helix_desktop.errors import NotThere
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.changes.commit import CommitDialog
@@ -82,6 +83,31 @@ def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
     assert changes.undone == [{"0/new.txt": "now"}]
     assert changes.now["src/a.py"] == BEFORE
     assert changes.now["new.txt"] == b"mine\n"
+
+
+def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: ChangesPage, theme: Theme) -> None:
+    def item(content: bytes) -> Item:
+        return Item(Kind.FILE, 0o644, 1, content)
+
+    def shown(*, redo: bool) -> TakingBack:
+        planned = (
+            Planned("0/old", item(b"1"), item(b"2"), item(b"2"), How.RESTORE),
+            Planned("0/new", None, item(b"2"), item(b"2"), How.RESTORE),
+            Planned("0/both", item(b"1"), item(b"2"), item(b"3"), How.CONFLICT),
+        )
+        return TakingBack(theme, "Undo", (), planned, lambda _: None, page, redo=redo)
+
+    def words(of: TakingBack) -> list[str]:
+        (box,) = of.findChildren(QComboBox)
+        return [box.itemText(at) for at in range(1, box.count())]
+
+    said = [label.text() for label in shown(redo=False).findChildren(QLabel)]
+    assert said[:2] == ["1 file will be restored: old", "1 file will be deleted: new"]
+    assert words(shown(redo=False)) == [
+        "Restore the file to its state before the agent's changes",
+        "Undo only the agent's lines",
+    ]
+    assert words(shown(redo=True)) == ["Restore the file to its state before the undo", "Redo only the agent's lines"]
 
 
 def test_three_versions_are_shown(page: ChangesPage, changes: FakeChanges, theme: Theme) -> None:
