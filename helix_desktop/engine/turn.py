@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
-from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from helix_desktop.engine import budget, laws
 from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View, Waiting
-from helix_desktop.engine.calls import UNREAD, meant, unwrapped
+from helix_desktop.engine.calls import meant, unwrapped
 from helix_desktop.engine.collaborators import Crew, Note, Setup
-from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
+from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import CallMoved, Running, Stage, Streamed, ToolShowed
+from helix_desktop.engine.events import Running, Streamed
 from helix_desktop.engine.facts import (
     NO_LONGER,
-    Decided,
     Excluded,
     Fact,
     ModelReplied,
@@ -32,9 +29,7 @@ from helix_desktop.engine.facts import (
     Stop,
     Stored,
     Text,
-    TodoSet,
     ToolCall,
-    ToolReturned,
     ToolsOffered,
     TurnEnd,
     TurnEnded,
@@ -43,8 +38,8 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.history.sent import digest_of
-from helix_desktop.engine.parts import is_object
-from helix_desktop.engine.ports import About, Answer, CallContext, ModelClient, Outcome, Question
+from helix_desktop.engine.ports import Answer, ModelClient, Question
+from helix_desktop.engine.reply_calls import ReplyCalls
 from helix_desktop.engine.steward import Steward
 from helix_desktop.errors import (
     BadKey,
@@ -61,8 +56,6 @@ from helix_desktop.values import dataclass
 
 CUTS_IN_A_ROW = 3
 OVERFLOWS_IN_A_ROW = 3
-LATELY = 12
-HEAD = 2_000
 _CAUSES: Mapping[type[HelixError], str] = {
     BadKey: "key",
     UnknownModel: "model",
@@ -71,14 +64,6 @@ _CAUSES: Mapping[type[HelixError], str] = {
     Unreachable: "connection",
     StoreFailed: "store",
 }
-Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
-SKIPPED = "This call was not run: the user refused one before it in the same reply."
-TORN = (
-    "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
-    "several parts, the first with write_file and the others with edit_file."
-)
-
-
 Words = tuple[tuple[UserPart, ...], str]  # what is said, and on whose behalf (UserSaid.by)
 
 
@@ -157,7 +142,7 @@ class Turn:
         self._steps = 0
         self._cuts = 0
         self._paid_before = len(conversation.state.spent)
-        self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
+        self._calls = ReplyCalls(conversation, crew, steward, talk.ask)
 
     async def run(self) -> TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
@@ -168,11 +153,12 @@ class Turn:
                 await self._steward.before_step()
                 self._refuse_what_cannot_fit()
                 reply = await self._ask_model()
-                calls = [part for part in reply.parts if isinstance(part, ToolCall)]
-                if calls:
-                    await self._run_batch(calls, torn=_torn(reply))
-                steered = await self._take_steering(within=bool(calls))
-                end = self._end(reply, going_on=bool(calls) or steered)
+                called = any(isinstance(part, ToolCall) for part in reply.parts)
+                if called:
+                    self._talk.running(Running.TOOLS)
+                    await self._calls.run(reply)
+                steered = await self._take_steering(within=called)
+                end = self._end(reply, going_on=called or steered)
                 if end is None and self._cuts:
                     await self._prepare_again(reply)
         except HelixError as error:
@@ -290,147 +276,6 @@ class Turn:
         spread = random.uniform(0.75, 1.25)  # noqa: S311  # so that many do not come back together
         await self._crew.clock.sleep(2 ** (self._cuts - 1) * spread)
 
-    # --- its calls
-
-    async def _run_batch(self, calls: Sequence[ToolCall], torn: ToolCall | None) -> None:
-        """All calls of a reply, some side by side, some one after another. What is done is recorded before the next
-        begins; what is shown of the outputs is decided of all together.
-        """
-        self._talk.running(Running.TOOLS)
-        groups, waiting, tasks = self._groups(calls), list(calls), list[asyncio.Task[Result]]()
-        done: list[Result] = []
-        seqs: list[int] = []
-        self._moved(calls[len(groups[0]) :], Stage.IN_LINE)
-        try:
-            for group in groups:
-                seqs += await self._record(done[len(seqs) :])
-                self._moved(group, Stage.RUNNING)
-                tasks = [self._crew.spawn(self._run_one(call, torn), name=f"tool {call.name}") for call in group]
-                await asyncio.gather(*tasks)
-                done += [task.result() for task in tasks]
-                tasks = []
-                del waiting[: len(group)]
-                if _refused(done[-len(group) :]):  # what stands behind it was meant to come after it
-                    seqs += await self._record(done[len(seqs) :])
-                    done += [await self._left(call, SKIPPED) for call in waiting]
-                    waiting.clear()
-                    break
-            await self._record_last(done, seqs)
-        except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
-            for task in tasks:
-                task.cancel()
-            await asyncio.shield(self._record_stopped(waiting, tasks))
-            raise
-
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """What may run side by side; a change of files stands in order with the calls around it."""
-        groups: list[list[ToolCall]] = []
-        alone = True
-        for call in calls:
-            before, alone = alone, self._crew.tools.alone(call.name)
-            if before or alone:
-                groups.append([])
-            groups[-1].append(call)
-        return groups
-
-    def _moved(self, calls: Sequence[ToolCall], stage: Stage) -> None:
-        for call in calls:
-            self._conversation.tell(CallMoved(self._conversation.id, call.id, stage))
-
-    async def _run_one(self, call: ToolCall, torn: ToolCall | None) -> Result:
-        """The call's own time: not how long the user thought about it."""
-        now, waits = self._crew.clock.now, list[float]()
-        started = now()
-        outcome = await (
-            self._not_run(call) if call is torn else self._crew.tools.run(call, self._context(call, waits))
-        )
-        returned = await self._returned(call, outcome, max(0.0, now() - started - sum(waits)))
-        self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
-        self._moved([call], Stage.DONE)
-        return returned, _beside(call, outcome), outcome.keep
-
-    async def _not_run(self, call: ToolCall) -> Outcome:
-        return Outcome(await self._crew.cache.put(TORN.encode(), About(call.name)), ok=False)
-
-    def _context(self, call: ToolCall, waits: list[float]) -> CallContext:
-        here, now = self._conversation, self._crew.clock.now
-
-        def show(text: str) -> None:
-            here.tell(ToolShowed(here.id, call.id, text))
-
-        async def ask(question: Question) -> Answer:
-            asked = now()
-            try:
-                return await self._talk.ask(question)
-            finally:
-                waits.append(now() - asked)
-
-        return CallContext(here.id, ask, show)
-
-    async def _returned(self, call: ToolCall, outcome: Outcome, seconds: float) -> ToolReturned:
-        head, tokens = await self._measured(outcome)
-        return ToolReturned(
-            call=call.id,
-            output=outcome.output,
-            tokens=tokens,
-            ok=outcome.ok,
-            exit_code=outcome.exit_code,
-            seconds=seconds,
-            head=head,
-            images=outcome.images,
-            changes=outcome.changes,
-            repeat_of=self._conversation.state.last_return_of(outcome.output.digest) if outcome.repeated else 0,
-            child=outcome.child,
-            stopped=outcome.stopped,
-        )
-
-    async def _measured(self, outcome: Outcome) -> tuple[str, int]:
-        """The head for display, and the tokens."""
-        size, content = outcome.output.size, outcome.content
-        if content is None:
-            content = await self._crew.cache.read(outcome.output.digest, 0, min(size, SAMPLE))
-        given = size, content, self._crew.tokens.count
-        tokens = await asyncio.to_thread(tokens_in, *given) if len(content) > 1 << 15 else tokens_in(*given)
-        head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD else ""
-        return head if len(head) <= HEAD else "", tokens
-
-    def _count(self, text: str) -> int:
-        return self._crew.tokens.count(text)
-
-    async def _record(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
-        """The seqs of the results."""
-        beside = [fact for _, more, _ in results for fact in more]
-        recorded = await self._conversation.append(*(result for result, _, _ in results), *folds, *beside)
-        return [one.seq for one in recorded[: len(results)]]
-
-    async def _record_last(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
-        """Those that have no seq yet and the excerpts of all, in one transaction; a stop while excerpts are made leaves
-        the results whole.
-        """
-        last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
-        try:
-            folds = await self._steward.admit([result for result, _, _ in results], keeps, seqs)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._record(last))
-            raise
-        await self._record(last, folds)
-
-    async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
-        """Results that were there stay; for the rest, begun or not, the model is told that they are not there."""
-        await asyncio.gather(*tasks, return_exceptions=True)
-        results: list[Result] = []
-        for call, task in itertools.zip_longest(calls, tasks):
-            if task is None or task.cancelled() or task.exception():
-                results.append(await self._left(call, UNREAD))
-            else:
-                results.append(task.result())
-        await self._record(results)
-
-    async def _left(self, call: ToolCall, why: str) -> Result:
-        """A call that came to nothing."""
-        stored = await self._crew.cache.put(why.encode(), About(call.name))
-        return ToolReturned(call.id, stored, self._count(why), ok=False, head=why, stopped=True), (), ""
-
     # --- after a step
 
     async def _take_steering(self, *, within: bool) -> bool:
@@ -469,7 +314,7 @@ class Turn:
         limits = self._crew.limits()
         if self._steps >= limits.steps:
             return TurnEnded(TurnEnd.STEP_LIMIT, f"This turn reached its limit of {self._steps} steps.")
-        name, count = _repeated(self._lately)
+        name, count = self._calls.repeated()
         if count >= limits.repeats:
             return TurnEnded(
                 TurnEnd.REPEATING, f"{name} was called {count} times with the same arguments and the same result."
@@ -506,38 +351,3 @@ def _sealed(view: View, contents: Mapping[Stored, str | Image]) -> tuple[Request
 def _says_something(reply: Reply) -> bool:
     """Whether there is more than thinking and empty lines."""
     return any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts)
-
-
-def _refused(results: Sequence[Result]) -> bool:
-    """Whether the user said no to one of them."""
-    beside = (fact for _, facts, _ in results for fact in facts)
-    return any(isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside)
-
-
-def _torn(reply: Reply) -> ToolCall | None:
-    """The call in whose arguments the reply met its length limit."""
-    last = reply.parts[-1] if reply.parts and reply.stop is Stop.LENGTH else None
-    return last if isinstance(last, ToolCall) and not is_object(last.arguments) else None
-
-
-def _repeated(lately: deque[tuple[str, str, str]]) -> tuple[str, int]:
-    """The tool that was called alike most often, and how often; never, where something else was new in between: a check
-    after each step of work is no repetition.
-    """
-    if not lately:
-        return "", 0
-    most, count = Counter(lately).most_common(1)[0]
-    since = Counter(itertools.islice(lately, lately.index(most), None))
-    return most[0], count if min(since.values()) > 1 else 0
-
-
-def _beside(call: ToolCall, outcome: Outcome) -> Sequence[Fact]:
-    """What else a call leaves in the journal: who decided, a new list of what is to do, the files it changed."""
-    facts: list[Fact] = []
-    if outcome.decided_by:
-        facts.append(Decided(call.id, not outcome.refused, outcome.decided_by, outcome.decided_scope))
-    if outcome.todo is not None:
-        facts.append(TodoSet(outcome.todo))
-    if outcome.files is not None:
-        facts.append(outcome.files)
-    return facts

@@ -29,6 +29,7 @@ from helix_desktop.engine.facts import (
     ToolCall,
     ToolReturned,
     ToolSpec,
+    TurnEnded,
     Usage,
 )
 from helix_desktop.engine.ports import About, CallContext, ModelClient, Outcome, Purged
@@ -206,3 +207,12 @@ async def world(
 
 def appended(events: Sequence[Event]) -> list[Fact]:
     return [event.recorded.fact for event in events if isinstance(event, FactAppended)]
+
+
+async def told(at: World) -> TurnEnded:
+    """A turn from one message to its end."""
+    at.session.send((Text("hello"),))
+    await asyncio.wait_for(at.session.idle(), 10)
+    end = at.facts[-1]
+    assert isinstance(end, TurnEnded)
+    return end
