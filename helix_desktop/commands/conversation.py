@@ -161,7 +161,7 @@ def _described(change: Change) -> dict[str, object]:
 
 
 def _source(block: Block) -> list[int]:
-    """The first and the last fact it stands for."""
+    """The first and the last fact it covers."""
     from helix_desktop.engine.history.covers import ends
 
     return list(ends(block.source))

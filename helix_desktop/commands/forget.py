@@ -1,4 +1,4 @@
-"""`forget`: remove a text wherever it stands in a workspace, or entries of its cache, for good."""
+"""`forget`: remove a text from all of a workspace, or entries of its cache, for good."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The difference of two views: what came into the context, what went out of it, and what took another form.
 
-Views are those of two moments of one conversation, in either order. What a fold stands for and the fold itself are one
-change; so is the way back, when a fold is undone.
+Views are those of two moments of one conversation, in either order. A fold and what it replaces are one change; so is
+the way back, when a fold is undone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What stood at one place before, and what stands there after; one of the two may be nothing."""
+    """The blocks at one place before and after; one of the two may be empty."""
 
     before: tuple[Block, ...]
     after: tuple[Block, ...]

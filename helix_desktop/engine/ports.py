@@ -107,7 +107,7 @@ class Purged:
 
 
 class Forget(Protocol):
-    """Removes a text wherever it stands, and entries, from the whole workspace; no session works meanwhile."""
+    """Removes a text, and entries, from the whole workspace; no session works meanwhile."""
 
     async def __call__(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged: ...
 

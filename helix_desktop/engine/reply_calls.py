@@ -29,7 +29,7 @@ TORN = (
 
 
 class ReplyCalls:
-    """Of one turn, reply after reply."""
+    """Used by one turn for each of its replies."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class ReplyCalls:
                 done += [task.result() for task in tasks]
                 tasks = []
                 del waiting[: len(group)]
-                if _refused(done[-len(group) :]):  # what stands behind it was meant to come after it
+                if _refused(done[-len(group) :]):  # the calls after it may rely on it
                     seqs += await self._record(done[len(seqs) :])
                     done += [await self._left(call, SKIPPED) for call in waiting]
                     waiting.clear()
@@ -75,7 +75,7 @@ class ReplyCalls:
             raise
 
     def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """What may run side by side; a change of files stands in order with the calls around it."""
+        """The calls that may run side by side, group after group. A change of files is a group of its own."""
         groups: list[list[ToolCall]] = []
         alone = True
         for call in calls:

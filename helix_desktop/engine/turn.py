@@ -87,8 +87,8 @@ class _Asked:
 
 
 async def take_up(crew: Crew, conversation: Conversation) -> None:
-    """What a request depends on besides the messages becomes facts, as far as the conversation has it otherwise. The
-    tools come behind the model and the policy, by which it is decided how many of them are sent.
+    """Record what a request depends on besides the messages, where it has changed. The tools come after the model and the
+    policy, which decide how many of them are sent.
     """
     setup = await crew.setup()
     await conversation.append(*(fact for fact in setup.settings if not conversation.state.holds(fact)))
@@ -279,7 +279,7 @@ class Turn:
     # --- after a step
 
     async def _take_steering(self, *, within: bool) -> bool:
-        """Messages sent meanwhile stand after the whole batch of results."""
+        """Messages sent meanwhile come after all results of the reply."""
         steering = self._talk.steering()
         if steering:
             try:

@@ -348,7 +348,7 @@ class Stores:
         return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
 
     def back_up(self, folder: Path) -> None:
-        """Once a day, behind everybody's back."""
+        """Once a day, in the background."""
         self.background.submit(_back_up_if_due, folder)
 
     async def aclose(self) -> None:

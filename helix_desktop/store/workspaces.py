@@ -159,8 +159,8 @@ class Workspaces:
     async def import_(self, path: Path, *, name: str = "", report: Report = transfer.unheard) -> Known:
         """A new workspace from an export. What the file asks for (folders, permissions, MCP servers) is only proposed.
 
-        Nothing is left behind when it fails or is cancelled. What could not be taken over stands in the new workspace's
-        `notes.txt`. `report` hears on the loop how many bytes of how many are done.
+        Nothing is left behind when it fails or is cancelled. What could not be imported is listed in the new
+        workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.
         """
         transfer.check(path)
         named = _checked_name(name) if name else ""
@@ -202,7 +202,7 @@ class Workspaces:
         return workspace
 
     def tidy(self) -> tuple[str, ...]:
-        """Remove what imports and writes that were killed have left. What somebody still works on is left alone; gives sentences."""
+        """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
             with suppress(HelixError):  # StoreBusy: it goes on, in this program or another

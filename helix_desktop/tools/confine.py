@@ -103,7 +103,7 @@ class Roots:
         return None
 
     def within(self, pattern: str) -> tuple[Path, str] | None:
-        """A pattern that stands in full, as a root and the rest; None for one that does not."""
+        """A pattern with a full path, as a root and the rest; None for any other."""
         for name, root in self._called():
             if pattern.startswith(f"{name}/"):
                 return root, pattern[len(str(name)) + 1 :]

@@ -41,7 +41,7 @@ _LEAST_LINE = 12  # tokens: a source's name, and little more
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """One source of tools or skills as it stands in front of every request: `- name: said`."""
+    """One source of tools or skills, as every request lists it: `- name: said`."""
 
     name: str
     said: str
@@ -60,7 +60,7 @@ class Catalogue:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much may stand in front of every request, in tokens. `definitions`: of servers' tools; `catalogue`: lines."""
+    """How much every request may begin with, in tokens. `definitions`: of servers' tools; `catalogue`: lines."""
 
     definitions: int = 10_000
     catalogue: int = 2_000
@@ -134,7 +134,7 @@ class OnDemand:
 
         return (Tool(FIND_TOOLS, _ABOUT_FIND, _FIND, find), Tool(CALL_TOOL, _ABOUT_CALL, _CALL, _not_understood))
 
-    # --- what stands in front
+    # --- what every request begins with
 
     def _begin(self, by_server: Mapping[str, object]) -> None:
         """Go on as the journal says it was."""

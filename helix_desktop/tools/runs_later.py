@@ -65,7 +65,7 @@ for _each in map(spelling, BELOW):
 
 
 def counts(name: str, path: str, *, folder: bool) -> bool:
-    """Whether an entry of this name, or all that is in it, is run by somebody later. `path`: from the root."""
+    """Whether other programs run an entry of this name, or what is in it, later. `path`: from the root."""
     name = spelling(name)
     if name in _BELOW and ("/" + spelling(path)).endswith(_BELOW[name]):
         return True

@@ -57,7 +57,7 @@ PASSED_ON = frozenset(
 PROXIES = frozenset(
     ["http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
 )
-# Nobody is there to type: git takes a message as it stands, and a rebase that would be edited fails.
+# Nobody is there to type: git takes a message as it is, and a rebase that would be edited fails.
 _EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "false", "GIT_TERMINAL_PROMPT": "0"}
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", **_EDITORS}
 
@@ -70,7 +70,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What this system has. `folders` are the roots; `scratch` stands for /tmp; `closed` is never seen inside."""
+    """What this system has. `folders` are the roots; `scratch` replaces /tmp; `closed` is never seen inside."""
 
     kind: Kind
     folders: tuple[Path, ...]

@@ -43,7 +43,7 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a conversation stands in its tree. `chain`: the roles from the top down to itself."""
+    """The place of a conversation in its tree. `chain`: the roles from the top down to itself."""
 
     depth: int = 0
     chain: tuple[str, ...] = ()

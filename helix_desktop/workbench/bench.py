@@ -658,7 +658,7 @@ class Workbench:
         return await self.attach(uri, found.text.encode("utf-8", "replace"), "text/plain")
 
     async def expanded(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
-        """A message that begins with the name of a command, as what the command stands for; any other as it is."""
+        """A message that begins with the name of a command, with the command's text in its place; any other as it is."""
         await self.project.look_again()
         return await slash.expanded(self.project.now, session, parts, self._shared.access.tokens, self.servers)
 
@@ -700,7 +700,7 @@ class Workbench:
         return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
     def proposals(self) -> str:
-        """What an imported workspace would like to be allowed, as it stands in its file; empty where there is nothing."""
+        """What an imported workspace asks to be allowed, as its file has it; empty for nothing."""
         return setup.proposals(self.workspace.settings.proposed)
 
     async def decide_proposals(self, *, accept: bool) -> None:

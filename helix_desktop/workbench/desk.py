@@ -260,7 +260,7 @@ def _shared_by(access: Access, places: Places) -> Shared:
 
 
 def _instructions(places: Places) -> str:
-    """The user's own, as they stand now."""
+    """The user's own, as they are now."""
     return Settings(places.settings)[INSTRUCTIONS]
 
 

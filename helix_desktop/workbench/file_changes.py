@@ -79,7 +79,7 @@ class FileChanges:
     # --- the safety net
 
     async def prepare(self) -> None:
-        """The first checkpoint, behind everybody's back; then contents that nothing needs any more are removed."""
+        """Make the first checkpoint in the background, then remove contents that nothing needs any more."""
         checkpoints = self.checkpoints
         if checkpoints.coverage.off:
             return
@@ -302,7 +302,7 @@ class FileChanges:
         choices: Mapping[str, str] = {},
         undoes: Sequence[int] = (),
     ) -> Undone:
-        """Put files as they were. `choices`, for what somebody else has changed: before, merge or now; without one it is left alone.
+        """Put files as they were. `choices`, for files that others have changed since: before, merge or now; without one the file is left alone.
         `undoes`: the facts it is about, where the files do not name them.
         """
         undoes = undoes or story.undone((source for file in files for source in file.sources), conversation)

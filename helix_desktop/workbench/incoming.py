@@ -134,7 +134,7 @@ class Writing:
     new_from: int = 0  # the first message that is new
     recorded: Recorded | None = None  # the fact of the import, and what it came to; None: nothing is new
     brought: Brought | None = None
-    _seqs: dict[int, int] = field(default_factory=dict)  # of a draft's number: where its fact stands
+    _seqs: dict[int, int] = field(default_factory=dict)  # by the number of a draft, the number of its fact
 
     @property
     def recording(self) -> Recording:
@@ -208,7 +208,7 @@ class Writing:
         return True
 
     def _common(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
-        """How many of the facts that were said stand here as the file has them; with forgotten ones among them, all."""
+        """How many messages and results here are the same as in the file; where some were forgotten, all count as the same."""
         said = [(number, draft) for number, draft in enumerate(self.made, 1) if draft.said]
         common = 0
         for (number, draft), one in zip(said, present, strict=False):

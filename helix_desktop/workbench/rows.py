@@ -1,4 +1,4 @@
-"""The conversations as a list shows them: what the journal knows of each, and what stands in its window."""
+"""The conversations as a list shows them: what the journal knows of each, and how full its window is."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Rows:
             self.measure(recorded.conversation, meter)
 
     def measure(self, conversation: str, meter: Meter) -> None:
-        """What stands in its window now."""
+        """How full its window is now."""
         row = self._rows[conversation]
         self._rows[conversation] = replace(row, parts=dict(meter.parts), window=meter.window)
 

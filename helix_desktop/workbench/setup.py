@@ -50,7 +50,7 @@ def policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
 
 
 def for_role(system: SystemSet, role: Item | None, tokens: Tokens) -> SystemSet:
-    """The program's own words, and behind them what an agent's file says of its work."""
+    """The program's own words, then what an agent's file says of its work."""
     if role is None:
         return system
     text = f"{system.text}\n\nYou are the agent {role.name} of this workspace. What its file says of your work:\n\n{role.body}"

@@ -1,5 +1,5 @@
-"""A workbench whose conversations other machines have too: it keeps them in step while the workspace is open, says how things
-stand, and lets nobody write where another machine does.
+"""A workbench whose conversations other machines have too: it keeps them in step while the workspace is open, reports
+the state, and lets nobody write where another machine does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Connect = Callable[[], Awaitable[Conversations]]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How things stand. `state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why` says what a
+    """The state of sharing. `state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why` says what a
     person has to do). `waiting`: facts and entries that the others do not have yet.
     """
 

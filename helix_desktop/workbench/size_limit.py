@@ -1,6 +1,6 @@
-"""How much the cache takes beyond the user's limit: counted behind everybody's back when that may have changed, and told.
+"""How much the cache takes beyond the user's limit: counted in the background when that may have changed, and reported.
 
-It is only ever told. Room is made by the user's word alone.
+Nothing is removed: only the user does that.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A slash command as the message it stands for: its shell lines run after permission, its files are read like any other."""
+"""A slash command as the message it becomes: its shell lines run after permission, its files are read like any other."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class Workforce:
     _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _closed: bool = False
 
-    # --- where a conversation stands
+    # --- the place of a conversation in its tree
 
     def place(self, conversation: str, depth: int) -> Place:
         """For the tool delegate of a conversation."""

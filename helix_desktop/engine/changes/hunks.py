@@ -45,7 +45,7 @@ class Hunk:
 
     @property
     def id(self) -> str:
-        """The same for the same change of the same lines, wherever they stand."""
+        """The same for the same change of the same lines, wherever they are in the file."""
         body = b"".join(sign.encode() + line for sign, line in self.rows)
         return hashlib.sha256(body).hexdigest()[:16]
 
@@ -132,7 +132,7 @@ def _hunk(group: Sequence[Block], old: Sequence[bytes], new: Sequence[bytes]) ->
 def take_back(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
     """`now` without the chosen hunks of the change from `before` to `after`, with all else that has changed since.
 
-    Refused where somebody has changed the same lines since, or lines right beside them.
+    Refused where the same lines, or lines next to them, have changed since.
     """
     old, new, current = lines_of(before), lines_of(after), lines_of(now)
     same = list(_runs(new, current)) if now != after else [Same(0, 0, len(new))]
@@ -144,7 +144,7 @@ def take_back(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -
 
 
 def _place(block: Block, same: Sequence[Same], new: int, current: int) -> int:
-    """Where a block stands in a later version."""
+    """Where a block is in a later version."""
     if block.new == block.new_end == new == current == 0:
         return 0
     for run in same:

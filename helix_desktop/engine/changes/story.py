@@ -31,7 +31,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One path: how it was `before` and `after` the change, and what stands there `now`."""
+    """One path: how it was `before` and `after` the change, and how it is `now`."""
 
     path: str
     before: Item | None
@@ -171,7 +171,7 @@ def undone(changed: Iterable[Source | Recorded], conversation: str) -> tuple[int
 
 
 def kept(facts: Iterable[Recorded]) -> Mapping[str, frozenset[str]]:
-    """By path the hunks that the user keeps; an empty name stands for the whole file."""
+    """By path the hunks that the user keeps; an empty name means the whole file."""
     found: dict[str, frozenset[str]] = {}
     for recorded in facts:
         if isinstance(recorded.fact, ChangeKept):

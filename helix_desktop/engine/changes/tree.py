@@ -1,4 +1,4 @@
-"""A folder's state at a moment: each path with what stands there. And how two states differ, as bytes for the cache.
+"""A folder's state at a moment: each path and what is there. Also how two states differ, as bytes for the cache.
 
 Paths are relative, with "/" between names, behind the number of their root: `0/src/main.c`. Names of any bytes are held as Python
 holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What stood at a path and what stands there now; None: nothing."""
+    """What was at a path and what is there now; None: nothing."""
 
     path: str
     before: Item | None
@@ -90,7 +90,7 @@ def read_manifest(content: bytes) -> dict[str, Item]:
 
 
 def write_difference(changes: Iterable[Change], behind: Digest) -> bytes:
-    """`behind`: the state the changes were made to. With it, the difference is also the state they lead to."""
+    """`behind`: the state before the changes. With it, the difference is also the state they lead to."""
     return (_head("difference") + behind.raw) + b"".join(
         _sized(_raw(path)) + _sized(pack(before)) + _sized(pack(after)) for path, before, after in changes
     )

@@ -1,6 +1,6 @@
 """Taking changes back: what can be put as it was, what somebody else changed meanwhile, and doing it.
 
-Doing it twice is harmless: what is as it is to be already is let be. So an undo that was cut short is simply done again.
+Doing it twice is harmless: what is already right is left alone. So an undo that was cut short is simply done again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CHUNK = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is to stand at a path, if `now` still stands there."""
+    """What to put at a path, if `now` is still there."""
 
     path: str
     now: Item | None
@@ -78,7 +78,7 @@ async def merged(checkpoints: Checkpoints, planned: Planned) -> Item | None:
 
 
 async def kept(checkpoints: Checkpoints, content: bytes, like: Item) -> Item:
-    """A version of a file that stands nowhere yet, as an item."""
+    """A version of a file that is in no folder yet, as an item."""
     (stored,) = await checkpoints.contents.put_many([(content, ABOUT)])
     return Item(Kind.FILE, like.mode, stored.size, stored.digest.raw)
 
@@ -280,7 +280,7 @@ class _Restoring:
             os.fsync(folder)
 
     def _digest(self, item: Item | None) -> bytes:
-        """The SHA-256 of what stands there now."""
+        """The SHA-256 of what is there now."""
         if item is None:
             return b""
         if item.kind is Kind.TWIN:
@@ -338,7 +338,7 @@ def _write(handle: int, content: bytes) -> None:
 
 
 def _stays(step: Step) -> bool:
-    """Whether what stands there can change places with what is to stand there."""
+    """Whether the new item can change places with the one that is there."""
     if step.now is None or step.target is None:
         return False
     return (step.now.kind is Kind.FOLDER) == (step.target.kind is Kind.FOLDER) and step.now.kind is not Kind.OTHER
