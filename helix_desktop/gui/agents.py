@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QHeaderView,
     QLabel,
-    QPushButton,
     QTreeWidget,
     QTreeWidgetItem,
     QVBoxLayout,
@@ -20,6 +19,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import AgentRow, Workbench
 from helix_desktop.gui.shared.figures import lasted, money
+from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr
 
@@ -68,11 +68,7 @@ class AgentsDialog(QDialog):
             (tr("Stop all"), "danger", self.stop_all),
             (tr("Close"), "primary", self.accept),
         ):
-            button = QPushButton(text, self)
-            if look:
-                button.setProperty("look", look)
-            button.setAutoDefault(False)
-            button.clicked.connect(lambda _checked=False, a=act: a())
+            button = push_button(text, self, act, look)
             row.addWidget(button)
             if act == self.stop_all:
                 self._all = button

@@ -23,7 +23,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import count, tr
 
 WIDTH = 480

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QDialog,
     QHBoxLayout,
     QProgressBar,
-    QPushButton,
     QScrollArea,
     QVBoxLayout,
     QWidget,
@@ -25,7 +24,7 @@ from helix_desktop.gui.frame.sidebar import folder_words
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.questions import ask_yes, tell_text
 from helix_desktop.gui.shared.figures import date, size
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.words import count, tr
 
 WIDTH, HEIGHT = 720, 560
@@ -92,12 +91,12 @@ class BringInDialog(QDialog):
         return self._watch
 
     def _buttons(self) -> QHBoxLayout:
-        self._undo = self._button(tr("Undo"), self._take_back, "link")
-        self._keys = self._button("", self._ask_keys, "link")
-        self._left_out = self._button(tr("What was left out"), self._tell_left_out, "link")
-        self._close = self._button(tr("Close"), self.reject, "")
-        self._stop = self._button(tr("Stop"), self._stop_it, "")
-        self.begin_ = self._button(tr("Import"), self.begin, "primary")
+        self._undo = push_button(tr("Undo"), self, self._take_back, "link")
+        self._keys = push_button("", self, self._ask_keys, "link")
+        self._left_out = push_button(tr("What was left out"), self, self._tell_left_out, "link")
+        self._close = push_button(tr("Close"), self, self.reject, "")
+        self._stop = push_button(tr("Stop"), self, self._stop_it, "")
+        self.begin_ = push_button(tr("Import"), self, self.begin, "primary")
         line = QHBoxLayout()
         for button in (self._undo, self._keys, self._left_out):
             button.hide()
@@ -106,14 +105,6 @@ class BringInDialog(QDialog):
         for button in (self._close, self._stop, self.begin_):
             line.addWidget(button)
         return line
-
-    def _button(self, text: str, act: Callable[[], object], look: str) -> QPushButton:
-        button = QPushButton(text, self)
-        button.setAutoDefault(False)
-        if look:
-            button.setProperty("look", look)
-        button.clicked.connect(lambda _checked=False: act())
-        return button
 
     # --- what there is
 

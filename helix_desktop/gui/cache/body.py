@@ -38,7 +38,7 @@ from helix_desktop.gui.cache.shapes import PAGE, HexLines, Shape, as_json, as_ro
 from helix_desktop.gui.cache.tree import JsonTree
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import LARGEST_PICTURE, decoded
 from helix_desktop.gui.transcript.harmless import harmless

@@ -11,7 +11,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLabel,
-    QPushButton,
     QStackedWidget,
     QVBoxLayout,
     QWidget,
@@ -25,7 +24,7 @@ from helix_desktop.gui.shared.chip import ChipLabel
 from helix_desktop.gui.shared.difference_rows import Sheet
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.views.difference import DifferenceView
@@ -52,9 +51,9 @@ class FileBody(QWidget):
         self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         set_look(self._name, "mono")
         self._by, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
-        self._open = self._button(tr("Open in editor"))
-        self._keep = self._button(tr("Keep file"))
-        self._back = self._button(tr("Undo file"))
+        self._open = push_button(tr("Open in editor"), self, look="pill")
+        self._keep = push_button(tr("Keep file"), self, look="pill")
+        self._back = push_button(tr("Undo file"), self, look="pill")
         self._open.clicked.connect(self.opened)
         self._keep.clicked.connect(self.kept)
         self._back.clicked.connect(self.taken_back)
@@ -94,12 +93,6 @@ class FileBody(QWidget):
         column.addLayout(self._head)
         column.addWidget(self._stack, 1)
         self.clear("")
-
-    def _button(self, words: str) -> QPushButton:
-        button = QPushButton(words, self)
-        button.setAutoDefault(False)
-        set_look(button, "pill")
-        return button
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

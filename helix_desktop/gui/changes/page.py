@@ -9,7 +9,7 @@ from typing import Any
 
 from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QPushButton, QSizePolicy, QSplitter, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
 from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own, undone
@@ -28,6 +28,7 @@ from helix_desktop.gui.questions import ask_text
 from helix_desktop.gui.shared.difference_rows import Sheet, rows, sheet
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import count, numeral, tr
 
@@ -61,15 +62,19 @@ class ChangesPage(QWidget):
         self._shown: FileChange | None = None
         self.files = FileList(theme, self)
         self.body = FileBody(theme, self)
-        self.scope, self.columns = self._pill(tr("Each turn") + ARROW), self._pill(tr("Unified") + ARROW)
-        self.cover_button = self._pill(tr("Choose what checkpoints cover…"))
+        self.scope, self.columns = (
+            push_button(tr("Each turn") + ARROW, self, look="pill"),
+            push_button(tr("Unified") + ARROW, self, look="pill"),
+        )
+        self.cover_button = push_button(tr("Choose what checkpoints cover…"), self, look="pill")
         self.cover_button.hide()
         self._leave: Callable[[], None] = lambda: None
         self._note = ElidedLabel(self, least=theme.px(NOTE))
         set_look(self._note, "muted")
-        self.undo_button, self.commit_button = self._pill(tr("Undo") + ARROW), QPushButton(tr("Commit…"), self)
-        set_look(self.commit_button, "primary")
-        self.commit_button.setAutoDefault(False)
+        self.undo_button, self.commit_button = (
+            push_button(tr("Undo") + ARROW, self, look="pill"),
+            push_button(tr("Commit…"), self, look="primary"),
+        )
         self._lay(theme)
         self.files.opened.connect(self._open)
         self.scope.clicked.connect(self._choose_scope)
@@ -83,12 +88,6 @@ class ChangesPage(QWidget):
         self.body.view.take_back.connect(self._take_back_hunk)
         self.body.view.keep.connect(self._keep)
         self.body.view.commented.connect(self._say)
-
-    def _pill(self, words: str) -> QPushButton:
-        button = QPushButton(words, self)
-        button.setAutoDefault(False)
-        set_look(button, "pill")
-        return button
 
     def _lay(self, theme: Theme) -> None:
         bar = QWidget(self)

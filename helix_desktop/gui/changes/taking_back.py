@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import (
@@ -12,7 +13,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QHBoxLayout,
     QLabel,
-    QPushButton,
     QScrollArea,
     QVBoxLayout,
     QWidget,
@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from helix_desktop.engine.changes.hunks import binary
 from helix_desktop.engine.changes.story import FileChange, How, Planned, written
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.views.line_view import LineView
 from helix_desktop.gui.words import count, tr
@@ -112,9 +112,7 @@ class TakingBack(QDialog):
             box.setAccessibleName(self._place(one))
             for words, choice in zip(self._words(), ("now", "before", "merge"), strict=True):
                 box.addItem(words, choice)
-            look = QPushButton(tr("Compare…"), inner)
-            look.setAutoDefault(False)
-            look.clicked.connect(lambda _=False, one=one: compare(one))
+            look = push_button(tr("Compare…"), inner, partial(compare, one))
             self._boxes[one.path] = box
             for column, widget in enumerate((name, box, look)):
                 grid.addWidget(widget, row, column)

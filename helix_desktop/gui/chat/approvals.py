@@ -36,7 +36,7 @@ from helix_desktop.gui.chat.column import middle_of
 from helix_desktop.gui.engine_sentences import said, said_of
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.ports import Workbench
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.highlight import language_of
 from helix_desktop.gui.words import count, numeral, tr

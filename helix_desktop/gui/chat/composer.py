@@ -23,6 +23,7 @@ from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import Meter, short, spoken
 from helix_desktop.gui.ports import ALLOW_ALL
 from helix_desktop.gui.shared.figures import money
+from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
 
@@ -96,12 +97,9 @@ class Composer(QWidget):
         self.show_running(Running.IDLE)
 
     def _button(self, text: str, look: str, hint: str) -> QPushButton:
-        button = QPushButton(text, self)
-        if look:
-            button.setProperty("look", look)
+        button = push_button(text, self, look=look)
         button.setToolTip(hint)
         button.setAccessibleName(hint)
-        button.setAutoDefault(False)
         button.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         return button
 

@@ -22,7 +22,7 @@ from helix_desktop.engine import exact
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.ports import Brought
 from helix_desktop.gui.shared.exact_text import ExactText
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
 

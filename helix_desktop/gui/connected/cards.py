@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QVBoxLayout, QWidget
 
 from helix_desktop.gui.connected.port import AgentRow
 from helix_desktop.gui.shared.figures import ago
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.words import count, percent, tr
 
 
@@ -91,10 +91,9 @@ class CopyLine(QWidget):
         card(self)
         self.line = plain_label("", "mono")
         self.line.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._copy = QPushButton(tr("Copy"), self)
-        self._copy.setAutoDefault(False)
-        self._copy.setProperty("look", "link")
-        self._copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.line.text()))
+        self._copy = push_button(
+            tr("Copy"), self, lambda: QGuiApplication.clipboard().setText(self.line.text()), "link"
+        )
         row = QHBoxLayout(self)
         row.setContentsMargins(12, 6, 6, 6)
         row.addWidget(self.line, 1)

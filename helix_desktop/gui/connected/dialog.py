@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from PySide6.QtCore import QSize, Qt, QTimer
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
@@ -17,7 +17,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.shared.figures import money
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.words import count, numeral, percent, tr
 
 WIDTH, HEIGHT = 1_060, 780
@@ -35,9 +35,7 @@ class AgentsDialog(QDialog):
         self.setWindowTitle(tr("Connect an agent"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.resize(QSize(WIDTH, HEIGHT).boundedTo(self.screen().availableGeometry().size() * 0.92))
-        self.switch = QPushButton(tr("Turn on"), self)
-        self.switch.setAutoDefault(False)
-        self.switch.clicked.connect(lambda _checked=False: self._switched())
+        self.switch = push_button(tr("Turn on"), self, self._switched)
         self._address, self._words = plain_label(tr("The gateway is off"), "muted"), plain_label("", "danger")
         self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._address.setWordWrap(False)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
 from helix_desktop.gui.frame.notices import announce
+from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import tr
 
@@ -66,11 +67,11 @@ class Card(QWidget):
         for label in (self.title, self.words):
             label.setWordWrap(True)
             label.setTextFormat(Qt.TextFormat.PlainText)
-        self.offer = self._button("")
-        self.leave = self._button(tr("Leave the tour"))
+        self.offer = push_button("", self)
+        self.leave = push_button(tr("Leave the tour"), self)
         self.leave.setProperty("look", "link")
-        self.back = self._button(tr("Back"))
-        self.next = self._button(tr("Next"))
+        self.back = push_button(tr("Back"), self)
+        self.next = push_button(tr("Next"), self)
         row = QHBoxLayout()
         row.setSpacing(8)
         row.addWidget(self.leave)
@@ -91,11 +92,6 @@ class Card(QWidget):
         layout = self.layout()
         height = layout.heightForWidth(width) if layout is not None else 0
         return QSize(width, max(height, self.sizeHint().height() if height <= 0 else height))
-
-    def _button(self, words: str) -> QPushButton:
-        button = QPushButton(words, self)
-        button.setAutoDefault(False)
-        return button
 
 
 class Coach(QObject):

@@ -18,7 +18,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Provider, Setup, Sure, Tested
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.words import count, tr
 
 SHOWN = 6  # models of a local server that have a button of their own
@@ -53,10 +53,8 @@ class ConnectPanel(QWidget):
         self._column.addWidget(self._said)
         self._column.addLayout(self._instead())
         self._heading(tr("Just looking?"))
-        demo = QPushButton(tr("Use the built-in demo (a script, not a language model)"), self)
-        demo.setProperty("look", "link")
-        demo.setAutoDefault(False)
-        demo.clicked.connect(lambda: self.chosen.emit(DEMO))
+        words = tr("Use the built-in demo (a script, not a language model)")
+        demo = push_button(words, self, lambda: self.chosen.emit(DEMO), "link")
         self._column.addWidget(demo, 0, Qt.AlignmentFlag.AlignLeft)
 
     def look(self) -> None:
@@ -87,10 +85,7 @@ class ConnectPanel(QWidget):
         self._key = QLineEdit(self)
         self._key.setEchoMode(QLineEdit.EchoMode.Password)
         self._key.returnPressed.connect(self.test)
-        self._test = QPushButton(tr("Connect"), self)
-        self._test.setProperty("look", "primary")
-        self._test.setAutoDefault(False)
-        self._test.clicked.connect(self.test)
+        self._test = push_button(tr("Connect"), self, self.test, "primary")
         row = QHBoxLayout()
         row.addWidget(self._key, 1)
         row.addWidget(self._test)
@@ -153,9 +148,7 @@ class ConnectPanel(QWidget):
                 )
 
     def _local_button(self, words: str, provider: Provider, model: str) -> None:
-        button = QPushButton(words.replace("&", "&&"), self)
-        button.setAutoDefault(False)
-        button.clicked.connect(lambda _checked=False: self._add(provider, "", model))
+        button = push_button(words.replace("&", "&&"), self, lambda: self._add(provider, "", model))
         self._found.addWidget(button, 0, Qt.AlignmentFlag.AlignLeft)
 
     def _none_found(self, error: HelixError) -> None:

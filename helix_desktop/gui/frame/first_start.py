@@ -12,7 +12,7 @@ from helix_desktop import resources
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.connect import ConnectPanel
 from helix_desktop.gui.setup import Setup
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import count, tr
 
@@ -188,10 +188,7 @@ class ConnectDialog(QDialog):
         area.viewport().setAutoFillBackground(False)
         self.panel.setAutoFillBackground(False)
         whole.addWidget(area, 1)
-        cancel = QPushButton(tr("Cancel"), self)
-        cancel.setAutoDefault(False)
-        cancel.clicked.connect(self.reject)
-        whole.addWidget(cancel, 0, Qt.AlignmentFlag.AlignRight)
+        whole.addWidget(push_button(tr("Cancel"), self, self.reject), 0, Qt.AlignmentFlag.AlignRight)
         self.panel.look()
 
     def _chosen(self, model: str) -> None:

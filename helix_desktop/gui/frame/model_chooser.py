@@ -32,6 +32,7 @@ from helix_desktop.gui.frame.search_box import SearchBox
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Refreshed, Sure
+from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import count, tr
 from helix_desktop.values import dataclass
@@ -244,10 +245,7 @@ class ModelChooser(SearchBox):
         keys.setProperty("look", "small")
         row.addWidget(keys, 1)
         for words, act in ((tr("Connect…"), self._connect), (tr("Edit model…"), self.edit)):
-            button = QPushButton(words, foot)
-            button.setProperty("look", "link")
-            button.setAutoDefault(False)
-            button.clicked.connect(act)
+            button = push_button(words, foot, act, "link")
             row.addWidget(button)
             self._links.append(button)
         return foot

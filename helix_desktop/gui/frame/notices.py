@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.icons import icon
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.markdown import uncoded
 from helix_desktop.gui.words import tr

@@ -17,7 +17,7 @@ from helix_desktop.gui.frame.sidebar import folder_words
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Desk, WorkspaceRow
 from helix_desktop.gui.questions import ask_yes
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.words import tr
 
 
@@ -72,15 +72,12 @@ class TrashDialog(QDialog):
         line.setContentsMargins(12, 6, 6, 6)
         line.addLayout(words, 1)
         for text, act in ((tr("Restore"), self._restore), (tr("Delete permanently…"), self._ask)):
-            button = QPushButton(text, card)
-            button.setProperty("look", "link")
-            button.setAutoDefault(False)
+            button = push_button(text, card, partial(act, row), "link")
             button.setAccessibleName(f"{text}: {row.name}")
-            button.clicked.connect(partial(act, row))
             line.addWidget(button)
         return card
 
-    def _restore(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+    def _restore(self, row: WorkspaceRow) -> None:
         desk, changed = self._desk, self._changed
 
         async def back() -> None:
@@ -89,7 +86,7 @@ class TrashDialog(QDialog):
 
         self._do(back(), lambda _done: self._list())
 
-    def _ask(self, row: WorkspaceRow, _checked: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+    def _ask(self, row: WorkspaceRow) -> None:
         text = tr(
             "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. Its folder will not be changed.",
             name=row.name,

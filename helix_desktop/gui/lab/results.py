@@ -13,7 +13,7 @@ from helix_desktop.gui.lab.curves import Lines, Sample
 from helix_desktop.gui.lab.port import Outcome, Played
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.shared.folds import kind_words
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import percent, tr
 

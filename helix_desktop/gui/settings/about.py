@@ -13,7 +13,7 @@ from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.questions import tell_text
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Finding, Installation
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import tr
 
 SIGNS = {"good": "✓", "note": "•", "bad": "✕"}

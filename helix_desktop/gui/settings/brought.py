@@ -15,7 +15,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import Brought, Workbench
 from helix_desktop.gui.settings.page import Page
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
 
@@ -111,11 +111,8 @@ class BroughtPage(Page):
         TrustDialog(self._theme, [item], agree, self, outside=True).open()
 
     def _button(self, text: str, item: Brought, act: Callable[[], object]) -> QPushButton:
-        button = QPushButton(text, self.inside)
-        button.setProperty("look", "link")
-        button.setAutoDefault(False)
+        button = push_button(text, self.inside, act, "link")
         button.setAccessibleName(f"{text}: {item.name}")
-        button.clicked.connect(lambda _checked=False: act())
         return button
 
     def _switch(self, item: Brought) -> QCheckBox:

@@ -33,7 +33,7 @@ from helix_desktop.gui.settings.shortcuts import ShortcutsPage
 from helix_desktop.gui.settings.storage import StoragePage
 from helix_desktop.gui.settings.workspace import CheckpointsPage, InstructionsPage, LimitsPage, PolicyPage
 from helix_desktop.gui.setup import Model, Setup
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import tr
 
 GENERAL = ("Instructions", "Chat", "Notifications", "Updates", "Logs", "Tools", "Sharing", "Keys")

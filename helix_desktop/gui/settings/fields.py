@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import tr
 from helix_desktop.values import dataclass
 

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QW
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.setup import Model
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import tr
 
 MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
 
 from helix_desktop.gui.layouts import clear
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 
 W = TypeVar("W", bound=QWidget)
 INTRODUCED = 3  # the title, a first sentence, and the room below
@@ -56,10 +56,7 @@ class Page(QScrollArea):
         self._column.insertLayout(self._column.count() - 1, layout)
 
     def button(self, text: str, look: str = "") -> QPushButton:
-        button = QPushButton(text, self._inside)
-        if look:
-            button.setProperty("look", look)
-        button.setAutoDefault(False)
+        button = push_button(text, self._inside, look=look)
         self._column.insertWidget(self._column.count() - 1, button, 0, Qt.AlignmentFlag.AlignLeft)
         return button
 

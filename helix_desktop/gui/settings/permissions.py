@@ -15,7 +15,7 @@ from helix_desktop.gui.questions import ask_allow_all
 from helix_desktop.gui.settings.fields import Declared, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import tr
 
 DECISIONS = ("allow", "ask", "deny")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
@@ -17,7 +17,7 @@ from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.provider_dialog import ProviderDialog
 from helix_desktop.gui.setup import Provider, Setup
 from helix_desktop.gui.shared.elided import ElidedLabel
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.words import count, tr
 
 
@@ -75,12 +75,9 @@ class ProvidersPage(Page):
         line.addWidget(self._button(tr("Remove"), provider, lambda: self._ask_remove(provider)))
         return row
 
-    def _button(self, text: str, provider: Provider, act: object) -> QPushButton:
-        button = QPushButton(text, self.inside)
-        button.setProperty("look", "link")
-        button.setAutoDefault(False)
+    def _button(self, text: str, provider: Provider, act: Callable[[], object]) -> QPushButton:
+        button = push_button(text, self.inside, act, "link")
         button.setAccessibleName(f"{text}: {provider.title}")
-        button.clicked.connect(act)
         return button
 
     def _state(self, provider: Provider) -> str:

@@ -14,7 +14,7 @@ from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.program import Offered, Server
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.words import count, tr
 
 LOG_HEIGHT = 110
@@ -89,10 +89,7 @@ class ServerCard(QWidget):
         return line
 
     def _button(self, line: QHBoxLayout, text: str, act: Callable[[], object]) -> QPushButton:
-        button = QPushButton(text, self)
-        button.setProperty("look", "link")
-        button.setAutoDefault(False)
-        button.clicked.connect(lambda _checked=False: act())
+        button = push_button(text, self, act, "link")
         line.addWidget(button)
         return button
 

@@ -10,7 +10,7 @@ from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.questions import ask_yes
 from helix_desktop.gui.shared.figures import size
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.sharing import words
 from helix_desktop.gui.sharing.form import Form, face
 from helix_desktop.gui.words import count, tr
@@ -22,12 +22,12 @@ class ShareDialog(Form):
     def __init__(self, bench: Workbench, doing: Doing, parent: QWidget) -> None:
         super().__init__(doing, tr("Share this workspace"), parent)
         self._bench, self._sharing = bench, bench.sharing
-        self.test = self._button(tr("Test"), self._test)
-        self.share = self._button(tr("Share"), self._share, "primary")
-        self.copy_key = self._button(tr("Copy key"), self._copy_key)
-        self.copy_address = self._button(tr("Copy address"), self._copy_address)
-        self.stop = self._button(tr("Stop sharing…"), self._ask_stop)
-        self.close_ = self._button(tr("Close"), self.reject)
+        self.test = push_button(tr("Test"), self, self._test)
+        self.share = push_button(tr("Share"), self, self._share, "primary")
+        self.copy_key = push_button(tr("Copy key"), self, self._copy_key)
+        self.copy_address = push_button(tr("Copy address"), self, self._copy_address)
+        self.stop = push_button(tr("Stop sharing…"), self, self._ask_stop)
+        self.close_ = push_button(tr("Close"), self, self.reject)
         self.standing, self.amount = plain_label(), plain_label("", "muted")
         self._before = face(self._explained(), self._row(self.address, self.test), self.amount)
         self._after = face(self.standing, *self._for_others())

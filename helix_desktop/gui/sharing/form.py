@@ -6,12 +6,12 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import tr
 
 WIDTH = 560
@@ -61,14 +61,6 @@ class Form(QDialog):
         for widget in widgets[1:]:
             line.addWidget(widget)
         return row
-
-    def _button(self, text: str, act: Callable[[], object], look: str = "") -> QPushButton:
-        button = QPushButton(text, self)
-        button.setAutoDefault(False)
-        button.clicked.connect(lambda _checked=False: act())
-        if look:
-            button.setProperty("look", look)
-        return button
 
     def _enable(self, *, idle: bool = True) -> None:
         """What can be done now."""

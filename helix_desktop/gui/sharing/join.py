@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.ports import Desk, Workbench
 from helix_desktop.gui.questions import ask_folder
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.sharing.form import Form, face
 from helix_desktop.gui.words import tr
 
@@ -31,8 +31,8 @@ class JoinDialog(Form):
         self.key = self._line(tr("Key of the shared workspace"), "helix1-…")
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
         self.folder = self._line(tr("Folder to work in on this computer"))
-        self.choose = self._button(tr("Choose a folder…"), self._choose)
-        self.join = self._button(tr("Join"), self._join, "primary")
+        self.choose = push_button(tr("Choose a folder…"), self, self._choose)
+        self.join = push_button(tr("Join"), self, self._join, "primary")
         self.join.setDefault(True)
         fields = (
             (tr("Address"), self.address),
@@ -40,7 +40,7 @@ class JoinDialog(Form):
             (tr("Folder on this computer"), self._row(self.folder, self.choose)),
         )
         named = [face(plain_label(name), field, spacing=4) for name, field in fields]
-        self._lay_out((self._explained(), *named), (), (self._button(tr("Cancel"), self.reject), self.join))
+        self._lay_out((self._explained(), *named), (), (push_button(tr("Cancel"), self, self.reject), self.join))
         for line in (self.address, self.key, self.folder):
             line.textChanged.connect(lambda _text: self._enable())
         self._enable()

@@ -24,7 +24,7 @@ from helix_desktop.gui.meter import paint_bar
 from helix_desktop.gui.shared.chip import ChipLabel
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.shared.folds import colour_kind, covered, kept
-from helix_desktop.gui.shared.plain_label import plain_label
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Event

@@ -10,6 +10,7 @@ from PySide6.QtGui import QKeySequence
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPushButton, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.lines import Row, difference, side_by_side
+from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.views.line_view import LineView
 from helix_desktop.gui.words import count, tr
@@ -130,11 +131,9 @@ class CompareDialog(QDialog):
         self.view.show_texts(titles, texts)
 
     def _button(self, words: str, by: int) -> QPushButton:
-        button = QPushButton(words, self)
-        button.setAutoDefault(False)
+        button = push_button(words, self, lambda: self.view.step(by))
         button.setShortcut(QKeySequence("F8" if by > 0 else "Shift+F8"))
         button.setEnabled(False)
-        button.clicked.connect(lambda _checked=False: self.view.step(by))
         return button
 
     def _say(self, gone: int, come: int) -> None:
