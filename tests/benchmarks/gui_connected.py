@@ -1,8 +1,8 @@
 """The real program while a connected agent works in its workspace: how long its window is held, frame after frame.
 
-`python -m tests.benchmarks.gui_connected [seconds]`, with a display (Xvfb) or offscreen. The gateway is a process of its own, its
+`python -m tests.benchmarks.gui_connected [seconds] [--where]`, with a display (Xvfb) or offscreen. The gateway is a process of its own, its
 engine works in the window. The agent's conversation is open, and its page is painted 60 times a second. A hold is the time
-from one turn of the event loop to the next.
+from one turn of the event loop to the next; `--where` says what was going on in the longest ones.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def work(url: str, path: str, name: str) -> None:
 
 
 async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
-    window, holds = run.window, Holds()
+    window, holds = run.window, Holds(where="--where" in sys.argv)
     await opened(run, WORKSPACE)
     options = ["gateway", "--workspace", WORKSPACE, "--upstream", upstream]
     gateway = wrapping.Started([*wrapping.program(places.find(home / HOME)), *options])
@@ -71,9 +71,11 @@ async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
 
 async def _measure(holds: Holds, name: str, seconds: int) -> None:
     holds.taken.clear()
+    holds.longest.clear()
     begun = time.perf_counter()
     await until(lambda: time.perf_counter() - begun > seconds, seconds + 60)
     _tell(name, holds, time.perf_counter() - begun)
+    holds.tell_longest()
 
 
 def main() -> int:

@@ -102,6 +102,10 @@ class Holds:
             f"{name:34} longest {wall[0]:6.1f} {wall[1]:6.1f} ms, processor {given[0]:6.1f} {given[1]:6.1f}; over 16: {over}; there in {whole:.2f} s",
             flush=True,
         )
+        self.tell_longest()
+
+    def tell_longest(self) -> None:
+        """What went on in the longest turns."""
         for held, stacks in sorted(self.longest, key=lambda each: -each[0])[:3]:
             print(f"  {1000 * held:.1f} ms", flush=True)
             for stack, times in Counter(stacks).items():

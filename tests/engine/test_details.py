@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helix_desktop.engine import details
 from helix_desktop.engine.details import Detail, Source, chosen, collect, inherited, missing
@@ -169,6 +172,27 @@ def test_lines_that_look_like_errors() -> None:
     ]
     fine = ["all is well", "3 passed", "Done."]
     assert list(details.error_lines("\n".join([*lines, *fine]))) == [line.strip() for line in lines]
+
+
+_TEXTS = st.lists(
+    st.sampled_from(["the", "FAİLED", "tıme out", "Timed  Out", "killed", "E  x", "E\u2003\u2003y", "a.b/c-9", "naïve_Name12", "x=1.5.2", "~/z",
+     "https://a.b/c?d", "see:/etc/hosts,", "C:\\d\\e", "ValueError", "no such", "\u2717", "ﬁle.txt", "\x1c", "\u0130", "0123-abcd", ".env", "İnvalid"])
+    | st.text(max_size=12),
+    max_size=30,
+).flatmap(lambda words: st.lists(st.sampled_from([" ", "\n", "\t", ",", "", "\u2028"]), min_size=len(words), max_size=len(words)).map(lambda gaps: "".join(itertools.chain(*zip(words, gaps, strict=True)))))  # fmt: skip
+
+
+@given(_TEXTS)
+def test_what_is_not_looked_at_is_none(text: str) -> None:
+    """What each pattern finds in the whole text is what is found, though most of it is never shown to them."""
+    lines = dict.fromkeys(line.strip() for line in text.splitlines() if details._ERROR.search(line.strip()))
+    assert list(details.error_lines(text)) == list(lines)
+    found = collect([Source(1, "assistant", text)])
+    paths = dict.fromkeys(details._PATH.findall(text))
+    assert of_kind(found, "path") == list(paths)
+    assert of_kind(found, "url") == list(dict.fromkeys(details._URL.findall(text)))
+    names = dict.fromkeys((*details._IDENTIFIER.findall(text), *details._NUMBERED.findall(text)))
+    assert of_kind(found, "identifier") == [name for name in names if name not in paths]
 
 
 @pytest.mark.parametrize("run", ["x", "a+", "a-", "a.", "a/", "/", "~", ".", "9", "1-", "A_", "saved a", "http", "\\"])

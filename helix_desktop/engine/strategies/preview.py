@@ -23,6 +23,7 @@ NAMES_SHARE = 30  # percent, of a text that has no lines to show
 LINES_READ = 20_000
 MOST_SIGNATURES, SIGNATURE = 40, 90  # shown, and characters of each
 LINE = 240  # characters of one line that are shown
+WIDE = " " * 8  # the widest gap in it
 ERRORS = 12
 IN_A_THREAD = 1 << 15  # characters
 KEYS = 12
@@ -126,8 +127,12 @@ def _ends(text: str, room: int) -> tuple[list[str], list[str], int]:
 
 
 def _short(line: str) -> str:
-    plain = _ESCAPES.sub("", line[: LINE * 4]).rstrip()
-    plain = re.sub(r" {8,}", "        ", plain)
+    plain = line[: LINE * 4]
+    if not plain.isprintable():
+        plain = _ESCAPES.sub("", plain)
+    plain = plain.rstrip()
+    if WIDE in plain:
+        plain = re.sub(r" {8,}", WIDE, plain)
     return plain if len(plain) <= LINE else f"{plain[: LINE - 20]}… ({len(line):,} characters)"
 
 
