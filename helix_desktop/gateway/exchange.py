@@ -98,7 +98,8 @@ class Exchange:
         read = request.read
         same = unchanged(sent.entries, len(request.said))
         if same:
-            followed(request.wire, read.units, read.marked(), read.kept)
+            if request.arrival.fold:
+                followed(request.wire, read.units, read.marked(), read.kept)
             if not tools:
                 return None
         wire: Any = WIRES[request.wire]

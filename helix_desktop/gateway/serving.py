@@ -76,7 +76,7 @@ async def run(where: Places, sock: socket.socket, options: Options, usual: str, 
         lifespan="on",
         timeout_graceful_shutdown=2,
         timeout_keep_alive=75,
-        h11_max_incomplete_event_size=1 << 20,
+        http="httptools",
         ws="none",
     )
     server = uvicorn.Server(config)
