@@ -1,6 +1,8 @@
 """Requests of every shape through the gateway with folds off: equal in value at the provider, and replies byte for byte.
 
-python -m tests.faults.gateway_exact [--requests N] [--seed S] [--recorded FOLDER]      N of each protocol; FOLDER: recorded sessions as well
+python -m tests.faults.gateway_exact [--requests N] [--seed S] [--protocol P] [--recorded FOLDER]
+
+N of each protocol, or of one; FOLDER: recorded sessions as well.
 """
 
 from __future__ import annotations
@@ -203,13 +205,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--protocol", choices=tuple(FIELDS), help="only this one")
     parser.add_argument("--recorded", type=Path)
     arguments = parser.parse_args()
     files = sorted(arguments.recorded.rglob("*.json*")) if arguments.recorded else []
     sessions = [one for file in files for one in reading.read(file).recordings]
 
     def trials(found: Counter[str]) -> None:
-        for protocol in FIELDS:
+        for protocol in (arguments.protocol,) if arguments.protocol else FIELDS:
             rng = random.Random(f"{arguments.seed}{protocol}")
             trial(protocol, bodies(protocol, arguments.requests, rng), rng, found)
             trial(protocol, (each for one in sessions for each in recorded(protocol, one)), rng, found)
