@@ -32,12 +32,13 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """One request under way. `saw`: the newest fact when it was sent; `live`: whether its reply is recorded; `ahead`: whether
-    its messages are recorded behind it.
+    """One request under way. `messages`: how many it had; `last`: the hash of all of them; `saw`: the newest fact when it was sent;
+    `live`: whether its reply is recorded; `ahead`: whether its messages are recorded behind it.
     """
 
     conversation: str
-    chain: tuple[str, ...]
+    messages: int
+    last: str
     saw: int
     wire: str
     live: bool = True

@@ -9,6 +9,7 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helix_desktop import instance, tasks
@@ -16,7 +17,7 @@ from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed, Stopped
 from helix_desktop.gateway.arrival import Arrival, Ask, Replied, Sent, Ticket
 from helix_desktop.gateway.room import NOT_TOLD, Room
-from helix_desktop.gateway.telling import heard, told
+from helix_desktop.gateway.telling import Last, heard, told
 
 if TYPE_CHECKING:
     from helix_desktop.console import Console
@@ -37,6 +38,8 @@ class FarRoom:
         self._out: asyncio.Queue[bytes] = asyncio.Queue()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._numbers = itertools.count(1)
+        self._last = Last()
+        self._parts = bytearray()
         self._tasks = tasks.Tasks("engine elsewhere")
         self.ended = False
         self._tasks.spawn(self._carry(wire), name="carry")
@@ -57,8 +60,15 @@ class FarRoom:
         return await self._out.get()
 
     async def write(self, content: bytes) -> None:
-        """An answer, or a question from there."""
-        kind, number, value = heard(content)
+        """A part of a line: an answer, or a question from there."""
+        self._parts += content
+        if not content.endswith(b"\n"):
+            return
+        kind, number, value = heard(self._parts)
+        self._parts.clear()
+        if kind == "sent":
+            same, sent = value
+            value = replace(sent, entries=self._last.heard(sent.ticket.conversation, same, sent.entries))
         if kind == "ask":
             self._tasks.spawn(self._asked(number, value), name="ask the agent's model")
         elif (future := self._waiting.pop(number, None)) is not None and not future.done():
@@ -94,14 +104,20 @@ class FarRoom:
 
     async def arrive(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
         """See Room. Only what is not known there is told."""
-        known: int = await self._call("known", arrival)
-        found: Sent = await self._call("arrive", arrival, known, tuple(messages[known:]))
+        known: int = await self._call("known", *self._short(arrival))
+        found: Sent = await self._call("arrive", *self._short(arrival), known, tuple(messages[known:]))
         return found
 
     async def look(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
         """See Room."""
-        found: Sequence[Entry] = await self._call("look", arrival, len(messages))
+        found: Sequence[Entry] = await self._call("look", *self._short(arrival), len(messages))
         return found
+
+    def _short(self, arrival: Arrival) -> tuple[Arrival, int, int]:
+        """With what of its chain and its head was not told before, and how many were."""
+        known, chain = self._last.told(f"{arrival.session} chain", arrival.chain)
+        same, tools = self._last.told(f"{arrival.session} tools", arrival.tools)
+        return replace(arrival, chain=chain, tools=tools), known, same
 
     async def hidden(
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
@@ -148,12 +164,15 @@ class _Answering:
         self._room = Room(bench, self._ask)
         self._numbers = itertools.count(1)
         self._asked: dict[int, asyncio.Future[Any]] = {}
+        self._last = Last()
         self._tasks = tasks.Tasks("engine for a gateway")
         self._writing = asyncio.Lock()
 
     def take(self, content: bytes) -> None:
         """One question or answer."""
         kind, number, value = heard(content)
+        if kind in ("known", "arrive", "look"):
+            value = self._whole(*value)
         if kind in ("answer", "failed"):
             future = self._asked.pop(number, None)
             if future is not None and not future.done():
@@ -163,6 +182,11 @@ class _Answering:
                     future.set_result(value)
             return
         self._tasks.spawn(self._answered(kind, number, value), name=kind)
+
+    def _whole(self, arrival: Arrival, known: int, same: int, *more: Any) -> Sequence[Any]:
+        chain = self._last.heard(f"{arrival.session} chain", known, arrival.chain)
+        tools = self._last.heard(f"{arrival.session} tools", same, arrival.tools)
+        return replace(arrival, chain=chain, tools=tools), *more
 
     async def _answered(self, kind: str, number: int, value: Sequence[Any]) -> None:
         try:
@@ -198,8 +222,11 @@ class _Answering:
         text, usage, model = await future
         return text, usage, model
 
-    async def _tell(self, value: Any) -> None:
+    async def _tell(self, value: tuple[str, int, Any]) -> None:
         async with self._writing:
+            if isinstance(sent := value[2], Sent):
+                same, entries = self._last.told(sent.ticket.conversation, sent.entries)
+                value = ("sent", value[1], (same, replace(sent, entries=entries)))
             await self._console.write(told(value))
 
     async def aclose(self) -> None:

@@ -135,8 +135,8 @@ class Room:
         else:
             view = conversation.state.at(place.seqs[-1]).view()
             shown = (await follower.shown_of(view, place.seqs))[0]
-        ticket = Ticket(track.conversation, arrival.chain, conversation.state.last_seq, arrival.wire, live=not aside)
-        return Sent(ticket, shown.entries, recallable=_recallable(shown))
+        ticket = _ticket(track, arrival, conversation.state.last_seq)
+        return Sent(replace(ticket, live=not aside), shown.entries, recallable=_recallable(shown))
 
     # --- a request goes on before it is recorded
 
@@ -167,10 +167,8 @@ class Room:
         except Stopped:
             track.recorded.set()
             raise
-        ticket = Ticket(
-            track.conversation, arrival.chain, follower.conversation.state.last_seq, arrival.wire, ahead=True
-        )
-        return Sent(ticket, entries, _recallable(shown))
+        ticket = _ticket(track, arrival, follower.conversation.state.last_seq)
+        return Sent(replace(ticket, ahead=True), entries, _recallable(shown))
 
     async def _messages(self, follower: Follower, track: Track, arrival: Arrival, messages: Sequence[Wired]) -> None:
         """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
@@ -320,7 +318,7 @@ class Room:
 
     @staticmethod
     def _is_at(track: Track, ticket: Ticket) -> bool:
-        return tuple(track.chain[-1:]) == ticket.chain[-1:] and len(track.chain) == len(ticket.chain)
+        return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
 
     async def _recalled(self, call: Piece) -> tuple[str, bool]:
         """What a call of ours brings back; a mistake in it is told to the model."""
@@ -390,6 +388,10 @@ def track_from(conversation: str, facts: Sequence[Recorded]) -> Track:
             track.seqs.extend(fact.seqs)
             track.session, track.head = fact.session, fact.head
     return track
+
+
+def _ticket(track: Track, arrival: Arrival, saw: int) -> Ticket:
+    return Ticket(track.conversation, len(arrival.chain), arrival.chain[-1], saw, arrival.wire)
 
 
 def _saw(track: Track, ticket: Ticket) -> int:

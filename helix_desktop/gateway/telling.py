@@ -1,4 +1,7 @@
-"""What two processes of the gateway tell each other, as lines of JSON: one has the client's bytes, the other the journal."""
+"""What two processes of the gateway tell each other, as lines of JSON: one has the client's bytes, the other the journal.
+
+A history is told once. Of what is told again with every request only what differs goes over.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import dataclasses
 import functools
 import types
 import typing
-from collections.abc import Mapping
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +18,7 @@ import orjson
 
 from helix_desktop.engine.facts import Usage
 from helix_desktop.gateway.arrival import Arrival, Replied, Sent, Ticket
+from helix_desktop.gateway.body import alike
 from helix_desktop.gateway.figures import Figures
 from helix_desktop.gateway.shown import As, Changed, Hidden, Part, Returned, Says
 from helix_desktop.wire.message import Piece, Tool, Wired
@@ -26,9 +31,42 @@ _KINDS: Mapping[str, type] = {
 }  # fmt: skip
 
 
+NAMES = 64  # of which the last value is held
+
+Tuple = tuple[Any, ...]
+
+
+class Last:
+    """What was told last, by name. There is one at each end of a line, and both hear the same in the same order."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, Tuple] = OrderedDict()
+
+    def told(self, name: str, value: Tuple) -> tuple[int, Tuple]:
+        """How many at its beginning are as before, and the rest of it."""
+        before = self._held.get(name, ())
+        same = alike(before, value)
+        while same < min(len(before), len(value)) and before[same] == value[same]:
+            same += 1
+        self._hold(name, value)
+        return same, value[same:]
+
+    def heard(self, name: str, same: int, rest: Tuple) -> Tuple:
+        """The whole value."""
+        value = (*self._held.get(name, ())[:same], *rest)
+        self._hold(name, value)
+        return value
+
+    def _hold(self, name: str, value: Tuple) -> None:
+        self._held[name] = value
+        self._held.move_to_end(name)
+        if len(self._held) > NAMES:
+            self._held.popitem(last=False)
+
+
 def told(value: Any) -> bytes:
-    """A value as JSON; dataclasses say which they are. A message's own JSON stays where it came in."""
-    return orjson.dumps(_plain(value))
+    """A value as a line of JSON; dataclasses say which they are. A message's own JSON stays where it came in."""
+    return orjson.dumps(_plain(value), option=orjson.OPT_APPEND_NEWLINE)
 
 
 def heard(content: bytes) -> Any:
@@ -46,12 +84,16 @@ def _plain(value: Any) -> Any:
             "units": [],
             "pieces": [_plain(piece) for piece in value.pieces],
         }
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        return {"is": type(value).__name__, **fields}
+    if names := _names(type(value)):
+        return {"is": type(value).__name__, **{name: _plain(getattr(value, name)) for name in names}}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return {key: _plain(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+@functools.cache
+def _names(kind: type) -> Sequence[str]:
+    return [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else ()
 
 
 def _value(value: Any) -> Any:

@@ -501,8 +501,9 @@ class MainWindow(Frame):
             self.show_session(session)
         if any(isinstance(event, FactAppended) for event in events):
             self.chat.show_transcript()
-        if any(isinstance(event, FactAppended | Measured) for event in events):
-            self._show_meter()
+        row = self.row()
+        if any(isinstance(event, FactAppended | Measured) for event in events) and (row is None or not row.agent):
+            self._show_meter()  # a connected agent's conversation has no composer to show it
 
     def _take(self, session: Session, event: Event) -> None:
         composer = self.chat.composer

@@ -33,10 +33,10 @@ PAGES = ("chat", "timeline", "cache")
 
 
 def work(url: str, path: str, name: str) -> None:
-    """An agent that goes on until it is ended: outputs of 6 KB, each tenth of 60 KB, and a new session each 200 steps."""
+    """An agent that goes on until it is ended: outputs of 6 KB, each tenth of 60 KB, and a new session each 500 steps."""
     for session in range(1_000_000):
         client = Client(url, 0, f"{name} {session}")
-        for step in range(200):
+        for step in range(500):
             client.step(path)
             client.messages[-1]["content"][0]["content"] = _output(step, 60_000 if step % 10 == 9 else 6_000)
 
@@ -58,8 +58,9 @@ async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
             with subprocess.Popen([sys.executable, "-m", __spec__.name, "--agent", url, path, pace]) as agent:
                 try:
                     await until(lambda pace=pace: any(pace in row.title for row in window.rows()))  # type: ignore[misc]
-                    window.open_conversation(next(row.id for row in window.rows() if pace in row.title))
                     for page in PAGES:
+                        newest = max((row for row in window.rows() if pace in row.title), key=lambda row: row.updated)
+                        window.open_conversation(newest.id)
                         window.show_page(page)
                         await asyncio.sleep(SHOWN)
                         await _measure(holds, f"{pace}, {page}", seconds)

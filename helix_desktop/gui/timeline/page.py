@@ -59,6 +59,7 @@ class TimelinePage(QWidget):
         self._others: list[Story] = []
         self._everywhere = False
         self._grown = False
+        self._listed: tuple[int, int] = (0, 0)  # what the list was filled for
         self._read_to = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: Event | None = None
@@ -163,8 +164,9 @@ class TimelinePage(QWidget):
     def _show_growth(self) -> None:
         self._grown = False
         self.chart.grow()
-        self._fill_list()
-        self._show_chosen()
+        if self._listed != (self.story.changes, self.story.window):
+            self._fill_list()
+            self._show_chosen()
 
     def show_fold(self, fold: str) -> None:
         """Choose a fold, now or as soon as it has been read."""
@@ -243,6 +245,7 @@ class TimelinePage(QWidget):
         return found
 
     def _fill_list(self) -> None:
+        self._listed = self.story.changes, self.story.window
         events = self.story.events
         if self._everywhere:
             events = list(reversed(merged([self.story, *self._others])))

@@ -68,7 +68,9 @@ class Event:
 
 
 class Story:
-    """`points` are tokens; `seqs` and `times` belong to them. `steps[i]` counts the model's replies up to point i."""
+    """`points` are tokens; `seqs` and `times` belong to them. `steps[i]` counts the model's replies up to point i. `changes`: how
+    often events came or may look different since; a step alone only adds a point.
+    """
 
     def __init__(self, history: State | None = None) -> None:
         self.history = history or State()
@@ -77,6 +79,7 @@ class Story:
         self.times = array("d")
         self.steps = array("q")
         self.events: list[Event] = []
+        self.changes = 0
         self._event_of: dict[str, Event] = {}
         self._batches: dict[str, Event] = {}
 
@@ -97,6 +100,7 @@ class Story:
         match recorded.fact:
             case ModelReplied():
                 self._point(recorded, self.history.record.ledger.sent(recorded.seq))
+                return True
             case Folded() as fold:
                 self._fold(recorded, fold)
             case Unfolded() | Refolded() | Rewound():
@@ -111,6 +115,7 @@ class Story:
                 pass
             case _:
                 return False
+        self.changes += 1
         return True
 
     def event_of(self, fold: str) -> Event | None:

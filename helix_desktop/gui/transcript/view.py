@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
-from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent
+from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
 
 from helix_desktop.engine.events import (
@@ -142,7 +142,8 @@ class Canvas(QAbstractScrollArea):
         for event in events:
             self._heard(event)
         self._run_clock()
-        self._refresh(self._again_at(place), anew=False)
+        if self.isVisible() or not self._follow:
+            self._refresh(self._again_at(place), anew=False)
         appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
         for answer in filter(None, (_spoken(fact) for fact in appended if isinstance(fact, ModelReplied))):
             self.answered.emit(answer)
@@ -164,6 +165,11 @@ class Canvas(QAbstractScrollArea):
                 apply(items.asked(number, question.call.id))
             case Answered(_, number):
                 apply(items.answered(number, now()))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """While it is hidden and follows the end, nothing is laid out."""
+        super().showEvent(event)
+        self._refresh()
 
     @property
     def following(self) -> bool:
