@@ -233,8 +233,8 @@ async def answer(
     """Run a caller's command line on the open workspace. It is this workspace, and where this program keeps things, whatever
     the arguments name: a folder may be meant as seen from the caller's.
     """
-    try:
-        arguments = commands.parser().parse_args(argv)
+    try:  # it imports the commands and makes their arguments: a window is not to wait for that
+        arguments = await asyncio.to_thread(lambda: commands.parser().parse_args(argv))
     except SystemExit as ended:
         return int(ended.code or 0)
     if not hasattr(arguments, "work"):

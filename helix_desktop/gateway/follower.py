@@ -106,7 +106,7 @@ class Follower:
         contents: dict[Stored, str | Image] = {}
         while True:
             showing = Showing(self.conversation, seqs, contents)
-            shown = showing.shown(view, before)
+            shown = await showing.shown(view, before)
             if not showing.missing:
                 return shown, showing.whole
             contents |= await self.contents.of(replace(view, blocks=tuple(showing.missing.values())))

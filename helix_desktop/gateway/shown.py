@@ -5,8 +5,10 @@ Plain values, so that the process that holds the client's bytes can be another o
 
 from __future__ import annotations
 
+import asyncio
 import json
 import operator
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
@@ -27,6 +29,8 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.values import dataclass
+
+SLICE = 0.002  # seconds until others are let in
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,15 +114,17 @@ class Showing:
     missing: dict[Stored, Block] = field(default_factory=dict)
     whole: bool = True
 
-    def shown(self, view: View, before: Shown | None = None) -> Shown:
-        """What the request's messages become; `before`: what the last view came to, of the same line of messages."""
+    async def shown(self, view: View, before: Shown | None = None) -> Shown:
+        """What the request's messages become; `before`: what the last view came to, of the same line of messages. After a fold it is
+        worked out anew, and others are let in meanwhile.
+        """
         first = 0
         blocks: Sequence[Block] = view.blocks
         if before is not None and _goes_on(view, before):
             self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
             blocks = view.blocks[len(before.blocks) :]
         known = len(self.out)
-        self._show(blocks)
+        await self._show(blocks)
         self._with_silent(first, known)
         if self._is_as_it_came(view):
             self.out = list(map(As, range(len(self.seqs))))
@@ -131,10 +137,14 @@ class Showing:
         folded = any(block.fold for block in view.blocks) or self.conversation.state.branch.exclusions
         return not folded and all(isinstance(entry, As | Changed) for entry in self.out)
 
-    def _show(self, blocks: Sequence[Block]) -> None:
+    async def _show(self, blocks: Sequence[Block]) -> None:
         spans = self.spans
         groups: dict[int, list[Block]] = {}
+        until = time.perf_counter() + SLICE
         for block in blocks:
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE
             if block.role is Role.SYSTEM:
                 continue
             source = block.source

@@ -107,13 +107,17 @@ class Conversations(QAbstractListModel):
         super().__init__(parent)
         self._lines: list[Heading | ConversationRow] = []
         self._fetched = 0
+        self._minute = 0  # in which the ages were last shown
         self._running: dict[str, Running] = {}
 
     def show_lines(self, lines: list[Heading | ConversationRow]) -> None:
         """Replace the lines; where only their content changed, the view keeps its place."""
         if len(lines) == len(self._lines) and all(map(_same, self._lines, lines)):
-            self._lines = lines
-            self.dataChanged.emit(self.index(0), self.index(max(self._fetched - 1, 0)))
+            before, self._lines = self._lines, lines
+            aged, self._minute = int(time.time() // 60) != self._minute, int(time.time() // 60)
+            for at in range(self._fetched):
+                if aged or before[at] != lines[at]:
+                    self.dataChanged.emit(self.index(at), self.index(at))
             return
         self.beginResetModel()
         self._lines = lines

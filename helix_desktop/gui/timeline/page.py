@@ -40,6 +40,7 @@ from helix_desktop.gui.views.compare import CompareDialog
 from helix_desktop.gui.words import tr
 
 SLICE = 0.003
+FRAME = 16  # milliseconds
 AT_ONCE = 64
 NEAR = 400  # facts between a call and its output, at most
 
@@ -71,6 +72,8 @@ class TimelinePage(QWidget):
         self._past = Past(doing, self)
         self._slices = QTimer(self, interval=0)
         self._slices.timeout.connect(self._read_on)
+        self._listing = QTimer(self, interval=FRAME, singleShot=True)
+        self._listing.timeout.connect(self._show_changes)
         self._kind_pill = self._pill(tr("All kinds"))
         self._scope_pill = self._pill(tr("This conversation"))
         self._now = self._pill(tr("Hand over now…"))
@@ -162,11 +165,15 @@ class TimelinePage(QWidget):
             self._show_growth()
 
     def _show_growth(self) -> None:
+        """The chart now, and in a turn of its own the list: both together take more than a frame."""
         self._grown = False
         self.chart.grow()
         if self._listed != (self.story.changes, self.story.window):
-            self._fill_list()
-            self._show_chosen()
+            self._listing.start()
+
+    def _show_changes(self) -> None:
+        self._fill_list()
+        self._show_chosen()
 
     def show_fold(self, fold: str) -> None:
         """Choose a fold, now or as soon as it has been read."""

@@ -109,6 +109,7 @@ class FoldPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._shown: Shown | None = None
+        self._looks: object = None  # what of it may change
         self._drafts: dict[tuple[str, str], str] = {}  # wordings that were left open, by conversation and fold
         self._title = ElidedLabel(self)
         set_look(self._title, "title")
@@ -210,8 +211,13 @@ class FoldPanel(QWidget):
             self._put_by()
         self._shown = shown
         event = shown.event
+        folds = event.folds
+        looks = (folds, [shown.undone(fold.fold) for fold in folds], shown.window, shown.earlier)
+        if same and looks == self._looks:
+            return
+        self._looks = looks
         self._title.say(sentences.title(event))
-        fold = event.folds[0] if event.folds else None
+        fold = folds[0] if folds else None
         self._kept.say(kept(fold.details) if fold else "", "strong")
         self._bars.setVisible(fold is not None)
         self._figures.setVisible(fold is not None)

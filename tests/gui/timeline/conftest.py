@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
+from helix_desktop.gui.timeline import page as timeline_page
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 
@@ -97,6 +98,12 @@ def written() -> Written:
 @pytest.fixture
 def session(written: Written) -> FakeSession:
     return FakeSession("c", written.facts)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list does not wait for a frame."""
+    monkeypatch.setattr(timeline_page, "FRAME", 0)
 
 
 @pytest.fixture
