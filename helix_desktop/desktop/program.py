@@ -60,7 +60,7 @@ log = logging.getLogger(__name__)
 NAME = "window"
 PATIENCE = 1.6  # seconds the end may take; what is acknowledged is on the disk already
 THREADS = 4
-TURN = 0.001  # seconds a busy thread keeps the interpreter; the window asks for it many times between two frames
+TURN = 0.0003  # seconds a busy thread keeps the interpreter; the window asks for it many times between two frames
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,

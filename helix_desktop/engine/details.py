@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
@@ -116,11 +116,14 @@ class Detail:
         return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
 
 
-def collect(sources: Iterable[Source], todo: Sequence[tuple[str, str]] = ()) -> list[Detail]:
-    """Every detail of the sources, each once, in the order it was first met."""
+def collect(
+    sources: Iterable[Source], todo: Sequence[tuple[str, str]] = (), between: Callable[[], None] = lambda: None
+) -> list[Detail]:
+    """Every detail of the sources, each once, in the order it was first met. `between` is called after each source."""
     collecting = _Collecting()
     for source in sources:
         collecting.take(source)
+        between()
     collecting.finish(todo)
     return list(collecting.found.values())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -57,6 +58,7 @@ WINDOW_SHARE = 8  # and at most this part of the window
 FRAME = 260  # tokens of a document's header and headings
 ANSWER = 4_000  # tokens a writer may put out, and at most a quarter of its window
 SMALLEST = 400  # tokens below which a document cannot say anything
+STRETCH = 0.002  # seconds of the processor between two pauses
 ENTRY = "details of a conversation"
 
 Models = Callable[[ModelRole], ModelClient | None]
@@ -379,8 +381,22 @@ def _gathered(
     before: Sequence[Detail], sources: Sequence[Source], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
     """The details of earlier entries and of fresh messages, and the entry they make. Long work: beside the loop."""
-    found = details.inherited(before, [*details.collect(sources), *stored], todo)
+    fresh = details.collect(sources, between=_Pauses().between)
+    found = details.inherited(before, [*fresh, *stored], todo)
     return found, details_entry.entry(found)
+
+
+class _Pauses:
+    """As long as the work before them took: others wait for the interpreter, and hardly anybody for the details."""
+
+    def __init__(self) -> None:
+        self._begun = time.thread_time()
+
+    def between(self) -> None:
+        took = time.thread_time() - self._begun
+        if took > STRETCH:
+            time.sleep(took)
+            self._begun = time.thread_time()
 
 
 def _said(text: str) -> str:
