@@ -69,7 +69,7 @@ def told(value: Any) -> bytes:
     return orjson.dumps(_plain(value), option=orjson.OPT_APPEND_NEWLINE)
 
 
-def heard(content: bytes) -> Any:
+def heard(content: bytes | bytearray) -> Any:
     """The value back."""
     return _value(orjson.loads(content))
 
@@ -84,7 +84,8 @@ def _plain(value: Any) -> Any:
             "units": [],
             "pieces": [_plain(piece) for piece in value.pieces],
         }
-    if names := _names(type(value)):
+    if dataclasses.is_dataclass(kind := type(value)):
+        names = _names(kind)
         return {"is": type(value).__name__, **{name: _plain(getattr(value, name)) for name in names}}
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
@@ -93,7 +94,7 @@ def _plain(value: Any) -> Any:
 
 @functools.cache
 def _names(kind: type) -> Sequence[str]:
-    return [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else ()
+    return [field.name for field in dataclasses.fields(kind)]
 
 
 def _value(value: Any) -> Any:
