@@ -106,6 +106,7 @@ OFFERS = (
         _object(
             ("fold",),
             fold=_text("The fold's name", 200),
+            find=_text("Only the passages with these words, of the messages and of their outputs"),
             conversation=_text("Its conversation; the newest that knows the fold when left out", 200),
         ),
         _object(("fold", "text"), fold=_STRING, text=_STRING),

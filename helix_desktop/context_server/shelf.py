@@ -161,12 +161,14 @@ async def stats(shelf: Shelf) -> dict[str, Any]:
     return {"workspace": shelf.name, **await shelf.catalogue.figures()}
 
 
-async def history(shelf: Shelf, *, fold: str, conversation: str = "") -> dict[str, Any]:
-    """The messages a fold covers, of the conversation that is named or the newest that knows the fold."""
+async def history(shelf: Shelf, *, fold: str, find: str = "", conversation: str = "") -> dict[str, Any]:
+    """The messages a fold covers, or what of them holds some words, of the conversation that is named or the newest that
+    knows the fold.
+    """
     wanted = fold.strip().strip("\"'`")
     async for _, state in _states(shelf, conversation):
         if state.fold(wanted) is not None:
-            return {"fold": wanted, "text": await recall.history(state, shelf.cache, shelf.tokens, wanted)}
+            return {"fold": wanted, "text": await recall.history(state, shelf.cache, shelf.tokens, wanted, find)}
     where = f"In the conversation {conversation[:40]}" if conversation else f"In the newest {NEWEST} conversations"
     raise NotThere(
         f"{where} there is no fold {wanted[:80]!r}.",

@@ -7,7 +7,9 @@ by the words that are rare in the text, and a word that is not there does no har
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 
 from helix_desktop.engine.ports import Tokens
 
@@ -18,33 +20,61 @@ LINE = 1_000  # characters: of a longer line only what is around the word is sho
 _WORD = re.compile(r"[\w./-]*\w")
 
 Span = tuple[int, int]  # first and last line, from 1
+Hits = Mapping[int, Mapping[str, float]]  # by line: the words it holds, and how rare each is
 
 
 def find(tokens: Tokens, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
-    """The best passages in the order of the text, each with a word that no better one has. All of the text where that is not
-    longer; empty where no word is in it.
-    """
+    """The best passages in the order of the text. All of the text where that is not longer; empty where no word is in it."""
     hits = _hits(lines, words)
     if not hits:
         return ""
     if sum(map(len, lines)) <= limit * 8 and tokens.count("\n".join(lines)) <= limit:
         return "\n".join(lines)
+    spans = _chosen(tokens, lines, hits, lambda _: (1, len(lines)), limit)
+    shown = "\n".join(_named(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits) for span in spans)
+    return f"{shown}\n{_others(hits, spans)}"
+
+
+def across(tokens: Tokens, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = TOKENS) -> str:
+    """The best passages of several texts, each with the name of its text; of equal ones that of the first text. Empty where
+    no word is in any.
+    """
+    lines = [line for _, text in texts for line in text]
+    ends = list(accumulate(len(text) for _, text in texts))
+    hits = _hits(lines, words)
+
+    def text_of(number: int) -> tuple[str, int, int]:
+        at = bisect_left(ends, number)
+        name, text = texts[at]
+        return name, ends[at] - len(text) + 1, ends[at]
+
+    found = []
+    for span in _chosen(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit):
+        name, begin, end = text_of(span[0])
+        first, last, whole = (number - begin + 1 for number in (*span, end))
+        found.append(_named(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits))
+    return "\n".join(found)
+
+
+def _chosen(tokens: Tokens, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int) -> list[Span]:
+    """The passages there is room for, each with a word that no better one has. `text_of`: between which lines a passage
+    around a line may lie.
+    """
     chosen: list[Span] = []
     seen: set[str] = set()
     for hit in _best_first(hits):
         if seen.issuperset(hits[hit]) or any(first <= hit <= last for first, last in chosen):
             continue
-        span = _fitting(tokens, lines, hit, chosen, limit)
+        span = _fitting(tokens, lines, hit, chosen, text_of(hit), limit)
         if span is None:
             break
         chosen.append(span)
         seen |= _near(hits, *span).keys()
         limit -= tokens.count("\n".join(_shown(lines, span, hits)))
-    shown = "\n".join(_said(lines, span, hits) for span in sorted(chosen))
-    return f"{shown}\n{_others(hits, chosen)}"
+    return sorted(chosen)
 
 
-def _hits(lines: Sequence[str], words: str) -> Mapping[int, Mapping[str, float]]:
+def _hits(lines: Sequence[str], words: str) -> Hits:
     """The lines that hold a word, with these words and how rare each is."""
     wanted = list(dict.fromkeys(word.casefold() for word in _WORD.findall(words)))[:MOST_WORDS]
     folded = [line.casefold() for line in lines]
@@ -56,7 +86,7 @@ def _hits(lines: Sequence[str], words: str) -> Mapping[int, Mapping[str, float]]
     return by_line
 
 
-def _best_first(hits: Mapping[int, Mapping[str, float]]) -> list[int]:
+def _best_first(hits: Hits) -> list[int]:
     def worth(number: int) -> float:
         near = _near(hits, number - AROUND, number + AROUND)
         return sum(near.values()) + sum(hits[number].values())  # the line itself counts twice
@@ -64,7 +94,7 @@ def _best_first(hits: Mapping[int, Mapping[str, float]]) -> list[int]:
     return sorted(hits, key=lambda number: (-worth(number), number))
 
 
-def _near(hits: Mapping[int, Mapping[str, float]], first: int, last: int) -> dict[str, float]:
+def _near(hits: Hits, first: int, last: int) -> dict[str, float]:
     """The words of some lines, each once."""
     near: dict[str, float] = {}
     for number in range(first, last + 1):
@@ -72,20 +102,22 @@ def _near(hits: Mapping[int, Mapping[str, float]], first: int, last: int) -> dic
     return near
 
 
-def _fitting(tokens: Tokens, lines: Sequence[str], hit: int, chosen: Iterable[Span], limit: int) -> Span | None:
+def _fitting(  # the passages and where one more may lie
+    tokens: Tokens, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
+) -> Span | None:
     """As many lines around a hit as there is room for, and not those that were chosen before; None: no room. The best
     hit is shown in any case.
     """
-    before = max((last for _, last in chosen if last < hit), default=0)
-    after = min((first for first, _ in chosen if first > hit), default=len(lines) + 1)
+    first = max([within[0], *(last + 1 for _, last in chosen if last < hit)])
+    last = min([within[1], *(first - 1 for first, _ in chosen if first > hit)])
     for around in (AROUND, AROUND // 2, AROUND // 4, 0):
-        span = max(before + 1, hit - around), min(after - 1, hit + around)
+        span = max(first, hit - around), min(last, hit + around)
         if tokens.count("\n".join(_shown(lines, span, {}))) <= limit:
             return span
     return None if chosen else (hit, hit)
 
 
-def _shown(lines: Sequence[str], span: Span, hits: Mapping[int, Mapping[str, float]]) -> list[str]:
+def _shown(lines: Sequence[str], span: Span, hits: Hits) -> list[str]:
     return [_short(lines[number - 1], hits.get(number, {})) for number in range(span[0], span[1] + 1)]
 
 
@@ -97,8 +129,8 @@ def _short(line: str, words: Iterable[str]) -> str:
     return f"[characters {at + 1:,}-{at + LINE:,} of {len(line):,}] {line[at : at + LINE]}"
 
 
-def _said(lines: Sequence[str], span: Span, hits: Mapping[int, Mapping[str, float]]) -> str:
-    return "\n".join((f"[lines {span[0]}-{span[1]} of {len(lines):,}]", *_shown(lines, span, hits)))
+def _named(name: str, lines: Sequence[str], span: Span, hits: Hits) -> str:
+    return "\n".join((name, *_shown(lines, span, hits)))
 
 
 def _others(hits: Iterable[int], chosen: Sequence[Span]) -> str:

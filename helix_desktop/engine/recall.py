@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from helix_desktop.engine import passages, transcript
 from helix_desktop.engine.ask_model import Asking, plain_request
-from helix_desktop.engine.details import Source
+from helix_desktop.engine.details import Source, values_of
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Folded,
@@ -40,6 +40,7 @@ LINES_TOKENS = 3_500  # where lines are asked for from one number to another
 COMPACTED_TOKENS = 3_500
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600  # lines around a hit, hits shown with them, characters of each
 PAGE_BYTES = 24_000
+SHORT = 12  # digits of a hash in a list of places
 FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
 PIECE = 1 << 20
 COMPACT_BYTES = 2 << 20
@@ -175,13 +176,16 @@ async def compact(cache: Cache, client: ModelClient, name: str, keep: str, spent
 # --- history ---------------------------------------------------------------------------------------------------------
 
 
-async def history(state: State, cache: Cache, tokens: Tokens, name: str) -> str:
-    """The messages a fold covers, word for word; outputs by their hash. What is longer than a page is an entry."""
-    fold = _fold(state, name)
-    first, last = (
-        (fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else (fold.cover.first, fold.cover.last)
-    )
-    text = "\n".join(told(state.branch, state.branch.message(seq)) for seq in state.branch.covered(Span(first, last)))
+async def history(state: State, cache: Cache, tokens: Tokens, name: str, words: str = "") -> str:
+    """The messages a fold covers, word for word; outputs by their hash. What is longer than a page is an entry. With
+    `words`: the passages that hold them, of these messages and of the outputs; without a name, of all that summaries cover.
+    """
+    branch, asked = state.branch, words.strip()
+    folds = [_fold(state, name)] if name.strip() or not asked else _summaries(state)
+    messages = [branch.message(seq) for seq in sorted({seq for fold in folds for seq in branch.covered(_span(fold))})]
+    if asked:
+        return await _in_messages(branch, cache, tokens, messages, words)
+    text = "\n".join(told(branch, message) for message in messages)
     if tokens.count(text) <= PAGE_TOKENS:
         return text
     stored = await cache.put(text.encode("utf-8", "replace"), About("recall_history", name))
@@ -189,15 +193,40 @@ async def history(state: State, cache: Cache, tokens: Tokens, name: str) -> str:
     return f'{shown}\n[go on with recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")]'
 
 
+async def _in_messages(branch: Branch, cache: Cache, tokens: Tokens, messages: Sequence[Recorded], words: str) -> str:
+    """The passages with the words, of equal ones the newest; of the outputs as many as there is room to read."""
+    texts: list[tuple[str, list[str]]] = []
+    room = FIND_BYTES
+    for message in reversed(messages):
+        fact, seq = message.fact, message.seq
+        if not isinstance(fact, ToolReturned):
+            texts.append((f"message {seq}", told(branch, message).split("\n")))
+        elif fact.output.size <= room and not branch.is_excluded(PartRef(seq)):
+            room -= fact.output.size
+            text = await transcript.stored_text(cache, fact.output)
+            name = f'recall_cached_content("{fact.output.digest.hex[:SHORT]}"), {about_output(branch, seq)}'
+            texts.append((name, text.split("\n")))
+    found = await asyncio.to_thread(passages.across, tokens, texts, words)
+    return found or f"[none of these words is in the {len(messages):,} messages]"
+
+
 def _fold(state: State, name: str) -> Folded:
     name = name.strip().strip("\"'`")
     fold = state.fold(name)
     if fold is None:
-        known = [live.fold for live in state.live_folds if isinstance(live.cover, Span)][-5:]
+        known = [live.fold for live in _summaries(state)][-5:]
         raise NotThere(
             f"This conversation has no fold {name[:80]!r}.", remedy=f"Available: {', '.join(known) or 'none'}."
         )
     return fold
+
+
+def _summaries(state: State) -> list[Folded]:
+    return [fold for fold in state.live_folds if isinstance(fold.cover, Span)]
+
+
+def _span(fold: Folded) -> Span:
+    return Span(fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else fold.cover
 
 
 def told(branch: Branch, recorded: Recorded) -> str:
@@ -214,14 +243,14 @@ def told(branch: Branch, recorded: Recorded) -> str:
         ]
         return "\n".join(f"[{seq}] user: {text}" for text in said)
     if isinstance(fact, ModelReplied):
-        return "\n".join(
-            f"[{source.seq}] {_by(source)}{source.text}" for source in transcript.replied(branch, seq, fact)
-        )
+        return "\n".join(_said(source) for source in transcript.replied(branch, seq, fact))
     return ""
 
 
-def _by(source: Source) -> str:
-    return f"call of {source.tool}: " if source.role == "call" else "assistant: "
+def _said(source: Source) -> str:
+    if source.role == "call":
+        return f"[{source.seq}] call of {source.tool}: {values_of(source.text)}"
+    return f"[{source.seq}] assistant: {source.text}"
 
 
 # --- pages -----------------------------------------------------------------------------------------------------------

@@ -222,13 +222,9 @@ class Player:
         return ToolName.RECALL, {"sha256": page.entry} | asked, text
 
     async def _by_search(self, pages: Sequence[Page]) -> list[list[Brought]]:
-        """Of what only a summary stands for: a search, and the page where what the search shows is not enough."""
+        """Of what only a summary stands for: its passages, and the page where these are not enough."""
         wanted = [page for page in pages if not page.named]
-        queries = [min(page.holds, key=lambda one: (" " in one, one)) for page in wanted]
-        searched: list[Brought] = [
-            (ToolName.SEARCH_CACHE, {"query": query}, await recall.search(self._stores.index, query, cache=self._stores.cache))
-            for query in queries
-        ]  # fmt: skip
+        searched = [await self._searched(min(page.holds, key=lambda one: (" " in one, one))) for page in wanted]
         shown = "".join(text for _, _, text in searched)
         read: list[Brought] = [
             (ToolName.RECALL_HISTORY, {"fold": page.entry}, page.text)
@@ -236,6 +232,10 @@ class Player:
             if any(one not in shown for one in page.holds)
         ]
         return [calls for calls in (searched, read) if calls]
+
+    async def _searched(self, words: str) -> Brought:
+        text = await recall.history(self._conversation.state, self._stores.cache, self._tokens, "", words)
+        return ToolName.RECALL_HISTORY, {"find": words}, text
 
     async def _asked(self, request: Request, calls: Sequence[Brought]) -> None:
         """A request that is answered with these calls, and what they bring: tool, arguments, output."""

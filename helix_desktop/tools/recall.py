@@ -12,7 +12,7 @@ from helix_desktop.tools.tool import Arguments, Result, Run, Tool, Use, fields, 
 
 Compact = Callable[[Digest, str], Awaitable[str]]  # the entry, and what is needed of it
 AROUND = 2  # lines around each match of a pattern
-History = Callable[[str, str], Awaitable[str]]  # the conversation, and the fold
+History = Callable[[str, str], Awaitable[str]]  # the fold, and words of what is looked for
 
 
 def tools(compact: Compact | None = None, history: History | None = None) -> tuple[Tool, ...]:
@@ -65,8 +65,9 @@ def _compacting(compact: Compact) -> Run:
 
 
 def _recounting(history: History) -> Run:
-    async def recall_history(args: Arguments, use: Use) -> Result:
-        return Result(await history(use.context.conversation, args.text("fold")), source=args.text("fold")[:100])
+    async def recall_history(args: Arguments, _: Use) -> Result:
+        fold, words = args.text("fold"), args.text("find")
+        return Result(await history(fold, words), source=" ".join(filter(None, (fold, words)))[:100])
 
     return recall_history
 
@@ -84,5 +85,5 @@ _SEARCH = "Search everything that was ever seen in this workspace."
 _SEARCH_SCHEMA = fields("query", query=text(), tool=text("Only outputs of this tool"), limit=whole(least=1))
 _COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
 _COMPACT_SCHEMA = fields("sha256", "keep", sha256=_HASH, keep=text("What you need of it"))
-_HISTORY = "Show the messages a summary stands for, word for word."
-_HISTORY_SCHEMA = fields("fold", fold=text())
+_HISTORY = "Show what summaries stand for, or find words in it."
+_HISTORY_SCHEMA = fields(fold=text(), find=text())

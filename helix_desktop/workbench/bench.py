@@ -351,8 +351,10 @@ class Workbench:
             await conversation.append(*bills)
             return answer
 
-        async def history(_: str, fold: str) -> str:
-            return await recall.history(conversation.state, self.workspace.cache, self._shared.access.tokens, fold)
+        async def history(fold: str, words: str) -> str:
+            return await recall.history(
+                conversation.state, self.workspace.cache, self._shared.access.tokens, fold, words
+            )
 
         toolbox = self.kit.toolbox(
             compact=compact,

@@ -89,6 +89,8 @@ async def test_folded_messages_come_back_word_for_word(expect: Expect) -> None:
     async with connected() as (client, _):
         said = text(await client.call_tool("recall_history", {"fold": "f1", "conversation": "c1"}))
         assert "Do it, never quickly." in said
+        part = await client.call_tool("recall_history", {"fold": "f1", "find": "quickly"})
+        assert "never quickly" in text(part)
         assert (await client.call_tool("recall_history", {"fold": "f9"})).is_error
 
 

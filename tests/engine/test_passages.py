@@ -54,3 +54,20 @@ def test_every_passage_is_the_lines_it_says_word_for_word(lines: list[str], word
         assert shown[at + 1 : at + 2 + last - first] == lines[first - 1 : last]
         at += 2 + last - first
     assert at == len(shown) - 1
+
+
+@given(
+    st.lists(st.lists(st.text("ab c", max_size=30), min_size=1, max_size=60), min_size=1, max_size=6),
+    st.text("abc ", min_size=1, max_size=12),
+)
+def test_passages_of_several_texts_are_lines_of_the_text_they_name(texts: list[list[str]], words: str) -> None:
+    found = passages.across(TOKENS, [(f"text {number}", text) for number, text in enumerate(texts)], words, 60)
+    shown = found.split("\n") if found else []
+    at = 0
+    while at < len(shown):
+        match = re.fullmatch(r"\[lines (\d+)-(\d+) of (\d+) of text (\d+)\]", shown[at])
+        assert match is not None
+        first, last, whole, number = map(int, match.groups())
+        assert whole == len(texts[number])
+        assert shown[at + 1 : at + 2 + last - first] == texts[number][first - 1 : last]
+        at += 2 + last - first

@@ -230,6 +230,40 @@ async def test_a_long_history_goes_on_in_an_entry() -> None:
     assert await recall.recall(kept.cache, TOKENS, more[1], lines=more[2])
 
 
+async def test_words_are_found_in_messages_calls_and_outputs_behind_summaries() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("the port is 4711, and it must not change")
+    await kept.step("the log begins\nbroken_pipe here\nthe log ends")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    (fold,) = kept.folds()
+
+    async def found(words: str, name: str = "") -> str:
+        return await recall.history(kept.conversation.state, kept.cache, TOKENS, name, words)
+
+    entries = len(list(kept.cache.entries()))
+    assert "[4] user: the port is 4711, and it must not change" in await found("4711")
+    said = await found("broken_pipe", fold.fold)
+    assert "the log begins\nbroken_pipe here\nthe log ends" in said
+    entry = re.search(r'recall_cached_content\("([0-9a-f]{12})"\)', said)
+    assert entry is not None
+    assert "broken_pipe" in await recall.recall(kept.cache, TOKENS, entry[1])
+    assert "none of these words" in await found("nowhere_at_all")
+    assert len(list(kept.cache.entries())) == entries  # looking stores nothing
+
+
+async def test_of_equal_passages_behind_summaries_the_newest_comes_back() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("the limit is 10")
+    await worked(kept, 6, 300)
+    await kept.say("the limit is 20")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    text = await recall.history(kept.conversation.state, kept.cache, TOKENS, "", "limit")
+    assert "the limit is 20" in text
+    assert "the limit is 10" not in text
+
+
 async def test_a_fold_that_is_not_there_names_those_that_are() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("a task")

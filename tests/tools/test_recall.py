@@ -91,10 +91,11 @@ async def test_compacting_and_history_are_offered_where_somebody_does_them(here:
     async def compact(digest: Digest, keep: str) -> str:
         return f"{digest.short}: {keep}"
 
-    async def history(conversation: str, fold: str) -> str:
-        return f"{conversation} {fold}"
+    async def history(fold: str, words: str) -> str:
+        return f"{fold}, {words}"
 
     name = await stored(here, "long")
     here.box = here.kit.toolbox(compact=compact, history=history)
     assert await here.said("compact_cached_content", sha256=name, keep="all") == f"{Digest.parse(name).short}: all"
-    assert await here.said("recall_history", fold="f1") == "c f1"
+    assert await here.said("recall_history", fold="f1") == "f1, "
+    assert await here.said("recall_history", find="a word") == ", a word"
