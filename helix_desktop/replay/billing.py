@@ -27,6 +27,8 @@ PAUSE = 10.0  # seconds between two requests of a session without times
 
 Count = Callable[[str], int]
 Piece = tuple[object, int]  # what stands there, to be compared, and its tokens
+Brought = tuple[int, int]  # tokens that stand there because of recalls, and of them because of searches
+NOTHING: Brought = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,7 @@ class Ledger:
     sent: int = 0
     billed: float = 0.0
     recalls: float = 0.0  # of what was billed: asking for recalls, writing and carrying what they brought
+    searches: float = 0.0  # of that: for what only a summary stands for
     cache_read: int = 0
     output: int = 0
     peak: int = 0
@@ -57,18 +60,18 @@ class Ledger:
     _sent: Sent = Sent()  # the last request, a number for each block
     _known: dict[int, float] = field(default_factory=dict)  # marked beginnings, and when they were used last
 
-    def step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: int = 0) -> Usage:
+    def step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: Brought = NOTHING) -> Usage:
         """One request of the agent itself, and the usage a provider would report. `brought`: see `cached`."""
         usage = self.cached(pieces, output, at, brought, beside=False)
         self.steps.append(usage.input)
         return usage
 
     def cached(
-        self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: int = 0, *, beside: bool = True
+        self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: Brought = NOTHING, *, beside: bool = True
     ) -> Usage:
         """A request to the main model: a step, a recall, or, `beside` these, a summary over the same prefix.
 
-        `at`: seconds. `brought`: tokens of it that stand there because of a recall.
+        `at`: seconds. `brought`: the tokens of it that stand there because of recalls, and of them because of searches.
         """
         total = sum(tokens for _, tokens in pieces)
         sent = self._sent
@@ -79,15 +82,18 @@ class Ledger:
         price = self.prices
         cost = known * price.read + written * price.write + (total - known - written)
         self.billed += cost + output * price.output
-        self.recalls += brought * cost / max(1, total)
+        self.recalls += brought[0] * cost / max(1, total)
+        self.searches += brought[1] * cost / max(1, total)
         return Usage(input=total, cache_read=known, cache_write=written, output=output)
 
-    def recall(self, pieces: Sequence[Piece], output: int, at: float = 0.0) -> Usage:
+    def recall(self, pieces: Sequence[Piece], output: int, at: float = 0.0, *, searched: bool = False) -> Usage:
         """The request in which the agent asks for what it misses. Its reading and its call are a recall's; what is new in it
         the next request would have written.
         """
         usage = self.cached(pieces, output, at, beside=False)
-        self.recalls += self.prices.read * usage.input + self.prices.output * output
+        cost = self.prices.read * usage.input + self.prices.output * output
+        self.recalls += cost
+        self.searches += cost * searched
         return usage
 
     def aside(self, pieces: Sequence[Piece], output: int) -> Usage:

@@ -28,7 +28,8 @@ class Figures:
     took a rung of the ladder beyond the usual writer. `waited`: the seconds a turn waited for folds, the longest;
     `longest_admission`: of them, for one batch of outputs.
     `plain_sent`, `plain_billed`, `plain_peak`: what sending everything every time would have come to.
-    `billed` is without recalls, `recalls_billed` is what asking for them, writing and carrying what they brought came to;
+    `billed` is without recalls, `recalls_billed` is what asking for them, writing and carrying what they brought came to,
+    `searches_billed` the part of it for what no hash names and only a summary stands for;
     both hold the head, whose tokens `head_tokens` is. `standing_plain`: of `standing`, what stands in more than a marker
     or a list of names.
     """
@@ -54,6 +55,7 @@ class Figures:
     standing: int = 0
     standing_plain: int = 0
     recalls_billed: int = 0
+    searches_billed: int = 0
     recalled_pages: int = 0
     head_tokens: int = 0
     plain_peak: int = 0
@@ -102,6 +104,7 @@ class Figures:
             "billed": self.billed,
             "effective": self.effective,
             "recalls_billed": self.recalls_billed,
+            "searches_billed": self.searches_billed,
             "recalled_pages": self.recalled_pages,
             "head_tokens": self.head_tokens,
             "cache_read": self.cache_read,
@@ -140,7 +143,17 @@ def _brief(group: Sequence[Figures]) -> dict[str, object]:
     if not group:
         return {"sessions": 0}
     whole = replace(total(group), of=())
-    names = ("steps", "billed", "effective", "recalls_billed", "retention", "retention_plain", "details", "none")
+    names = (
+        "steps",
+        "billed",
+        "effective",
+        "recalls_billed",
+        "searches_billed",
+        "retention",
+        "retention_plain",
+        "details",
+        "none",
+    )
     return {"sessions": len(group)} | {name: value for name, value in whole.as_json().items() if name in names}
 
 
@@ -173,6 +186,7 @@ def total(all_of: Sequence[Figures]) -> Figures:
         standing=sum(one.standing for one in all_of),
         standing_plain=sum(one.standing_plain for one in all_of),
         recalls_billed=sum(one.recalls_billed for one in all_of),
+        searches_billed=sum(one.searches_billed for one in all_of),
         recalled_pages=sum(one.recalled_pages for one in all_of),
         head_tokens=all_of[0].head_tokens,
         plain_peak=max(one.plain_peak for one in all_of),

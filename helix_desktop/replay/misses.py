@@ -1,7 +1,7 @@
 """What a reply uses that the view no longer shows, and the pages that bring it back.
 
 A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
-session and stands nowhere in the view. A word of ordinary prose is no identifier: it has a joint in it. Where an entry that
+session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no identifier: it has a joint in it. Where an entry that
 the view names holds it, the agent recalls that entry and reads it from the beginning, page after page as the tool hands them
 out: it does not know the line. It asks by the words that stand beside it in the reply, as far as the view still shows
 them: what it misses it cannot name. Where that does not bring it, it reads the entry from the beginning. Where only a summary stands for it, it searches first. Nothing here asks what the engine
@@ -189,6 +189,28 @@ class Misses:
             named = (name for found in IDENTIFIER.findall(values) if _JOINT.search(name := found.rstrip("./-")))
             self._found[text] = frozenset((*named, *(line for line in lines if LINE[0] <= len(line) <= LINE[1])))
         return self._found[text]
+
+
+def unseen(missed: set[str], view: Iterable[str]) -> set[str]:
+    """Those that stand nowhere in what the view says, not even inside a longer path or line."""
+    if not missed:
+        return missed
+    said = "\n".join(map(plain, view))
+    return {one for one in missed if not _stands(one, said)}
+
+
+def _stands(one: str, said: str) -> bool:
+    """Whether it stands there as whole words."""
+    at = said.find(one)
+    while at >= 0:
+        if not (_is_word(said[at - 1 : at]) or _is_word(said[at + len(one) : at + len(one) + 1])):
+            return True
+        at = said.find(one, at + 1)
+    return False
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def rounds(pages: Sequence[Page]) -> list[list[Page]]:

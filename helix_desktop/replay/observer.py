@@ -29,7 +29,7 @@ from helix_desktop.engine.view import State, state_of
 from helix_desktop.histories.recording import RecordedMessage
 from helix_desktop.replay import legality, losses
 from helix_desktop.replay.figures import Mark
-from helix_desktop.replay.misses import Misses, Page
+from helix_desktop.replay.misses import Misses, Page, unseen
 from helix_desktop.replay.retention import SUMMARIES, Retention
 from helix_desktop.values import dataclass
 
@@ -117,7 +117,7 @@ class Watching:
     async def missed(self, view: View, reply: RecordedMessage) -> list[Page]:
         """The pages an agent would have recalled from this view before it wrote the reply."""
         self._misses.show(view.blocks, self._says)
-        missed = self._misses.of(reply)
+        missed = unseen(self._misses.of(reply), map(self._says, view.blocks))
         if not missed:
             return []
         summarised = any(block.kind in SUMMARIES for block in view.blocks)

@@ -37,7 +37,17 @@ from helix_desktop.engine.ports import Cache, Index, Journal, ModelClient, Token
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
-from helix_desktop.replay.billing import HEAD_TOKENS, Caching, Ledger, Piece, output_tokens, pieces_of, times, unmanaged
+from helix_desktop.replay.billing import (
+    HEAD_TOKENS,
+    Brought,
+    Caching,
+    Ledger,
+    Piece,
+    output_tokens,
+    pieces_of,
+    times,
+    unmanaged,
+)
 from helix_desktop.replay.clock import LoopClock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
@@ -47,8 +57,11 @@ from helix_desktop.replay.standin import Asked, StandIn
 from helix_desktop.values import dataclass
 
 T = TypeVar("T")
-Brought = tuple[str, dict[str, str], str]  # the call of a recall: tool, arguments, output
-RECALLED = "recalled-"  # how the ids of recalls begin that the recorded agent would have made
+Answered = tuple[str, dict[str, str], str]  # the call of a recall: tool, arguments, output
+RECALLED, SEARCHED = (
+    "recalled-",
+    "recalled-search-",
+)  # how the ids of recalls begin that the recorded agent would have made
 MAIN, FAST = "recorded", "stand-in"
 SYSTEM = "You are the agent of a recorded session."
 
@@ -210,43 +223,45 @@ class Player:
             await self._watching.sees(view, request)
         return request
 
-    async def _by_hash(self, pages: Sequence[Page]) -> list[list[Brought]]:
+    async def _by_hash(self, pages: Sequence[Page]) -> list[list[Answered]]:
         """Of the entries the view names."""
         at_once = rounds([page for page in pages if page.named])
         return [[await self._page(page) for page in together] for together in at_once]
 
-    async def _page(self, page: Page) -> Brought:
+    async def _page(self, page: Page) -> Answered:
         asked = dict(page.asked)
         lines, words = asked.get("lines", ""), asked.get("find", "")
         text = await recall.recall(self._stores.cache, self._tokens, page.entry, lines=lines, words=words)
         return ToolName.RECALL, {"sha256": page.entry} | asked, text
 
-    async def _by_search(self, pages: Sequence[Page]) -> list[list[Brought]]:
+    async def _by_search(self, pages: Sequence[Page]) -> list[list[Answered]]:
         """Of what only a summary stands for: its passages, and the page where these are not enough."""
         wanted = [page for page in pages if not page.named]
         searched = [await self._searched(min(page.holds, key=lambda one: (" " in one, one))) for page in wanted]
         shown = "".join(text for _, _, text in searched)
-        read: list[Brought] = [
+        read: list[Answered] = [
             (ToolName.RECALL_HISTORY, {"fold": page.entry}, page.text)
             for page in wanted
             if any(one not in shown for one in page.holds)
         ]
         return [calls for calls in (searched, read) if calls]
 
-    async def _searched(self, words: str) -> Brought:
+    async def _searched(self, words: str) -> Answered:
         text = await recall.history(self._conversation.state, self._stores.cache, self._tokens, "", words)
         return ToolName.RECALL_HISTORY, {"find": words}, text
 
-    async def _asked(self, request: Request, calls: Sequence[Brought]) -> None:
+    async def _asked(self, request: Request, calls: Sequence[Answered]) -> None:
         """A request that is answered with these calls, and what they bring: tool, arguments, output."""
+        searched = calls[0][0] == ToolName.RECALL_HISTORY
+        begins = SEARCHED if searched else RECALLED
         named = [
-            RecordedCall(f"{RECALLED}{self._recalled + n}", tool, json.dumps(of))
-            for n, (tool, of, _) in enumerate(calls)
+            RecordedCall(f"{begins}{self._recalled + n}", tool, json.dumps(of)) for n, (tool, of, _) in enumerate(calls)
         ]
         self._recalled += len(named)
         reply = RecordedMessage("assistant", "", tuple(named))
         output = output_tokens(reply, self._tokens.count)
-        usage = self._ledger.recall(self._pieces(request), output, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        usage = self._ledger.recall(self._pieces(request), output, now, searched=searched)
         await self._following.replied(self._reply(reply, usage), self._conversation.state.last_seq)
         await self._outputs(
             [RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)]
@@ -303,6 +318,7 @@ class Player:
             sent=self._ledger.sent,
             billed=round(self._ledger.billed - self._ledger.recalls),
             recalls_billed=round(self._ledger.recalls),
+            searches_billed=round(self._ledger.searches),
             recalled_pages=self._recalled,
             head_tokens=self._terms.head,
             cache_read=self._ledger.cache_read,
@@ -331,11 +347,12 @@ class Player:
         )
 
 
-def _brought(pieces: Sequence[Piece]) -> int:
-    """The tokens of a request that stand there because of a recall."""
-    return sum(tokens for part, tokens in pieces if _of_a_recall(part))
+def _brought(pieces: Sequence[Piece]) -> Brought:
+    recalled, searched = (
+        sum(tokens for part, tokens in pieces if _call_of(part).startswith(begins)) for begins in (RECALLED, SEARCHED)
+    )
+    return recalled, searched
 
 
-def _of_a_recall(part: object) -> bool:
-    name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""
-    return name.startswith(RECALLED)
+def _call_of(part: object) -> str:
+    return part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""

@@ -18,12 +18,12 @@ from helix_desktop.engine.economics import Prices
 from helix_desktop.histories.recording import RecordedMessage, Recording, texts
 from helix_desktop.replay.billing import HEAD_TOKENS, MESSAGE_TOKENS, Count, Ledger, Piece, output_tokens, times
 from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.misses import MOST_PAGES, Misses, rounds
+from helix_desktop.replay.misses import MOST_PAGES, Misses, rounds, unseen
 from helix_desktop.replay.retention import IDENTIFIER
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
 CALL = 60  # tokens of a call made for a recall
-FOUND = 1_100  # tokens a search brings: the mean of this program's own on the ten sessions. It is taken to bring all that is missed
+FOUND = 550  # tokens a search brings: the mean of this program's own on the ten sessions. It is taken to bring all that is missed
 LARGE, LARGE_BATCH = 4_000, 12_000
 WHOLE, EXCERPTED, MARKED = "whole", "excerpt", "marker"
 
@@ -285,12 +285,13 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
             used += len(known)
             standing += sum(context.named[each] > 0 for each in known)
             missed = {one for one in misses.used(message) if context.standing[one] <= 0}
+            missed = unseen(missed, (part.text for part in context.parts if part.form == WHOLE))
             if missed and policy.recalls:
                 context.bring_back(misses, missed, message, count, now)
             elif missed:
                 context.call_again(missed, now)
             brought = sum(part.tokens for part in context.parts if part.recalled)
-            context.ledger.step(context.pieces(), output_tokens(message, count), now, brought)
+            context.ledger.step(context.pieces(), output_tokens(message, count), now, (brought, 0))
             context.step += 1
         context.turn += message.role == "user"
         if message.role == "system":

@@ -139,8 +139,12 @@ def test_what_a_recall_brought_is_billed_apart() -> None:
     ledger.step(pieces(1_000), 0)
     ledger.recall(pieces(1_000), 20)
     assert ledger.recalls == pytest.approx(100 + 100)
-    ledger.step(pieces(1_000, 250), 0, brought=250)
-    assert ledger.recalls == pytest.approx(200 + (100 + 250 * 1.25) * 250 / 1_250)
+    ledger.step(pieces(1_000, 250), 0, brought=(250, 50))
+    step = 100 + 250 * 1.25
+    assert ledger.recalls == pytest.approx(200 + step * 250 / 1_250)
+    assert ledger.searches == pytest.approx(step * 50 / 1_250)
+    ledger.recall(pieces(1_000, 250), 20, searched=True)
+    assert ledger.searches == pytest.approx(step * 50 / 1_250 + 125 + 100)
 
 
 def test_times_are_the_sessions_own_where_it_has_them() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories.recording import RecordedCall, Recording
-from helix_desktop.replay.misses import MANY, MOST_PAGES, Misses, Page, rounds
+from helix_desktop.replay.misses import MANY, MOST_PAGES, Misses, Page, rounds, unseen
 from tests.replay.sessions import Words, long_session, play, returned, says, step, user
 
 OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is dropped here"
@@ -51,6 +51,14 @@ def test_numbers_before_lines_do_not_hide_them() -> None:
     shows(misses, "    12\t    return left + right  # nothing is dropped here\nmerge_tables")
     edit = RecordedCall("e", "edit", '{"old_text": "return left + right  # nothing is dropped here"}')
     assert misses.of(says("", edit)) == set()
+
+
+def test_what_stands_inside_a_longer_path_or_line_is_not_missed() -> None:
+    missed = {"refactor.md", "agent.prompt", "npm run check", "view_of", "tables.py"}
+    call = '{"command": "cd /src && npm run check 2>&1"}'
+    view = ["see packages/docs/refactor.md", "await this.agent.prompt(x)", call, "the view_of_all and mytables.py"]
+    assert unseen(missed, view) == {"view_of", "tables.py"}
+    assert unseen(missed, []) == missed
 
 
 def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary() -> None:
