@@ -46,9 +46,14 @@ def recall_tools() -> tuple[Tool, ...]:
 
     return tuple(
         Tool(t.name, t.description, t.schema if isinstance(t.schema, str) else orjson.dumps(t.schema).decode())
-        for t in recall.tools()
+        for t in recall.tools(history=_not_here)
         if t.name in OURS
     )
+
+
+async def _not_here(_fold: str, _words: str) -> str:
+    """Where the history is, the call is answered."""
+    raise NotImplementedError
 
 
 @dataclass(slots=True)

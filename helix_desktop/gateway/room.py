@@ -30,6 +30,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.following import Output
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, Refused, Stopped
 from helix_desktop.gateway.arrival import Arrival, Ask, Replied, Sent, Ticket
 from helix_desktop.gateway.figures import Figures, figures
@@ -247,8 +248,8 @@ class Room:
         self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
     ) -> list[tuple[str, str, str, bool]]:
         """A reply with calls of ours is recorded, and they are answered: id, name, text and whether it went well."""
-        answered = [(call.id, call.name, *await self._recalled(call)) for call in calls]
         track = self._track_of(ticket)
+        answered = [(call.id, call.name, *await self._recalled(call, track)) for call in calls]
         if track is not None and ticket.live:
             async with track.held():
                 if self._is_at(track, ticket):
@@ -320,7 +321,7 @@ class Room:
     def _is_at(track: Track, ticket: Ticket) -> bool:
         return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
 
-    async def _recalled(self, call: Piece) -> tuple[str, bool]:
+    async def _recalled(self, call: Piece, track: Track | None) -> tuple[str, bool]:
         """What a call of ours brings back; a mistake in it is told to the model."""
         try:
             given = json.loads(call.text or "{}")
@@ -330,6 +331,10 @@ class Room:
                 limit = asked.get("limit", 10)
                 count = limit if isinstance(limit, int) else 10
                 return await recall.search(stores.index, str(asked.get("query", "")), limit=count), True
+            if call.name == ToolName.RECALL_HISTORY and track is not None:
+                state = (await self._follower(track)).conversation.state
+                fold, words = str(asked.get("fold", "")), str(asked.get("find", ""))
+                return await recall.history(state, stores.cache, tokens, fold, words), True
             text = await recall.recall(
                 stores.cache,
                 tokens,

@@ -14,7 +14,7 @@ from helix_desktop.gateway.events import written
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
 from helix_desktop.wire.message import Json, listed, mapping, number, string
 
-OURS = frozenset({"recall_cached_content", "search_cached_content"})
+OURS = frozenset({"recall_cached_content", "search_cached_content", "recall_history"})
 
 
 class Veil(ABC):

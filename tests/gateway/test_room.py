@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.facts import Fact, ModelReplied, Recorded, Rewound, Stop, ToolReturned, Usage, UserSaid
+from helix_desktop.engine.facts import (
+    Fact,
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Rewound,
+    Stop,
+    ToolReturned,
+    Usage,
+    UserSaid,
+)
 from helix_desktop.gateway.arrival import Arrival, Replied
 from helix_desktop.gateway.follower import Follower, _picture
 from helix_desktop.gateway.room import MANY, PART, Room, title_of
@@ -47,6 +57,30 @@ async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_
         assert [row.agent for row in made.conversations()] == ["an agent"]
         (figure,) = await room.figures()
         assert figure.requests == 1
+        await room.aclose()
+
+
+async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(tmp_path: Path) -> None:
+    units: list[object] = [anthropic.said("The port is 4711. Look around.")]
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        for number in range(12):
+            sent = await room.arrive(*arrival(units))
+            call = Calls("Bash", {"command": f"look {number}"}, f"c{number}")
+            answer = anthropic.answer(WRITERS["anthropic"].whole([call], USAGE, "1"))
+            await room.replied(
+                sent.ticket, Replied(answer.message.pieces, "m", Stop.CALLS, Usage()), answer.message.key
+            )
+            units += [*answer.message.units, anthropic.result(f"c{number}", "Bash", f"line of {number}\n" * 200)]
+        sent = await room.arrive(*arrival(units))
+        await (await made.session(sent.ticket.conversation)).steward.fold_now(FoldKind.TRUNCATION)
+        asks = anthropic.answer(
+            WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1")
+        )
+        replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
+        ((_, name, text, well),) = await room.hidden(sent.ticket, replied, asks.message.pieces)
+        assert (name, well) == ("recall_history", True)
+        assert "user: The port is 4711. Look around." in text
         await room.aclose()
 
 
