@@ -68,9 +68,13 @@ def add(nouns: Subparsers) -> None:
         help="tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)",
     )
     noun.add_argument(
-        "--no-recalls",
-        action="store_true",
-        help="do not bill recalls of content that a reply uses but the context no longer shows",
+        "--recalls",
+        metavar="KIND",
+        default="named",
+        help="recalls of content that a reply uses but the context no longer shows: named (default: reads the pages that have it, if the context shows the hash), searched (must search first, also behind summaries) or none",
+    )
+    noun.add_argument(
+        "--no-recalls", dest="recalls", action="store_const", const="none", help="the same as --recalls none"
     )
     noun.add_argument("--stand-in", metavar="KIND", default="works", help="behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
@@ -157,15 +161,18 @@ def _progress(where: str, count: int) -> Callable[[int], None]:
 
 def _terms(arguments: argparse.Namespace, name: str) -> Terms:
     from helix_desktop.replay.billing import HEAD_TOKENS
+    from helix_desktop.replay.misses import Recalls
     from helix_desktop.replay.player import Terms
     from helix_desktop.replay.standin import KINDS
 
     if arguments.stand_in not in KINDS:
         known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
         raise WrongUse(f"There is no simulated model {arguments.stand_in!r}.", remedy=f"Available: {known}.")
+    if arguments.recalls not in set(Recalls):
+        raise WrongUse(f"{arguments.recalls!r} is not a kind of recall.", remedy=f"Available: {', '.join(Recalls)}.")
     chosen, prices = _settings(arguments, name)
     head = HEAD_TOKENS if arguments.head is None else arguments.head
-    return Terms(chosen, arguments.window, prices, arguments.stand_in, head, recalls=not arguments.no_recalls)
+    return Terms(chosen, arguments.window, prices, arguments.stand_in, head, recalls=Recalls(arguments.recalls))
 
 
 def _settings(arguments: argparse.Namespace, name: str) -> tuple[Policy, Prices]:

@@ -1,11 +1,8 @@
 """What a reply uses that the view no longer shows, and the pages that bring it back.
 
 A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
-session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no identifier: it has a joint in it. Where an entry that
-the view names holds it, the agent recalls that entry and reads it from the beginning, page after page as the tool hands them
-out: it does not know the line. It asks by the words that stand beside it in the reply, as far as the view still shows
-them: what it misses it cannot name. Where that does not bring it, it reads the entry from the beginning. Where only a summary stands for it, it searches first. Nothing here asks what the engine
-thinks it kept.
+session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no identifier: it
+has a joint in it. `Recalls` says how the agent gets it back. Nothing here asks what the engine thinks it kept.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from itertools import islice
 
 from helix_desktop.engine import passages
@@ -35,6 +33,18 @@ _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _NUMBER = re.compile(r"\s*\d+[\t|:→]\s?")  # that tools put before a line
 
 Uses = frozenset[str]
+
+
+class Recalls(StrEnum):
+    """How an agent gets back what it misses."""
+
+    NONE = "none"  # not at all
+    NAMED = "named"  # where the view names the entry by its hash: the pages that hold it
+    # It does not know where it is. It asks by the words beside it in the reply, as far as the view still shows them, and reads the
+    # entry from the beginning where that does not bring it. Where only a summary stands for it, it searches first.
+    SEARCHED = "searched"
+
+
 Asked = tuple[tuple[str, str], ...]  # the arguments of a recall besides the hash
 
 
@@ -120,19 +130,21 @@ class Misses:
         view: Iterable[str],
         *,
         summarised: bool,
+        recalls: Recalls = Recalls.SEARCHED,
     ) -> list[Page]:
-        """The pages that are read for it, in order, of the entries the view names (name and text); where a summary stands
-        in the view, of everything it may stand for as well. `view`: what the view says.
+        """The pages that are read for it, in order, of the entries the view names (name and text); where the agent searches and
+        a summary stands in the view, of everything it may stand for as well. `view`: what the view says.
         """
-        asks = _Asks(reply, frozenset().union(*map(self._words, view)), self.uses)
+        searches = recalls is Recalls.SEARCHED
+        asks = _Asks(reply, frozenset().union(*map(self._words, view)), self.uses) if searches else None
         chosen, left = self._chosen(missed, asks, entries, MOST_PAGES, named=True)
-        if left and summarised and len(chosen) < MOST_PAGES:
+        if left and summarised and searches and len(chosen) < MOST_PAGES:
             behind = [(name, text) for name, text in self._said.items()]
             chosen += self._chosen(left, asks, behind, MOST_PAGES - len(chosen), named=False)[0]
         return chosen
 
     def _chosen(
-        self, missed: set[str], asks: _Asks, entries: Sequence[tuple[str, str]], most: int, *, named: bool
+        self, missed: set[str], asks: _Asks | None, entries: Sequence[tuple[str, str]], most: int, *, named: bool
     ) -> tuple[list[Page], set[str]]:
         """Entry after entry, each time the one that holds the most of what is missed, of equal ones the shortest."""
         left = set(missed)
@@ -141,10 +153,12 @@ class Misses:
         while left and every and _counted(chosen, missed) < most:
             name, text = best = max(every, key=lambda one: (len(self.uses(one[1]) & left), -len(one[1])))
             every.remove(best)
-            if named:
-                read = self._read(name, text, self.uses(text) & left, asks)
-            else:
+            if not named:
                 read = _found(self._pages_of(name, text, named=False), left)
+            elif asks is None:
+                read = _holding(self._pages_of(name, text, named=True), left)
+            else:
+                read = self._read(name, text, self.uses(text) & left, asks)
             room = most - _counted(chosen, missed)
             chosen += [one for number, one in enumerate(read) if _counted(read[: number + 1], missed) <= room]
             left = left.difference(*(page.holds for page in chosen))
@@ -221,6 +235,16 @@ def rounds(pages: Sequence[Page]) -> list[list[Page]]:
 def _counted(pages: Sequence[Page], missed: set[str]) -> int:
     """Without the passages that brought nothing: they are billed, and the agent reads on."""
     return sum(not page.by_words or not page.holds.isdisjoint(missed) for page in pages)
+
+
+def _holding(pages: Sequence[Page], missed: set[str]) -> list[Page]:
+    """The pages that hold it, each for what none before it holds."""
+    left, holding = set(missed), list[Page]()
+    for one in pages:
+        if not left.isdisjoint(one.holds):
+            left -= one.holds
+            holding.append(one)
+    return holding
 
 
 def _found(pages: Sequence[Page], missed: set[str]) -> list[Page]:

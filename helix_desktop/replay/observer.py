@@ -29,7 +29,7 @@ from helix_desktop.engine.view import State, state_of
 from helix_desktop.histories.recording import RecordedMessage
 from helix_desktop.replay import legality, losses
 from helix_desktop.replay.figures import Mark
-from helix_desktop.replay.misses import Misses, Page, unseen
+from helix_desktop.replay.misses import Misses, Page, Recalls, unseen
 from helix_desktop.replay.retention import SUMMARIES, Retention
 from helix_desktop.values import dataclass
 
@@ -114,11 +114,11 @@ class Watching:
         self._illegal += bool(laws.violations(request) or legality.complaints(request))
         await self._read(view.blocks)
 
-    async def missed(self, view: View, reply: RecordedMessage) -> list[Page]:
+    async def missed(self, view: View, reply: RecordedMessage, recalls: Recalls) -> list[Page]:
         """The pages an agent would have recalled from this view before it wrote the reply."""
         self._misses.show(view.blocks, self._says)
         missed = unseen(self._misses.of(reply), map(self._says, view.blocks))
-        if not missed:
+        if not missed or recalls is Recalls.NONE:
             return []
         summarised = any(block.kind in SUMMARIES for block in view.blocks)
         entries = []
@@ -128,7 +128,7 @@ class Watching:
                 content = await losses.recalled(digest, self._cache.get)
                 entries += [(digest.hex, content.decode("utf-8", "replace"))] if content is not None else []
         said = (self._says(block) for block in view.blocks)
-        return self._misses.pages(missed, reply, entries, said, summarised=summarised)
+        return self._misses.pages(missed, reply, entries, said, summarised=summarised, recalls=recalls)
 
     async def closed(self) -> Watched:
         """The last looks, and all that was seen."""

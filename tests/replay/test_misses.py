@@ -5,7 +5,7 @@ from __future__ import annotations
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories.recording import RecordedCall, Recording
-from helix_desktop.replay.misses import MANY, MOST_PAGES, Misses, Page, rounds, unseen
+from helix_desktop.replay.misses import MANY, MOST_PAGES, Misses, Page, Recalls, rounds, unseen
 from tests.replay.sessions import Words, long_session, play, returned, says, step, user
 
 OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is dropped here"
@@ -88,7 +88,7 @@ def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
     first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 9 + " the_first_output_of_all")
     asks = says("Now to the_first_output_of_all.")
     said = Recording("used again", (session.messages[0], *first, *session.messages[1:], user("go on"), asks))
-    with_them, without = play(said), play(said, recalls=False)
+    with_them, without = play(said), play(said, recalls=Recalls.NONE)
     assert with_them.recalls_billed > 0
     assert with_them.recalled_pages > 0
     assert with_them.effective == with_them.billed + with_them.recalls_billed
@@ -99,10 +99,10 @@ def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
 TEXT = "\n".join(f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 for number in range(1_000))
 
 
-def read(missed: set[str], reply: str, view: str) -> list[Page]:
+def read(missed: set[str], reply: str, view: str, recalls: Recalls = Recalls.SEARCHED) -> list[Page]:
     misses = Misses(Words())
     misses.heard(returned("c", TEXT))
-    return misses.pages(missed, says(reply), [("aa", TEXT)], [view], summarised=False)
+    return misses.pages(missed, says(reply), [("aa", TEXT)], [view], summarised=False, recalls=recalls)
 
 
 def test_an_agent_asks_by_the_words_it_still_sees_and_never_by_what_it_misses() -> None:
@@ -121,6 +121,14 @@ def test_where_the_words_do_not_bring_it_pages_are_read_up_to_what_is_missed() -
     found, far = read({"line_00999"}, "In topic_030 I change line_00999", "topic_030 is to be changed")
     first, last = map(int, dict(far.asked)["lines"].split("-"))
     assert first <= 1_000 <= last
+
+
+def test_an_agent_that_knows_the_page_reads_that_alone() -> None:
+    (page,) = read({"line_00999"}, "I change line_00999", "", Recalls.NAMED)
+    assert "line_00999" in page.holds
+    assert not page.by_words
+    misses = heard()
+    assert misses.pages({"merge_tables"}, says("x"), [], [], summarised=True, recalls=Recalls.NAMED) == []
 
 
 def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:
