@@ -51,6 +51,7 @@ class State(Moment):
         self._starts: list[int] = []  # where the blocks of each item begin
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
+        self._of: State | None = None  # whose moment it is, with other settings
 
     @property
     def facts(self) -> list[Recorded]:
@@ -92,6 +93,9 @@ class State(Moment):
 
     def view(self) -> View:
         """The view now. Blocks are shared with the views before; nothing is computed twice."""
+        if self._shown is None and self._of is not None:
+            behind = self._of.view().blocks[len(self._of.settings.blocks) :]
+            self._shown = self._view_of((*self.settings.blocks, *behind))
         if self._shown is None:
             self._catch_up()
             self._shown = self._view_of(tuple(self._blocks))
@@ -100,8 +104,7 @@ class State(Moment):
     def with_settings(self, settings: Settings) -> State:
         """The same moment with other settings: to look at, never to advance."""
         other = copy(self)
-        other.settings, shown = settings, self.view().blocks[len(self.settings.blocks) :]
-        other._shown = other._view_of((*settings.blocks, *shown))  # noqa: SLF001 -- a copy of this one
+        other.settings, other._shown, other._of = settings, None, self  # noqa: SLF001 -- a copy of this one
         return other
 
     def holds(self, fact: Fact) -> bool:

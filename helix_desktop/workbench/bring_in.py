@@ -173,10 +173,11 @@ class Import:
         made = as_facts.drafts(recording, self.tokens, partial(conversation_of, recording.kind))
         return Held(file, recording, made, stamp, self._meter(made), _keys(recording))
 
-    def _meter(self, made: Sequence[Draft]) -> Meter:
+    def _meter(self, made: Sequence[Draft]) -> Meter | None:
+        if self.settings is None:
+            return None
         state = state_of(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(made, 1))
-        if self.settings is not None:
-            state = state.with_settings(self.settings)
+        state = state.with_settings(self.settings)
         return budget.meter(state, policy.from_fact(state.settings.policy))
 
     # --- on the event loop

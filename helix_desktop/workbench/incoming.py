@@ -76,7 +76,7 @@ class Held:
     recording: Recording
     made: list[Draft]
     stamp: tuple[int, int]
-    meter: Meter  # the size of its context, for the list
+    meter: Meter | None  # the size of its context, for the list; None: not known before it is opened
     keys: list[tuple[int, str]]  # what looks like a key, by message
 
     def apart(self) -> Held:
@@ -318,7 +318,8 @@ class Writing:
         paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
         brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid)
         whole = [*facts, (0.0, brought)]
-        meter = rows.written(self.held.meter, len(before) + len(whole))
+        seq, known = len(before) + len(whole), self.held.meter
+        meter = rows.written(known, seq) if known is not None else ""
         appended = await self.workspace.journal.bring_in(self.conversation, whole, meter)
         self.recorded = appended[-1]
         self.brought = Brought(

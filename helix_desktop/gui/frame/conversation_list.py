@@ -60,12 +60,13 @@ def when(updated: float, now: float) -> str:
         return tr("now")
     if past < 3_600:
         return tr("{n}m", n=int(past // 60))
-    there = datetime.fromtimestamp(updated).astimezone()
-    if there.date() == datetime.fromtimestamp(now).astimezone().date():
+    there, here = datetime.fromtimestamp(updated).astimezone(), datetime.fromtimestamp(now).astimezone()
+    if there.date() == here.date():
         return tr("{n}h", n=int(past // 3_600))
     if past < 6 * DAY:
         return QLocale().dayName(there.isoweekday(), QLocale.FormatType.ShortFormat)
-    return QLocale().toString(QDate(there.year, there.month, there.day), "d MMM" if past < 300 * DAY else "yyyy")
+    recent = past < 300 * DAY or there.year == here.year
+    return QLocale().toString(QDate(there.year, there.month, there.day), "d MMM" if recent else "yyyy")
 
 
 def grouped(

@@ -52,6 +52,8 @@ def test_ages_are_short() -> None:
     assert when(NOW - 3 * HOUR, NOW) == "3h"
     assert when(NOW - 30 * DAY, NOW) == "21 Oct"
     assert when(NOW - 800 * DAY, NOW) == "2024"
+    december = datetime(2025, 12, 30, 12, tzinfo=UTC).timestamp()
+    assert when(datetime(2025, 1, 2, 12, tzinfo=UTC).timestamp(), december) == "2 Jan"
 
 
 def test_rows_are_fetched_as_they_are_needed(theme: Theme) -> None:
