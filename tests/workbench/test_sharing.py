@@ -116,6 +116,10 @@ async def test_a_conversation_is_read_live_on_the_other_machine(homes: tuple[Hom
     row = there.bench.row(session.id)
     assert row is not None
     assert (row.title, row.machine) == ("read README.md", "desktop")
+    await there.bench.look_ahead(session.id)
+    row = there.bench.row(session.id)
+    assert row is not None
+    assert row.parts == seen.meter().parts
     heard: list[Event] = []
     seen.subscribe(heard.append)
     await told(session, "read src/pairs.py")
