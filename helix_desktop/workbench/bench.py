@@ -808,9 +808,12 @@ class Workbench:
             self._measured(conversation)
 
     async def _keep_meter(self, conversation: str) -> None:
-        """The last of those that came together."""
-        if meter := self._meters.pop(conversation, ""):
-            await self.workspace.journal.set_meter(conversation, meter)
+        """The last of those that came together. It is forgotten when it is written: a task that is cancelled leaves it to `aclose`."""
+        while meter := self._meters.get(conversation, ""):
+            with suppress(HelixError):  # the list measures anew what it does not find
+                await self.workspace.journal.set_meter(conversation, meter)
+            if self._meters.get(conversation) == meter:
+                del self._meters[conversation]
 
 
 def _new_id() -> str:
