@@ -285,7 +285,7 @@ class Session:
 
     async def pin(self, ref: Cover) -> None:
         """Show it word for word in every request. Refused, with the figures, where that would not fit."""
-        state, meter = self.conversation.state, self.meter()
+        state, meter = self.conversation.ahead, self.meter()
         kept = budget.kept_whole(state, ref)
         if kept + meter.reserve > meter.window:
             raise Refused(

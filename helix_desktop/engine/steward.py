@@ -154,7 +154,7 @@ class Steward:
             raise NotThere(f"There is no fold {fold!r} in this conversation.")
         if fold not in state.branch.live:
             raise Refused("This fold has already been undone.")
-        meter = self.conversation.meter()
+        meter = self.situation(self.conversation.ahead).meter
         more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
         if more > max(meter.free, 0):
             raise Refused(

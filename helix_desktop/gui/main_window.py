@@ -511,6 +511,8 @@ class MainWindow(Frame):
             composer.show_running(event.running)
             self.chat.way_on.show_end(session)
             self._enable()
+            if event.running not in WORKING:
+                self._measuring.start()
         elif isinstance(event, Asked | Answered):
             self.chat.approvals.show_questions(session.questions, uncovered(self.bench))
             if isinstance(event, Asked):

@@ -393,6 +393,9 @@ async def test_undo_is_refused_with_the_figures_where_the_view_would_not_fit() -
     with pytest.raises(Refused, match=r"would add [\d,]+ tokens, but only [\d,]+ are free"):
         await kept.steward.undo(fold.fold)
     assert fold.fold in kept.conversation.state.branch.live
+    kept.conversation.expect([ModelSet(ModelRole.MAIN, "larger", 100_000)])  # chosen, and not asked anything yet
+    await kept.steward.undo(fold.fold)
+    assert fold.fold not in kept.conversation.state.branch.live
 
 
 async def test_undo_and_redo_of_what_is_not_there() -> None:
