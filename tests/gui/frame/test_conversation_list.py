@@ -123,3 +123,14 @@ def test_who_writes_there_stands_on_a_chip_and_is_spoken(theme: Theme) -> None:
     assert pictures[0] != pictures[1]
     said = shown.lines.data(shown.lines.index(0, 0), Qt.ItemDataRole.AccessibleTextRole)
     assert str(said).startswith("Claude Code: Talk")
+
+
+def test_only_the_lines_that_changed_are_drawn_anew(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    rows = [Row(str(n), f"Talk {n}", NOW - n) for n in range(9)]
+    shown.lines.show_lines(grouped(rows, now=NOW))
+    shown.lines.show_lines(grouped(rows, now=NOW))
+    changed = QSignalSpy(shown.lines.dataChanged)
+    shown.lines.show_lines(grouped([*rows[:4], Row("4", "Talk 4, renamed", NOW - 4), *rows[5:]], now=NOW))
+    lines = {changed.at(at)[0].row() for at in range(changed.count())}
+    assert lines in ({5}, set(range(10)))  # all of them where a minute has passed meanwhile

@@ -253,6 +253,20 @@ def test_what_happens_while_it_is_hidden_is_there_when_it_is_shown(
     assert timeline.list.rows.rowCount() == 5
 
 
+def test_a_step_alone_adds_to_the_chart_and_leaves_the_list(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    filled = QSignalSpy(timeline.list.rows.modelReset)
+    points = len(timeline.story.points)
+    written.step(31_000)
+    session.append(written.facts[-1].fact)
+    settle()
+    assert len(timeline.story.points) == points + 1
+    assert filled.count() == 0
+    session.append(Unfolded("h2"))
+    settle()
+    assert filled.count() == 1
+
+
 def test_it_is_live(page: Page, written: Written, settle: Settle) -> None:
     timeline, _ = page
     written.handover(3)

@@ -80,6 +80,23 @@ def test_a_conversation_that_was_left_is_let_go_of(pane: TranscriptPane, settle:
     assert pane.view.items.all
 
 
+def test_while_it_is_hidden_nothing_is_laid_out(pane: TranscriptPane, settle: Settle) -> None:
+    told = long_talk(3)
+    pane.open(state_of(told.facts))
+    settle()
+    pane.hide()
+    total = pane.view.verticalScrollBar().maximum()
+    known = len(told.facts)
+    for number in range(20):
+        told.user(f"Another question {number}")
+    pane.hear(tuple(FactAppended(each) for each in told.facts[known:]))
+    assert pane.view.verticalScrollBar().maximum() == total
+    pane.show()
+    settle()
+    assert pane.view.verticalScrollBar().maximum() > total
+    assert at_end(pane)
+
+
 def at_end(pane: TranscriptPane) -> bool:
     bar = pane.view.verticalScrollBar()
     return bar.value() == bar.maximum()
