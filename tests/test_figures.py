@@ -114,7 +114,7 @@ def test_what_the_store_benchmark_says_becomes_rows() -> None:
 
 def test_what_the_policies_say_becomes_rows() -> None:
     one = {
-        "effective": 40, "recalls_billed": 5, "head_tokens": 1_900, "sent": 20, "retention_plain": 0.9, "peak": 0.45,
+        "effective": 40, "recalls_billed": 5, "searches_billed": 2, "head_tokens": 1_900, "sent": 20, "retention_plain": 0.9, "peak": 0.45,
         "fitting": {"sessions": 1, "effective": 30, "none": {"billed": 50}}, "overflowing": {"sessions": 0}, "median_use": 0.2, "overflowed": 0, "illegal_requests": 0,
         "recalls_failed": 0, "details": {"lost": 1},
     }  # fmt: skip
@@ -123,9 +123,18 @@ def test_what_the_policies_say_becomes_rows() -> None:
         "none": {**one, "effective": 99},
         "a peer": {**one, "effective": 39},
     }
-    rows = adapted.policies(json.dumps({"prices": {"layered": one, **others}}))
-    assert [row.name for row in rows if row.met is False] == ["bill with `layered` (prices)", "`layered`: details lost"]
+    named = {**one, "effective": 43, "retention_plain": 0.95}
+    tables = {"prices": {"layered": one, adapted.NAMED: named, **others}, "more prices": {"layered": one, **others}}
+    rows = adapted.policies(json.dumps(tables))
+    assert [row.name for row in rows if row.met is False] == [
+        "bill with `layered` (prices)",
+        "`layered`: effective tokens, as a share of sending everything, if the agent knows which page to recall",
+        "`layered`: details lost",
+        "bill with `layered` (more prices)",
+    ]
     assert rows[0].peers["a peer"].median == 0.39
+    assert rows[1].peers["a peer"].median == 0.9
+    assert adapted.NAMED not in rows[0].peers
 
 
 def test_what_the_cache_page_prints_becomes_rows() -> None:
