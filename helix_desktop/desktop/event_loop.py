@@ -30,11 +30,6 @@ class EventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
         self._wakes_at = math.inf
         super().__init__(*arguments)
 
-    @property
-    def far(self) -> int:
-        """How many timers wait in the heap, the cancelled ones included."""
-        return len(self._far)
-
     def call_later(
         self, delay: float, callback: Callable[..., object], *args: object, context: Context | None = None
     ) -> asyncio.Handle:

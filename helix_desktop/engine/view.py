@@ -7,7 +7,7 @@ and exclusions follow the branch, so a rewind to `k` shows them as they stood at
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from copy import copy
 
 from helix_desktop.engine.blocks import Block, View
@@ -175,8 +175,3 @@ def state_of(facts: Iterable[Recorded]) -> State:
     for recorded in facts:
         state.advance(recorded)
     return state
-
-
-def view(facts: Sequence[Recorded]) -> View:
-    """What the model is sent after these facts."""
-    return state_of(facts).view()

@@ -74,7 +74,7 @@ def _rows_at(length: int) -> list[Row]:
         parts[""] = sum(parts.values())
         for name, value in parts.items():
             taken[name].append(value)
-    nothing = Figure.of([_milliseconds(lambda: view.view(talk.facts)) for _ in range(3)])
+    nothing = Figure.of([_milliseconds(lambda: view.state_of(talk.facts).view()) for _ in range(3)])
     whole = taken.pop("")
     p99 = sorted(whole)[int(0.99 * (len(whole) - 1))]
     limit = 5.0 if length <= 10_000 else 10.0

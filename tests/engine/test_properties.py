@@ -211,7 +211,7 @@ def test_every_request_is_legal_at_every_moment(script: list[tuple[str, int, int
 @settings(max_examples=200)
 def test_the_view_is_the_same_computed_at_once_or_step_by_step(script: list[tuple[str, int, int]]) -> None:
     talk = played(script, lambda talk, _: looked(talk.view()))
-    assert view.view(talk.facts) == talk.view()
+    assert view.state_of(talk.facts).view() == talk.view()
 
 
 @given(SCRIPTS)

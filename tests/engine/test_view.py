@@ -298,7 +298,7 @@ def test_the_view_of_then_is_the_view_there_was() -> None:
     talk.add(Rewound(3))
     for seq, shown in views:
         assert talk.state.at(seq).view() == shown
-        assert view.view(talk.facts[:seq]) == shown
+        assert view.state_of(talk.facts[:seq]).view() == shown
 
 
 def test_a_fork_is_the_same_view_and_goes_on_by_itself() -> None:

@@ -83,7 +83,7 @@ class Walk:
     async def _take_back(self) -> None:
         page = self.window.pages.changes
         await key("alt+4")
-        await until(lambda: page.files.current is not None and len(page.body.view.rows) > 0)
+        await until(lambda: page.files.current is not None and len(page.body.view._rows) > 0)
         await asyncio.sleep(0.5)
         await self._shot("3-page")
         for wrong in ("wrong_5 ", "wrong_40 "):
@@ -96,7 +96,7 @@ class Walk:
 
     async def _comment(self) -> None:
         view = self.window.pages.changes.body.view
-        number = next(at for at, row in enumerate(view.rows) if row.right is not None and row.right.sign == "+")
+        number = next(at for at, row in enumerate(view._rows) if row.right is not None and row.right.sign == "+")
         top = view._tops[number] - view.verticalScrollBar().value()
         place = view.viewport().rect()
         place.setTop(round(top))

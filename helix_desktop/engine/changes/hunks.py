@@ -49,14 +49,6 @@ class Hunk:
         body = b"".join(sign.encode() + line for sign, line in self.rows)
         return hashlib.sha256(body).hexdigest()[:16]
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Lines that came, and lines that went."""
-        return (
-            sum(block.new_end - block.new for block in self.blocks),
-            sum(block.old_end - block.old for block in self.blocks),
-        )
-
 
 def binary(*contents: bytes) -> bool:
     return any(b"\0" in content[:LOOKED_AT] for content in contents)

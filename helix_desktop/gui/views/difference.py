@@ -139,10 +139,6 @@ class DifferenceView(QAbstractScrollArea):
         return self._columns
 
     @property
-    def rows(self) -> Sequence[Row]:
-        return self._rows
-
-    @property
     def lines(self) -> Iterator[Line]:
         """What the rows show."""
         for row in self._rows:

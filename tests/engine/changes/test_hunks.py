@@ -76,9 +76,8 @@ def _patch(chosen: tuple[Hunk, ...], before: bytes, after: bytes) -> Iterator[by
     yield b"--- a/f\n+++ b/f\n"
     wanted, moved = {(hunk.old, hunk.new) for hunk in chosen}, 0
     for hunk in hunks(after, before):
-        came, went = hunk.counts
         if (hunk.new, hunk.old) not in wanted:
-            moved -= came - went
+            moved -= (hunk.new_end - hunk.new) - (hunk.old_end - hunk.old)
             continue
         start, length = hunk.new + moved, hunk.new_end - hunk.new
         yield f"{hunk.header.partition(' +')[0]} +{start + bool(length)},{length} @@\n".encode()

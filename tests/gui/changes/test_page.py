@@ -55,7 +55,7 @@ def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: Ch
     assert page.files.current is not None
     assert page.files.current.file is not None
     assert page.files.current.file.place == "src/a.py"
-    assert [row.head for row in page.body.view.rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
+    assert [row.head for row in page.body.view._rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
 
 
 def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeChanges) -> None:
@@ -119,7 +119,7 @@ def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
     said: list[str] = []
     page.said.connect(said.append)
     view = page.body.view
-    number = next(i for i, row in enumerate(view.rows) if row.right is not None and row.right.text == "LINE 5")
+    number = next(i for i, row in enumerate(view._rows) if row.right is not None and row.right.text == "LINE 5")
     view.comment_on(number)
     view._comment.words.setPlainText("Why capitals?")
     view._comment._send()
@@ -139,7 +139,7 @@ def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPa
 
 def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
     page.columns.click()
-    rows = [row for row in page.body.view.rows if not row.head]
+    rows = [row for row in page.body.view._rows if not row.head]
     assert [row.left.text for row in rows if row.left and row.left.sign == "-"] == ["line 5", "line 40"]
     assert [row.right.text for row in rows if row.right and row.right.sign == "+"] == ["LINE 5", "line forty", "more"]
     page.grab()

@@ -25,7 +25,7 @@ def test_long_lines_wrap_and_nothing_is_cut(theme: Theme, *, two: bool) -> None:
         view.show_hunks(hunks(b"", b"\n".join(lines) + b"\n"))
         view.show()
         QApplication.processEvents()
-        for number, row in enumerate(view.rows):
+        for number, row in enumerate(view._rows):
             if row.right is None:
                 continue
             view.verticalScrollBar().setValue(int(view._tops[number]))
@@ -80,7 +80,7 @@ def test_in_two_columns_a_selection_stays_in_one(theme: Theme) -> None:
 def test_the_head_of_a_hunk_ends_before_its_buttons(theme: Theme, width: int) -> None:
     view = opened(theme, width)
     (buttons,) = view._buttons
-    words = view._head_words(view.rows[0])
+    words = view._head_words(view._rows[0])
     assert words.startswith("@@")
     assert QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.px(12) < buttons.x()
 
@@ -148,7 +148,7 @@ def test_a_comment_stays_at_its_line_in_the_other_form(theme: Theme) -> None:
     view = DifferenceView(theme)
     view.commented.connect(lambda *what: said.append(what))
     view.show_hunks(hunks(b"one\ntwo\n", b"eins\nzwei\n"))
-    view.comment_on(len(view.rows) - 1)
+    view.comment_on(len(view._rows) - 1)
     view.show_columns(two=True)
     view._comment.words.setPlainText("Why?")
     view._comment._send()
