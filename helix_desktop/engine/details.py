@@ -346,7 +346,7 @@ def error_lines(text: str) -> Iterator[str]:
 
 
 def _perhaps_errors(piece: str) -> Iterator[str]:
-    """Its lines, empty in place of those that cannot look like errors: the pattern takes 200 times as long to say so."""
+    """Its lines, empty in place of those that cannot look like errors: the pattern takes ten times as long to say so."""
     small = piece.lower() if piece.isascii() else piece.casefold().replace("ı", "i").replace("\u0307", "")
     tells = [tell for tell in _TELLS if tell in small]
     for line, low in zip(piece.splitlines(), small.splitlines(), strict=True):
