@@ -98,22 +98,20 @@ def _shown(recording: Recording) -> Iterator[RecordedMessage]:
             yield replace(message, text=message.shown) if message.shown else message
 
 
-def read_all(paths: Sequence[Path], kind: str = "") -> Imported:
+def read_all(paths: Sequence[Path]) -> Imported:
     """Every session of the files; of a folder, of all files under it that hold one, whatever else is there."""
-    found = [
-        imported for path in paths for imported in (_all_under(path, kind) if path.is_dir() else (read(path, kind),))
-    ]
+    found = [imported for path in paths for imported in (_all_under(path) if path.is_dir() else (read(path),))]
     recordings = tuple(recording for imported in found for recording in imported.recordings)
     return Imported(recordings, tuple(complaint for imported in found for complaint in imported.complaints))
 
 
-def _all_under(folder: Path, kind: str) -> Iterator[Imported]:
+def _all_under(folder: Path) -> Iterator[Imported]:
     """WrongUse where no file holds a session."""
     useless: list[WrongUse] = []
     found = files(folder)
     for file in found:
         try:
-            yield read(file, kind)
+            yield read(file)
         except WrongUse as error:
             useless.append(error)
     if len(useless) == len(found):
@@ -121,10 +119,10 @@ def _all_under(folder: Path, kind: str) -> Iterator[Imported]:
     yield Imported((), tuple(error.what for error in useless))
 
 
-def read(path: Path, kind: str = "") -> Imported:
-    """The sessions of one file; WrongUse where there is none. `kind`: its form, where the caller knows better."""
+def read(path: Path) -> Imported:
+    """The sessions of one file; WrongUse where there is none."""
     told = Told()
-    recordings = tuple(sessions(path, told, kind))
+    recordings = tuple(sessions(path, told))
     complaints = told.sentences(str(path))
     if not any(message.role == "assistant" for recording in recordings for message in recording.messages):
         why = f" {complaints[0]}" if complaints else ""

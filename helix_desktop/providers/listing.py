@@ -17,7 +17,7 @@ from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections, Transport
 from helix_desktop.providers.wire import Json, Object, dump, get, list_at, number_at, object_at, parse_object, text_at
 
-SECONDS = 20.0
+SECONDS, LOADING = 20.0, 120.0
 MOST_PAGES = 20
 _NO_CHAT = (
     "embed",
@@ -225,7 +225,7 @@ async def learned(
     return model_info(config, model, reported=said.get(model))
 
 
-async def load(config: ProviderConfig, model: str, connections: Connections, seconds: float = 120.0) -> Object:
+async def load(config: ProviderConfig, model: str, connections: Connections) -> Object:
     """Have Ollama load a model, to learn the window it really runs with. Nothing where the server is another one."""
     dialect = dialect_of(config)
     there = transport_of(config, dialect, "", connections)
@@ -233,7 +233,7 @@ async def load(config: ProviderConfig, model: str, connections: Connections, sec
     try:
         await ask(root, "/api/version", 3.0)
         async with (
-            asyncio.timeout(seconds),
+            asyncio.timeout(LOADING),
             root.post("/api/generate", dump({"model": model, "stream": False}), {}) as answer,
         ):
             await answer.whole()

@@ -37,9 +37,9 @@ CHECKPOINT = "checkpoint"  # About.tool of what checkpoints store; the index doe
 class CacheFolder:
     """The open cache. `put` = `stage` + `commit`; staging several before one commit shares the sync among them."""
 
-    def __init__(self, folder: Path, *, now: Callable[[], float] = clock.time) -> None:
+    def __init__(self, folder: Path) -> None:
         self.level = Level(folder)
-        self.now = now
+        self.now: Callable[[], float] = clock.time
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
         self._decompressor = zstandard.ZstdDecompressor()

@@ -85,9 +85,7 @@ StartChild = Callable[[Delegation, CallContext], Awaitable[Child]]
 class Delegating:
     """The delegations of one conversation."""
 
-    def __init__(
-        self, start_child: StartChild, *, place: Place | None = None, names: Callable[[], frozenset[str]] = frozenset
-    ) -> None:
+    def __init__(self, start_child: StartChild, *, place: Place | None, names: Callable[[], frozenset[str]]) -> None:
         self._start = start_child
         self._place = place or Place()
         self._names = names

@@ -177,11 +177,11 @@ def _schema(schema: Json) -> Json:
 # --- replies ---------------------------------------------------------------------------------------------------------
 
 
-def answer(value: Mapping[str, Json], tally: Tally | None = None) -> Answer:
+def answer(value: Mapping[str, Json]) -> Answer:
     """A whole reply: the first candidate."""
     candidate = mapping(next(iter(listed(value.get("candidates"))), None))
     content = mapping(candidate.get("content"))
-    wired = message({"role": "model", "parts": list(listed(content.get("parts")))}, tally)
+    wired = message({"role": "model", "parts": list(listed(content.get("parts")))})
     reason = string(candidate, "finishReason")
     stop = STOPS.get(reason, Stop.FILTERED if reason else Stop.CUT)
     if stop is Stop.END and wired.of(Kind.CALL):

@@ -68,7 +68,7 @@ class Held(Protocol):
 class Sharing:
     """Off until `begin`. `changed` is heard on the loop whenever something of `standing` or of a conversation's writer changes."""
 
-    def __init__(self, bench: Held, secrets: Secrets, machine: str = "") -> None:
+    def __init__(self, bench: Held, secrets: Secrets, machine: str) -> None:
         self._bench = bench
         self._secrets = secrets
         self._machine = machine or platform.node() or "another computer"

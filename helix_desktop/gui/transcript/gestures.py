@@ -142,8 +142,8 @@ class TranscriptView(Canvas):
         if text:
             QGuiApplication.clipboard().setText(text)
 
-    def selected_text(self, *, markdown: bool = False) -> str:
-        return copied(self.selection, self.items, self.column.whole, markdown=markdown)
+    def selected_text(self) -> str:
+        return copied(self.selection, self.items, self.column.whole, markdown=False)
 
     def place_at(self, point: QPoint | QPointF) -> Place:
         """The character nearest to a point of the viewport."""

@@ -77,7 +77,7 @@ class Link:
     """Made with the workspace, begun once, ended before it. `connect` gets the key and the engine; it is tried until it succeeds."""
 
     def __init__(
-        self, stores: Shelves, url: str, connect: Callable[[], Awaitable[Connected]], *, acknowledge: str = LOCAL
+        self, stores: Shelves, url: str, connect: Callable[[], Awaitable[Connected]], *, acknowledge: str
     ) -> None:
         self.url = url
         self.acknowledge = acknowledge
