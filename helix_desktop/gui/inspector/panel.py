@@ -181,7 +181,8 @@ class Inspector(QWidget):
             return
         if self._is_now:
             self.looked_at.emit(None)
-            self._step.setText(tr("Now, after step {n}", n=numeral(len(self._steps))))
+            steps = len(self._steps)
+            self._step.setText(tr("Now, after step {n}", n=numeral(steps)) if steps else tr("Now"))
             self._past.forget()
             self._show(self._session.conversation.ahead)
             return
