@@ -18,8 +18,8 @@ from helix_desktop.engine.parts import is_object
 from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
 from helix_desktop.engine.steward import Steward
 
-LATELY = 12
-HEAD = 2_000
+LATELY = 12  # calls among which repeated ones are counted
+HEAD = 2_000  # characters of an output that its fact has for display
 Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
@@ -32,11 +32,7 @@ class ReplyCalls:
     """Used by one turn for each of its replies."""
 
     def __init__(
-        self,
-        conversation: Conversation,
-        crew: Crew,
-        steward: Steward,
-        ask: Callable[[Question], Awaitable[Answer]],
+        self, conversation: Conversation, crew: Crew, steward: Steward, ask: Callable[[Question], Awaitable[Answer]]
     ) -> None:
         self._conversation = conversation
         self._crew = crew
@@ -146,9 +142,6 @@ class ReplyCalls:
         head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD else ""
         return head if len(head) <= HEAD else "", tokens
 
-    def _count(self, text: str) -> int:
-        return self._crew.tokens.count(text)
-
     async def _record(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
         """The seqs of the results."""
         beside = [fact for _, more, _ in results for fact in more]
@@ -168,7 +161,7 @@ class ReplyCalls:
         await self._record(last, folds)
 
     async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
-        """Results that were there stay; for the rest, begun or not, the model is told that they are not there."""
+        """Results that are there stay; of the other calls, begun or not, the model is told that there is no result."""
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[Result] = []
         for call, task in itertools.zip_longest(calls, tasks):
@@ -181,7 +174,7 @@ class ReplyCalls:
     async def _left(self, call: ToolCall, why: str) -> Result:
         """A call that came to nothing."""
         stored = await self._crew.cache.put(why.encode(), About(call.name))
-        return ToolReturned(call.id, stored, self._count(why), ok=False, head=why, stopped=True), (), ""
+        return ToolReturned(call.id, stored, self._crew.tokens.count(why), ok=False, head=why, stopped=True), (), ""
 
     def repeated(self) -> tuple[str, int]:
         """The tool that was called alike most often, and how often; never, where something else was new in between: a check

@@ -40,7 +40,7 @@ from helix_desktop.store.search_words import readable
 from helix_desktop.store.thread import StoreThread
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.values import dataclass
-from helix_desktop.workbench.incoming import SAID, Brought, Held, Hold, Sessions, Writing, conversation_of, path_of
+from helix_desktop.workbench.incoming import SAID, Brought, Earlier, Held, Hold, Writing, conversation_of, path_of
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
 Read = tuple[Path, Recording, tuple[int, int]]  # a session, and its file's stamp where it is the last in it
@@ -104,7 +104,7 @@ class Import:
     )  # of a database: the folders whose sessions are wanted
     result: Result = field(default_factory=lambda: Result(new_run()))
     settings: Settings | None = None  # what the next request of such a conversation would have besides it
-    sessions: Sessions = field(default_factory=Sessions)
+    earlier: Earlier = field(default_factory=Earlier)
     _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     async def read(self, files: Sequence[Path], report: Report = unheard) -> Result:
@@ -133,7 +133,7 @@ class Import:
         """What is here already."""
         for recorded in await self.workspace.journal.brought_in():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run:
-                self.sessions.last[fact.origin.kind, fact.origin.session] = recorded
+                self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[path_of(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
     # --- on two threads: counting needs no interpreter, so the next session is read and counted while facts are made of this one
@@ -141,7 +141,7 @@ class Import:
     def _read(self, files: Sequence[Path]) -> Iterator[Read]:
         """Every session of the files that may have something new."""
         here: dict[str, set[str]] = {}
-        for recorded in self.sessions.last.values():
+        for recorded in self.earlier.last.values():
             here.setdefault(path_of(recorded), set()).add(recorded.conversation)
         for file in files:
             stamp = _stamp(file)
@@ -189,11 +189,11 @@ class Import:
             return
         for message in recording.messages:
             if message.child:
-                self.sessions.calls[recording.kind, message.child] = message.answers
-        if (apart := held.apart()).recording.known in self.sessions.last:
+                self.earlier.calls[recording.kind, message.child] = message.answers
+        if (apart := held.apart()).recording.known in self.earlier.last:
             held = apart
-        conversation = self.sessions.conversation(held.recording)
-        writing = Writing(self.workspace, self.hold, self.sessions, self.result.run, held, conversation)
+        conversation = self.earlier.conversation(held.recording)
+        writing = Writing(self.workspace, self.hold, self.earlier, self.result.run, held, conversation)
         try:
             await writing.write()
         except HelixError as error:
@@ -202,7 +202,7 @@ class Import:
         if writing.recorded is None or writing.brought is None:
             self.result.here.add(writing.conversation)
         else:
-            self.sessions.last[writing.recording.known] = writing.recorded
+            self.earlier.last[writing.recording.known] = writing.recorded
             self.result.imported.append(writing.brought)
         for at, key in held.keys:
             if at >= writing.new_from:

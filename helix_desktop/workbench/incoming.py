@@ -86,8 +86,8 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Sessions:
-    """The sessions that are here, by the program and the name. `last`: the fact of their last import; `calls`: which call made a sub-agent's."""
+class Earlier:
+    """What was imported before, by program and session. `last`: the fact of the last import; `calls`: the call that made a sub-agent's session."""
 
     last: dict[tuple[str, str], Recorded] = field(default_factory=dict)
     calls: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -127,7 +127,7 @@ class Writing:
 
     workspace: Workspace
     hold: Hold
-    sessions: Sessions
+    earlier: Earlier
     run: str
     held: Held
     conversation: str
@@ -153,7 +153,7 @@ class Writing:
             if await self._go_on(facts):
                 return
         self.held = self.held.apart()
-        self.conversation = self.sessions.conversation(self.recording)
+        self.conversation = self.earlier.conversation(self.recording)
         self._seqs.clear()
         await self.write()
 
@@ -161,9 +161,9 @@ class Writing:
 
     async def _begin(self) -> None:
         """All of it, in one transaction. A branch begins with what it shares, and then is a fork."""
-        recording, source = self.recording, self.sessions.source_of(self.recording)
-        call = self.sessions.call_of(recording)
-        parent = self.sessions.parent_of(recording)
+        recording, source = self.recording, self.earlier.source_of(self.recording)
+        call = self.earlier.call_of(recording)
+        parent = self.earlier.parent_of(recording)
         began = as_facts.started(replace(recording, parent_call=call), parent=parent)
         shared = sum(draft.message < recording.forked_at for draft in self.made) if source else 0
         first: list[Draft] = [Draft(self._first(), began if not source else replace(began, origin=Origin()))]
@@ -194,7 +194,7 @@ class Writing:
         common = self._common(stand, forgotten=_has_tombstone(facts))
         ours = any(one.seq > last and isinstance(one.fact, (*SAID, Rewound)) for one in facts)
         said = [number for number, draft in enumerate(self.made, 1) if draft.said]
-        shorter = common < len(stand) and self.sessions.is_elsewhere(self.held)
+        shorter = common < len(stand) and self.earlier.is_elsewhere(self.held)
         if shorter and common < len(said):
             return False
         fresh = said[common] if common < len(said) else len(self.made) + 1

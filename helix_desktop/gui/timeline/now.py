@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QDialog, QDialogButtonBox, QLabel, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QDialog, QDialogButtonBox, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.ports import Session
+from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import set_look
 from helix_desktop.gui.words import tr
 
@@ -32,9 +33,8 @@ class FoldNow(QDialog):
         self.wish = QLineEdit(self)
         self.wish.setPlaceholderText(tr("Anything in particular to keep? (for example: the API decisions)"))
         self.wish.setAccessibleName(tr("What to keep in particular"))
-        said = QLabel(tr("You can keep working. Everything stays in the journal, and you can undo this."), self)
-        said.setWordWrap(True)
-        set_look(said, "small")
+        words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
+        said = plain_label(words, "small", self)
         buttons = QDialogButtonBox(self)
         go = buttons.addButton(tr("Start"), QDialogButtonBox.ButtonRole.AcceptRole)
         set_look(go, "primary")
