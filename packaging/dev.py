@@ -78,9 +78,11 @@ def test(arguments: Sequence[str]) -> int:
         "tests that stand alone": ["-m", "pytest", "-q", *ALONE],
     }
     types = _begin(["-m", "mypy"])  # the tests that stand alone leave a processor free
+    compiling = _begin(["-m", "pytest", "-q", "--collect-only"], subprocess.DEVNULL)  # once, not by each of the three
     ended = {name: _step(name, step) for name, step in steps.items()}
     print("== types", types.communicate()[0], sep="\n", flush=True)
     ended["types"] = types.returncode
+    compiling.wait()
     ended["tests"] = _step("tests", ["-m", "pytest", "-q", "-n", "3", *REST])
     failed = [name for name, status in ended.items() if status]
     if failed:
@@ -100,9 +102,9 @@ def _python(arguments: Sequence[str]) -> int:
     return subprocess.run([str(environment.python()), *arguments], cwd=ROOT, env=_settings(), check=False).returncode
 
 
-def _begin(arguments: Sequence[str]) -> subprocess.Popen[str]:
+def _begin(arguments: Sequence[str], output: int = subprocess.PIPE) -> subprocess.Popen[str]:
     command = [str(environment.python()), *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=_settings(), stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=ROOT, env=_settings(), stdout=output, text=True)
 
 
 def _settings() -> dict[str, str]:

@@ -30,7 +30,7 @@ SHORT = 1_500  # characters: what is not longer is read as it is
 MOST_PAGES = 3  # an agent reads for one reply
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
-_NUMBER = re.compile(r"\s*\d+[\t|:→]\s?")  # that tools put before a line
+_NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # that tools put before a line
 
 Uses = frozenset[str]
 

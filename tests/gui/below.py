@@ -156,6 +156,7 @@ def _assigned(name: str, scopes: Scopes) -> Iterator[ast.expr]:
 
 
 @cache
+@cache
 def written() -> set[str]:
     """Every text in the source below the window, in the same form: what the table may hold."""
     found: set[str] = set()

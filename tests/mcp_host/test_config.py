@@ -126,6 +126,7 @@ def test_what_is_no_configuration_gets_a_sentence(text: str) -> None:
             st.lists(i)
             | st.dictionaries(st.sampled_from(["mcpServers", "command", "args", "env", "url", "a", "headers"]), i)
         ),
+        max_leaves=20,
     )
 )
 def test_any_json_is_a_configuration_or_an_error(value: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from helix_desktop.engine.blocks import Block, Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories.recording import RecordedCall, Recording
@@ -59,6 +61,12 @@ def test_what_stands_inside_a_longer_path_or_line_is_not_missed() -> None:
     view = ["see packages/docs/refactor.md", "await this.agent.prompt(x)", call, "the view_of_all and mytables.py"]
     assert unseen(missed, view) == {"view_of", "tables.py"}
     assert unseen(missed, []) == missed
+
+
+def test_a_long_run_of_spaces_is_read_in_time() -> None:
+    begun = time.process_time()
+    assert Misses(Words()).uses(" " * 50_000) == set()
+    assert time.process_time() - begun < 1, "it took half a minute"
 
 
 def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary() -> None:

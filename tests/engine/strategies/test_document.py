@@ -69,7 +69,7 @@ def test_observations_are_one_list() -> None:
 
 
 @given(
-    st.text(max_size=500),
+    st.text(max_size=100),
     st.integers(1, 500),
     st.integers(400, 6_000),
     st.sampled_from([FoldKind.HANDOVER, FoldKind.TRUNCATION]),

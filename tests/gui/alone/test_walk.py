@@ -88,7 +88,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         screen.type("Make a file.")
         screen.key("Return")
         wait_for("the second request", lambda: len(server.bodies) == 2)
-        wait_for("the question", partial(_asks, screen))
+        wait_for("the question", partial(asks, screen))
         assert not (folder / "made.txt").exists()
         screen.key("alt+y")
         wait_for("the file", (folder / "made.txt").exists)
@@ -127,9 +127,9 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         process.wait(5)
 
 
-def _asks(screen: Screen) -> bool:
-    """The question's frame is there, in the colour of what waits for a person."""
-    shot = screen.run("import", "-window", "root", "-depth", "8", "txt:-")
+def asks(screen: Screen) -> bool:
+    """The frame of a question crosses a line down the middle, in the colour of what waits for a person."""
+    shot = screen.run("import", "-window", "root", "-crop", "1x1000+700+0", "-depth", "8", "txt:-")
     return LIGHT.handover.upper() in shot
 
 
@@ -153,7 +153,7 @@ def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tm
         screen.key("Return")
         wait_for("the second request", lambda: len(server.bodies) == 2)
         if answer is SLEEP:
-            wait_for("the question", partial(_asks, screen))
+            wait_for("the question", partial(asks, screen))
         for key in keys:
             screen.key(key)
             wait_for("the command", (folder / "begun").exists)

@@ -16,14 +16,13 @@ import pytest
 
 from helix_desktop import places
 from helix_desktop.engine.facts import Text
-from helix_desktop.gui.tokens import LIGHT
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
 from helix_desktop.workbench.tour import Quick
 from tests.gui import screen as screens
-from tests.gui.alone.test_walk import facts
+from tests.gui.alone.test_walk import asks, facts
 from tests.gui.screen import Screen, program, wait_for
 from tests.mcp_host.world import SCRIPT, strange
 from tests.peers.chat_server import ChatServer, reply
@@ -151,7 +150,7 @@ def test_while_a_server_does_not_answer_a_call(screen: Screen, tmp_path: Path) -
             opened(screen, home)
             wait_for("the server's process", partial(_runs, str(mark)))
             said(screen, home, "Say it.")
-            wait_for("the question", partial(_asks, screen))
+            wait_for("the question", partial(asks, screen))
             screen.key("alt+y")
             wait_for("the call", mark.exists)
             closed(screen, process)
@@ -174,13 +173,6 @@ def test_while_the_keyring_is_silent(screen: Screen, tmp_path: Path) -> None:
             closed(screen, process)
         assert sum("Who has the key?" in fact for fact in facts(home, "UserSaid")) == 1
         goes_on(screen, home, server, [("A_KEY", "k")])
-
-
-def _asks(screen: Screen) -> bool:
-    """The frame of a question crosses a line down the middle, in the colour of what waits for a person."""
-    return LIGHT.handover.upper() in screen.run(
-        "import", "-window", "root", "-crop", "1x1000+700+0", "-depth", "8", "txt:-"
-    )
 
 
 def _runs(mark: str) -> bool:
