@@ -62,6 +62,14 @@ def pytest_configure() -> None:
     sys.addaudithook(_stay_here)
 
 
+def pytest_unconfigure() -> None:
+    """What Qt says after Python has ended would crash it."""
+    if "PySide6.QtCore" in sys.modules:
+        from PySide6.QtCore import qInstallMessageHandler
+
+        qInstallMessageHandler(None)
+
+
 def _stay_here(event: str, arguments: tuple[object, ...]) -> None:
     """Refuse connections and look-ups that leave this machine, in whatever library they begin."""
     if event == "socket.connect":

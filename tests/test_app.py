@@ -82,3 +82,23 @@ def test_the_version_and_the_arguments(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out.strip() == __version__
     assert app._arguments(["helix://settings"]).link == "helix://settings"
     assert app._arguments([]).home is None
+
+
+LAST_WORDS = """
+import asyncio, ctypes, sys
+from pathlib import Path
+from PySide6 import QtCore
+from tests.soak.driven import drive
+
+core = ctypes.CDLL(str(next(Path(QtCore.__file__).parent.glob("Qt/lib/libQt6Core.so.6"))))
+warns = ctypes.cast(core._ZN16QCoreApplication4execEv, ctypes.c_void_p)  # exec, when there is no application any more
+ctypes.CDLL(None).__cxa_atexit(warns, None, None)
+sys.exit(drive(Path(sys.argv[1]), lambda run: asyncio.sleep(0)))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Qt's library by its name")
+def test_what_qt_says_after_the_interpreter_has_ended_is_no_crash(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LAST_WORDS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, "instantiate the QApplication" in done.stderr) == (0, True), done.stderr

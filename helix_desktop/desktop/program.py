@@ -143,6 +143,7 @@ class Program:
         with loop:
             loop.run_forever()
         self._stop_log()
+        qInstallMessageHandler(None)  # what Qt says after Python has ended would crash it
         _end_at_once()
         return 0
 
