@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,14 +19,21 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
+def start(tmp_path: Path) -> Iterator[Start]:
+    """What still runs at the end of a test is ended."""
+    running: list[subprocess.Popen[str]] = []
+
     def started(*arguments: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-m", "helix_desktop.app", "--home", str(tmp_path / "home"), *arguments]
         environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
         with (tmp_path / "said").open("a") as said:
-            return subprocess.Popen(command, env=environment, stderr=said, text=True)
+            running.append(subprocess.Popen(command, env=environment, stderr=said, text=True))
+        return running[-1]
 
-    return started
+    yield started
+    for each in running:
+        each.kill()
+        each.wait()
 
 
 def wait_for(there: Callable[[], object]) -> None:
