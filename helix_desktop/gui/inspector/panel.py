@@ -216,7 +216,9 @@ class Inspector(QWidget):
             gap = float(px(10)) if number == 0 else 0.0
             yield FigureBox(ink, width, part.name, short(part.tokens), mono=part.code, act=_block(part), gap=gap)
         yield heading(ink, width, tr("This session"), gap=float(px(22)))
-        rows = figures.savings(budget.savings(state))
+        session = self._session if self._is_now else None  # what was paid was paid to the model of then
+        paid = session.conversation.state if session is not None else state
+        rows = figures.savings(budget.savings(paid))
         for number, (words, figure, good) in enumerate(rows):
             yield FigureBox(ink, width, words, figure, accent=good, gap=float(px(10)) if number == 0 else 0.0)
         if self._is_now:
