@@ -85,7 +85,7 @@ QUOTED = (  # benchmark, row, sentence; {× peer}: ours as a multiple of the pee
     ("mcp", "a recall over stdio", "A recall over MCP (stdio) takes {ours} ms. The smallest possible server with the same SDK takes {smallest server} ms."),
     ("start", "first paint", "The window appears about as fast as a bare Qt window: after {range of ours} ms, compared with {range of bare Qt window} ms."),
     ("start", "memory after start", "After it starts, the program uses {ours} MB of memory. A bare Qt window uses {bare Qt window} MB."),
-    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save the most, and short sessions may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows. The bill does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
+    ("policies", "bill with `layered` (cache read 0.1, write 1.25)", "On ten recorded sessions, the default policy costs {ours} times as much as sending everything. Long sessions save the most, and short sessions may save nothing. The bill includes the program's own system prompt and tools, summaries, and recalls of content that a reply uses but the context no longer shows, with the searches for it. The bill does not include rules files, MCP tools or an agent's mistakes. The help page on context explains how far this figure can be trusted."),
 )  # fmt: skip
 
 
