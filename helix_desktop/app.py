@@ -59,7 +59,7 @@ def _somebody_listens(run: Path) -> bool:
 
 def _arguments(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="helix-desktop-window", description="Open the window of Helix Desktop.")
-    parser.add_argument("link", nargs="?", default="", help="a helix:// link to open")
+    parser.add_argument("link", nargs="?", default="", help="a helix:// link, or a folder to open as a workspace")
     parser.add_argument("--home", type=Path, help="store everything in this folder")
     parser.add_argument("--version", action="version", version=__version__)
     return parser.parse_args(argv)

@@ -23,12 +23,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if argv is None else argv)
     _speak_utf8()
-    link = given.pop() if given and given[-1].startswith("helix:") else ""  # what a desktop hands over for a link
+    place = _place(given)
     arguments = commands.parser().parse_args(given)
     arguments.argv = given
     try:
         if not hasattr(arguments, "run"):
-            return _window(arguments.home, link)
+            return _window(arguments.home, place)
         return _command(arguments)
     except HelixError as error:
         print(error, file=sys.stderr)
@@ -50,6 +50,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             raise
         return FAILED
+
+
+def _place(given: list[str]) -> str:
+    """What the window is to show, taken off the arguments: a link that the desktop hands over, or a folder to open."""
+    last = given[-1] if given else ""
+    if last.startswith("helix:"):
+        return given.pop()
+    alone = len(given) == 1 or (len(given) == 3 and given[0] == "--home")
+    if alone and last not in commands.NOUNS and Path(last).is_dir():
+        return str(Path(given.pop()).resolve())
+    return ""
 
 
 def _nowhere() -> bool:
@@ -81,7 +92,7 @@ def _speak_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _window(home: Path | None, link: str) -> int:
+def _window(home: Path | None, place: str) -> int:
     from helix_desktop import display
 
     if reason := display.missing():
@@ -97,4 +108,4 @@ def _window(home: Path | None, link: str) -> int:
             file=sys.stderr,
         )
         return FAILED
-    return app.main(home, [link] if link else [])
+    return app.main(home, [place] if place else [])

@@ -467,3 +467,25 @@ def test_the_command_line_starts_without_the_heavy_libraries() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.splitlines())
     assert loaded & {"PySide6", "mcp", "httpx", "keyring", "openai", "pygments", "markdown_it"} == set()
+
+
+def test_a_folder_is_opened_in_the_window_and_a_command_stays_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[tuple[Path | None, str]] = []
+
+    def window(home: Path | None, place: str) -> int:
+        opened.append((home, place))
+        return 0
+
+    monkeypatch.setattr(cli, "_window", window)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "replay").mkdir()
+    assert cli.main(["."]) == 0
+    assert cli.main(["--home", "h", "./replay"]) == 0
+    assert cli.main(["helix:workspace/x"]) == 0
+    assert opened == [(None, str(tmp_path)), (Path("h"), str(tmp_path / "replay")), (None, "helix:workspace/x")]
+    with pytest.raises(SystemExit):
+        cli.main(["replay"])
+    with pytest.raises(SystemExit):
+        cli.main(["no-such-folder"])

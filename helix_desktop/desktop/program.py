@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTimer, QtMsgType, qInstallMessageHandler
@@ -212,6 +213,9 @@ class Program:
         self.shell.setWindowState(self.shell.windowState() & ~Qt.WindowState.WindowMinimized)
         self.shell.raise_()
         self.shell.activateWindow()
+        if Path(link).is_absolute():
+            self.window.create_workspace(Path(link))
+            return
         try:
             place = parse(link) if link else Place("")
         except WrongUse as error:
