@@ -73,7 +73,7 @@ def _recounting(history: History) -> Run:
 
 
 _HASH = text("The hash, or its first digits")
-_RECALL = "Bring back what is behind a hash, in pages or in part."
+_RECALL = "Bring back what is behind a hash."
 _RECALL_SCHEMA = fields(
     "sha256",
     sha256=_HASH,
@@ -81,7 +81,7 @@ _RECALL_SCHEMA = fields(
     lines=text("Like 10-40"),
     grep=text("Only lines that match"),
 )
-_SEARCH = "Search everything that was ever seen in this workspace."
+_SEARCH = "Search everything ever seen in this workspace."
 _SEARCH_SCHEMA = fields("query", query=text(), tool=text("Only outputs of this tool"), limit=whole(least=1))
 _COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
 _COMPACT_SCHEMA = fields("sha256", "keep", sha256=_HASH, keep=text("What you need of it"))
