@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
+from enum import Enum
 from itertools import accumulate
 
 from helix_desktop.engine.blocks import Image, MessagePart, Request, Role, ToolResult
@@ -27,8 +28,22 @@ PAUSE = 10.0  # seconds between two requests of a session without times
 
 Count = Callable[[str], int]
 Piece = tuple[object, int]  # what stands there, to be compared, and its tokens
-Brought = tuple[int, int]  # tokens that stand there because of recalls, and of them because of searches
-NOTHING: Brought = (0, 0)
+
+
+class Brought(Enum):
+    """Why a part is in a request."""
+
+    NO = "it is the session's own"
+    RECALLED = "a recall by hash brought it"
+    SEARCHED = "a search brought it"
+
+
+Why = Callable[[object], Brought]
+
+
+def own(_: object) -> Brought:
+    """Nothing of it was recalled."""
+    return Brought.NO
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +75,24 @@ class Ledger:
     _sent: Sent = Sent()  # the last request, a number for each block
     _known: dict[int, float] = field(default_factory=dict)  # marked beginnings, and when they were used last
 
-    def step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: Brought = NOTHING) -> Usage:
-        """One request of the agent itself, and the usage a provider would report. `brought`: see `cached`."""
-        usage = self.cached(pieces, output, at, brought, beside=False)
+    def step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = own) -> Usage:
+        """One request of the agent itself, and the usage a provider would report. `why`: see `cached`."""
+        usage = self.cached(pieces, output, at, why, beside=False)
         self.steps.append(usage.input)
         return usage
 
     def cached(
-        self, pieces: Sequence[Piece], output: int, at: float = 0.0, brought: Brought = NOTHING, *, beside: bool = True
+        self,
+        pieces: Sequence[Piece],
+        output: int,
+        at: float = 0.0,
+        why: Why = own,
+        *,
+        beside: bool = True,
     ) -> Usage:
         """A request to the main model: a step, a recall, or, `beside` these, a summary over the same prefix.
 
-        `at`: seconds. `brought`: the tokens of it that stand there because of recalls, and of them because of searches.
+        `at`: seconds. `why`: why a part is in it; writing and carrying what recalls brought is theirs.
         """
         total = sum(tokens for _, tokens in pieces)
         sent = self._sent
@@ -80,21 +101,28 @@ class Ledger:
         self._count(total, output)
         self.cache_read += known
         price = self.prices
-        cost = known * price.read + written * price.write + (total - known - written)
-        self.billed += cost + output * price.output
-        self.recalls += brought[0] * cost / max(1, total)
-        self.searches += brought[1] * cost / max(1, total)
+        self.billed += known * price.read + written * price.write + (total - known - written) + output * price.output
+        end = 0
+        for content, tokens in pieces:
+            end += tokens
+            each = price.read if end <= known else price.write if end <= known + written else 1.0
+            self._apart(tokens * each, why(content))
         return Usage(input=total, cache_read=known, cache_write=written, output=output)
 
-    def recall(self, pieces: Sequence[Piece], output: int, at: float = 0.0, *, searched: bool = False) -> Usage:
+    def recall(
+        self, pieces: Sequence[Piece], output: int, at: float = 0.0, *, asks: Brought = Brought.RECALLED, why: Why = own
+    ) -> Usage:
         """The request in which the agent asks for what it misses. Its reading and its call are a recall's; what is new in it
         the next request would have written.
         """
-        usage = self.cached(pieces, output, at, beside=False)
-        cost = self.prices.read * usage.input + self.prices.output * output
-        self.recalls += cost
-        self.searches += cost * searched
+        usage = self.cached(pieces, output, at, why, beside=False)
+        carried = sum(tokens for content, tokens in pieces if why(content) is Brought.NO)
+        self._apart(self.prices.read * carried + self.prices.output * output, asks)
         return usage
+
+    def _apart(self, cost: float, why: Brought) -> None:
+        self.recalls += cost * (why is not Brought.NO)
+        self.searches += cost * (why is Brought.SEARCHED)
 
     def aside(self, pieces: Sequence[Piece], output: int) -> Usage:
         """A request to another model, at the same prices and without its cache."""

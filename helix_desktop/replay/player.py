@@ -205,7 +205,7 @@ class Player:
             request = await self._recall(request, pages)
         saw, pieces = self._conversation.state.last_seq, self._pieces(request)
         output = output_tokens(message, self._tokens.count)
-        usage = self._ledger.step(pieces, output, loop.time(), _brought(pieces))
+        usage = self._ledger.step(pieces, output, loop.time(), _why)
         await self._following.replied(self._reply(message, usage), saw)
 
     async def _next(self) -> tuple[View, Request]:
@@ -252,8 +252,8 @@ class Player:
 
     async def _asked(self, request: Request, calls: Sequence[Answered]) -> None:
         """A request that is answered with these calls, and what they bring: tool, arguments, output."""
-        searched = calls[0][0] == ToolName.RECALL_HISTORY
-        begins = SEARCHED if searched else RECALLED
+        asks = Brought.SEARCHED if calls[0][0] == ToolName.RECALL_HISTORY else Brought.RECALLED
+        begins = SEARCHED if asks is Brought.SEARCHED else RECALLED
         named = [
             RecordedCall(f"{begins}{self._recalled + n}", tool, json.dumps(of)) for n, (tool, of, _) in enumerate(calls)
         ]
@@ -261,7 +261,7 @@ class Player:
         reply = RecordedMessage("assistant", "", tuple(named))
         output = output_tokens(reply, self._tokens.count)
         now = asyncio.get_running_loop().time()
-        usage = self._ledger.recall(self._pieces(request), output, now, searched=searched)
+        usage = self._ledger.recall(self._pieces(request), output, now, asks=asks, why=_why)
         await self._following.replied(self._reply(reply, usage), self._conversation.state.last_seq)
         await self._outputs(
             [RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)]
@@ -291,7 +291,7 @@ class Player:
     def _aside(self, asked: Asked) -> None:
         pieces = self._pieces(asked.request)
         if asked.client == MAIN:
-            self._ledger.cached(pieces, asked.output, asyncio.get_running_loop().time(), _brought(pieces))
+            self._ledger.cached(pieces, asked.output, asyncio.get_running_loop().time(), _why)
         else:
             self._ledger.aside(pieces, asked.output)
 
@@ -347,12 +347,9 @@ class Player:
         )
 
 
-def _brought(pieces: Sequence[Piece]) -> Brought:
-    recalled, searched = (
-        sum(tokens for part, tokens in pieces if _call_of(part).startswith(begins)) for begins in (RECALLED, SEARCHED)
-    )
-    return recalled, searched
-
-
-def _call_of(part: object) -> str:
-    return part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""
+def _why(part: object) -> Brought:
+    """Why a part of a request is there."""
+    name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""
+    if name.startswith(SEARCHED):
+        return Brought.SEARCHED
+    return Brought.RECALLED if name.startswith(RECALLED) else Brought.NO

@@ -16,7 +16,17 @@ from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.economics import Prices
 from helix_desktop.histories.recording import RecordedMessage, Recording, texts
-from helix_desktop.replay.billing import HEAD_TOKENS, MESSAGE_TOKENS, Count, Ledger, Piece, output_tokens, times
+from helix_desktop.replay.billing import (
+    HEAD_TOKENS,
+    MESSAGE_TOKENS,
+    Brought,
+    Count,
+    Ledger,
+    Piece,
+    Why,
+    output_tokens,
+    times,
+)
 from helix_desktop.replay.figures import Figures
 from helix_desktop.replay.misses import MOST_PAGES, Misses, rounds, unseen
 from helix_desktop.replay.retention import IDENTIFIER
@@ -72,6 +82,12 @@ class Context:
     def pieces(self) -> list[Piece]:
         return [("system", self.head), *(part.as_piece() for part in self.parts)]
 
+    @property
+    def why(self) -> Why:
+        """Why a piece is there."""
+        recalled = {part.as_piece()[0] for part in self.parts if part.recalled}
+        return lambda content: Brought.RECALLED if content in recalled else Brought.NO
+
     def shorten(self, part: Part, form: str, tokens: int) -> None:
         """A marker or an excerpt in place of a part; neither counts as remembering."""
         if part.form == WHOLE:
@@ -106,7 +122,7 @@ class Context:
         searched = [page for page in pages if not page.named]
         for together in (*rounds([page for page in pages if page.named]), searched):
             if together:
-                self.ledger.recall(self.pieces(), CALL * len(together), at)
+                self.ledger.recall(self.pieces(), CALL * len(together), at, why=self.why)
             for page in together:
                 names = _names([page.text] if page.named else page.holds)
                 part = Part("output", 0, names, 0, 0, uses=page.holds, text=page.text)
@@ -123,7 +139,7 @@ class Context:
             found.append(best)
             left -= best.uses
         if found:
-            self.ledger.recall(self.pieces(), CALL * len(found), at)
+            self.ledger.recall(self.pieces(), CALL * len(found), at, why=self.why)
         for part in found:
             self._recalled(part, part.tokens)
 
@@ -290,8 +306,7 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
                 context.bring_back(misses, missed, message, count, now)
             elif missed:
                 context.call_again(missed, now)
-            brought = sum(part.tokens for part in context.parts if part.recalled)
-            context.ledger.step(context.pieces(), output_tokens(message, count), now, (brought, 0))
+            context.ledger.step(context.pieces(), output_tokens(message, count), now, context.why)
             context.step += 1
         context.turn += message.role == "user"
         if message.role == "system":

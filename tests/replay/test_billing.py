@@ -10,7 +10,7 @@ from helix_desktop.engine.blocks import Image, Message, Request, Role, ToolResul
 from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Reasoning, Text, ToolCall
 from helix_desktop.replay import billing
-from helix_desktop.replay.billing import Caching, Ledger, Piece
+from helix_desktop.replay.billing import Brought, Caching, Ledger, Piece
 from tests.replay.sessions import says, user
 
 PRICES = Prices(0.1, 1.25, 5.0)
@@ -139,12 +139,16 @@ def test_what_a_recall_brought_is_billed_apart() -> None:
     ledger.step(pieces(1_000), 0)
     ledger.recall(pieces(1_000), 20)
     assert ledger.recalls == pytest.approx(100 + 100)
-    ledger.step(pieces(1_000, 250), 0, brought=(250, 50))
-    step = 100 + 250 * 1.25
-    assert ledger.recalls == pytest.approx(200 + step * 250 / 1_250)
-    assert ledger.searches == pytest.approx(step * 50 / 1_250)
-    ledger.recall(pieces(1_000, 250), 20, searched=True)
-    assert ledger.searches == pytest.approx(step * 50 / 1_250 + 125 + 100)
+    page, found = pieces(1_000, 250, 50)[1:]
+    why = {page[0]: Brought.RECALLED, found[0]: Brought.SEARCHED}
+    billed = ledger.billed
+    ledger.step(pieces(1_000, 250, 50), 0, why=lambda part: why.get(part, Brought.NO))
+    assert ledger.recalls == pytest.approx(200 + 300 * 1.25)  # what it brought is written once
+    assert ledger.searches == pytest.approx(50 * 1.25)
+    assert ledger.billed - billed == pytest.approx(100 + 300 * 1.25)
+    ledger.recall(pieces(1_000, 250, 50), 20, asks=Brought.SEARCHED, why=lambda part: why.get(part, Brought.NO))
+    assert ledger.searches == pytest.approx(50 * 1.25 + 5 + 100 + 100)
+    assert ledger.recalls == pytest.approx(200 + 300 * 1.35 + 100 + 100)
 
 
 def test_times_are_the_sessions_own_where_it_has_them() -> None:
