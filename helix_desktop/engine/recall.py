@@ -196,18 +196,25 @@ async def history(state: State, cache: Cache, tokens: Tokens, name: str, words: 
 async def _in_messages(branch: Branch, cache: Cache, tokens: Tokens, messages: Sequence[Recorded], words: str) -> str:
     """The passages with the words, of equal ones the newest; of the outputs as many as there is room to read."""
     texts: list[tuple[str, list[str]]] = []
-    room = FIND_BYTES
+    room, left = FIND_BYTES, 0
     for message in reversed(messages):
         fact, seq = message.fact, message.seq
         if not isinstance(fact, ToolReturned):
             texts.append((f"message {seq}", told(branch, message).split("\n")))
-        elif fact.output.size <= room and not branch.is_excluded(PartRef(seq)):
+        elif branch.is_excluded(PartRef(seq)):
+            continue
+        elif fact.output.size > room:
+            left += 1
+        else:
             room -= fact.output.size
             text = await transcript.stored_text(cache, fact.output)
             name = f'recall_cached_content("{fact.output.digest.hex[:SHORT]}"), {about_output(branch, seq)}'
             texts.append((name, text.split("\n")))
     found = await asyncio.to_thread(passages.across, tokens, texts, words)
-    return found or f"[none of these words is in the {len(messages):,} messages]"
+    rest = (
+        f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]" if left else ""
+    )
+    return (found or f"[none of these words is in the {len(messages):,} messages]") + rest
 
 
 def _fold(state: State, name: str) -> Folded:

@@ -252,6 +252,18 @@ async def test_words_are_found_in_messages_calls_and_outputs_behind_summaries() 
     assert len(list(kept.cache.entries())) == entries  # looking stores nothing
 
 
+async def test_outputs_too_long_to_be_searched_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("look at it")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_now(FoldKind.HANDOVER)
+    monkeypatch.setattr(recall, "FIND_BYTES", 0)
+    text = await recall.history(kept.conversation.state, kept.cache, TOKENS, "", "nowhere_at_all")
+    assert re.search(
+        r"\[outputs too long to be searched here: [1-9]\d*; search_cached_content finds words in them\]", text
+    )
+
+
 async def test_of_equal_passages_behind_summaries_the_newest_comes_back() -> None:
     kept = await keeping(window=1_000_000)
     await kept.say("the limit is 10")
