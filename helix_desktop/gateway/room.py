@@ -333,7 +333,7 @@ class Room:
                 return await recall.search(stores.index, str(asked.get("query", "")), limit=count), True
             if call.name == ToolName.RECALL_HISTORY and track is not None:
                 state = (await self._follower(track)).conversation.state
-                fold, words = str(asked.get("fold", "")), str(asked.get("find", ""))
+                fold, words = str(asked.get("fold") or ""), str(asked.get("find") or "")
                 return await recall.history(state, stores.cache, tokens, fold, words), True
             text = await recall.recall(
                 stores.cache,

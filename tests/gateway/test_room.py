@@ -75,7 +75,7 @@ async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands
         sent = await room.arrive(*arrival(units))
         await (await made.session(sent.ticket.conversation)).steward.fold_now(FoldKind.TRUNCATION)
         asks = anthropic.answer(
-            WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1")
+            WRITERS["anthropic"].whole([Calls("recall_history", {"fold": None, "find": "4711"}, "r")], USAGE, "1")
         )
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
         ((_, name, text, well),) = await room.hidden(sent.ticket, replied, asks.message.pieces)
