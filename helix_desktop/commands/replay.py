@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from helix_desktop.replay.report import Result
 
 BAR = 24
+BILLED = {
+    "none": "Recalls are not billed.",
+    "named": "Recalls are billed if the context shows the hash; the agent knows which page to read.",
+    "searched": "Recalls are billed with the searches for the content.",
+}
 PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", "price.output": "output"}
 
 
@@ -236,7 +241,7 @@ def _note(terms: Terms) -> str:
     return (
         f"Window {terms.window:,} tokens. As shares of the input price: cache read {price.read:g}, cache write {price.write:g}, output "
         f"{price.output:g}. In every request: {terms.head:,} tokens of system prompt and tools. Folds are written by a simulated model that "
-        f"{_kind(terms.stand_in)}. One request is sent before every recorded reply."
+        f"{_kind(terms.stand_in)}. One request is sent before every recorded reply. {BILLED[terms.recalls]}"
     )
 
 

@@ -36,6 +36,9 @@ async def play(bench: Workbench, wanted: Wanted, report: Callable[[int, int], No
         files = [*(await _written_out(bench, wanted.conversations, Path(folder))), *wanted.files]
         page = Path(folder, "replay.html")
         told = {"--compare": ",".join(wanted.policies), "--window": str(wanted.window), "--html": str(page)}
+        told["--recalls"] = (
+            "searched"  # else what a summary stands for costs nothing, and presets that write many look cheaper
+        )
         options = ["--json", "--points", *(word for pair in told.items() for word in pair)]
         found = await _run([*options, *map(str, files)], len(files) * len(wanted.policies), report)
         html = await asyncio.to_thread(page.read_text, "utf-8")

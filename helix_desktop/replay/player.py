@@ -58,10 +58,8 @@ from helix_desktop.values import dataclass
 
 T = TypeVar("T")
 Answered = tuple[str, dict[str, str], str]  # the call of a recall: tool, arguments, output
-RECALLED, SEARCHED = (
-    "recalled-",
-    "recalled-search-",
-)  # how the ids of recalls begin that the recorded agent would have made
+RECALLED = "recalled-"  # how the ids of recalls begin that the recorded agent would have made
+SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 SYSTEM = "You are the agent of a recorded session."
 

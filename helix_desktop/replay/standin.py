@@ -81,7 +81,7 @@ class StandIn:
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         await asyncio.sleep(self._delay(request))
         if not self._fits(request):
-            raise ContextTooLong("The request does not fit in the built-in script's context window.")
+            raise ContextTooLong("The request does not fit in the simulated model's window.")
         if self._kind == "fails":
             raise Overloaded("The stand-in refuses every request.")
         text = self._answer(request)

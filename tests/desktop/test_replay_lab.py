@@ -41,6 +41,7 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     title = next(row.title for row in bench.conversations() if row.id == tour.conversation)
     assert helix.courses[0].name == f"1 {title}"
     assert "<html" in outcome.page[:500]
+    assert "Recalls are billed with the searches for the content." in outcome.page
     assert f"<h2>1 {title}.json</h2>" in outcome.page
     left = set(await asyncio.to_thread(os.listdir, tempfile.gettempdir())) - before
     assert not any(name.startswith("helix-replay-") for name in left)
