@@ -115,12 +115,25 @@ class Owner:
         self._server: asyncio.Server | None = None
 
     async def start(self, *, sockets: bool) -> None:
+        """An end in the middle leaves no address behind: nothing is awaited between making it and knowing the server."""
         if sockets:
             self._address.unlink(missing_ok=True)  # left by a crash: who owns the workspace owns its address
-            self._server = await asyncio.start_unix_server(self._connected, path=self._address, limit=LARGEST)
-            return
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=LARGEST)
-        port = self._server.sockets[0].getsockname()[1]
+            self._server = await asyncio.start_unix_server(
+                self._connected, path=self._address, limit=LARGEST, start_serving=False
+            )
+        else:
+            self._server = await asyncio.start_server(
+                self._connected, "127.0.0.1", 0, limit=LARGEST, start_serving=False
+            )
+        try:
+            await self._server.start_serving()
+            if not sockets:
+                self._publish(self._server.sockets[0].getsockname()[1])
+        except BaseException:
+            self._leave()
+            raise
+
+    def _publish(self, port: int) -> None:
         handle = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             json.dump({"port": port, "token": self._token}, file)

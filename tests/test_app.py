@@ -53,7 +53,7 @@ def test_it_starts_and_ends_when_it_is_told_to(start: Start, tmp_path: Path, num
     process = start()
     wait_for(lambda: list((tmp_path / "home").rglob("window.sock")))
     process.send_signal(number)
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE) == 0
     assert (tmp_path / "said").read_text() == ""
     assert not list((tmp_path / "home").rglob("window.sock"))
     assert '"level": "error"' not in log(tmp_path)
@@ -67,7 +67,7 @@ def test_a_second_start_hands_its_link_over(start: Start, tmp_path: Path) -> Non
     assert start("helix://settings").wait(PATIENCE) == 0
     assert first.poll() is None
     first.terminate()
-    assert first.wait(10) == 0
+    assert first.wait(PATIENCE) == 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -75,12 +75,12 @@ def test_after_a_crash_it_starts_again(start: Start, tmp_path: Path) -> None:
     first = start()
     wait_for(lambda: list((tmp_path / "home").rglob("window.sock")))
     first.kill()
-    first.wait(10)
+    first.wait(PATIENCE)
     left = next(iter((tmp_path / "home").rglob("window.sock"))).stat().st_mtime_ns
     again = start()
     wait_for(lambda: any(s.stat().st_mtime_ns != left for s in (tmp_path / "home").rglob("window.sock")))
     again.terminate()
-    assert again.wait(10) == 0
+    assert again.wait(PATIENCE) == 0
 
 
 def test_the_version_and_the_arguments(capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from helix_desktop import instance
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError, NotThere, Refused, WrongUse
 from helix_desktop.instance import HEADER, Owner, claim, listen, reach
+from helix_desktop.tasks import Tasks
 from tests.conftest import Expect
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="both kinds are tried where both exist")
@@ -325,6 +326,20 @@ async def test_an_address_left_by_a_crash_is_taken_over(run: Path) -> None:
     assert await reach(run, "it") is None
     async with owner(run, echo):
         assert await hand_over(run, ["a"], MemoryConsole()) == 1
+
+
+@KINDS
+@pytest.mark.parametrize("turns", range(8))
+async def test_one_ended_while_it_begins_leaves_no_address(run: Path, turns: int, sockets: bool) -> None:
+    beginning = Tasks("test").spawn(listen(run, "it", echo, sockets=sockets), name="begin")
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if beginning.cancel():
+        await asyncio.wait([beginning])
+    if beginning.cancelled():
+        assert [each.name for each in run.glob("it.*")] == []
+    else:
+        await (await beginning).aclose()
 
 
 async def test_the_kernel_says_who_is_at_the_other_end(run: Path) -> None:

@@ -61,6 +61,7 @@ log = logging.getLogger(__name__)
 NAME = "window"
 PATIENCE = 1.6  # seconds the end may take; what is acknowledged is on the disk already
 THREADS = 4
+ENDS = (signal.SIGINT, signal.SIGTERM)
 TURN = 0.0003  # seconds a busy thread keeps the interpreter; the window asks for it many times between two frames
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
@@ -115,6 +116,7 @@ class Program:
         words.install(application, self._settings[LANGUAGE])
         self._application = application
         self._tasks = tasks.Tasks("window", report=self._failed)
+        self._beginning = tasks.Tasks("window", report=self._failed)
         self._desk: Desk | None = None
         self._updates: Updates | None = None
         self._owner: instance.Owner | None = None
@@ -140,7 +142,7 @@ class Program:
         asyncio.set_event_loop(loop)
         loop.set_default_executor(tasks.pool("work", threads=THREADS))
         self._interrupts = Interrupts(self.shell.close)
-        QTimer.singleShot(0, lambda: self._tasks.spawn(self._begin(), name="begin"))
+        QTimer.singleShot(0, lambda: self._beginning.spawn(self._begin(), name="begin"))
         with loop:
             loop.run_forever()
         self._stop_log()
@@ -263,6 +265,7 @@ class Program:
         """In order, and never longer than `PATIENCE`: what hangs is left behind."""
         try:
             async with asyncio.timeout(PATIENCE):
+                await self._beginning.aclose(limit=0.3)  # or it would open what was closed before
                 if self._owner is not None:
                     await self._owner.aclose()
                 if self._desk is not None:
@@ -299,17 +302,21 @@ def _end_at_once() -> None:
 
 
 class Interrupts(QObject):
-    """Ctrl+C in the terminal closes the window; Python alone would not notice while Qt waits."""
+    """Ctrl+C in the terminal, or a request to end, closes the window: on a turn of the loop, and not in the middle of one."""
 
     def __init__(self, close: Callable[[], object]) -> None:
         super().__init__()
         self._read, self._write = socket.socketpair()
         self._write.setblocking(False)
         signal.set_wakeup_fd(self._write.fileno())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: close())
+        for number in ENDS:
+            signal.signal(number, lambda *_: None)  # Python writes the number to the socket, and Qt reads it
         self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
-        self._notifier.activated.connect(lambda *_: self._read.recv(64))
+        self._notifier.activated.connect(lambda *_: self._arrived(close))
+
+    def _arrived(self, close: Callable[[], object]) -> None:
+        if set(self._read.recv(64)) & set(ENDS):
+            close()
 
 
 def _said_by_qt(kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
