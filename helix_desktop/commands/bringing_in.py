@@ -166,13 +166,12 @@ async def _watch(arguments: argparse.Namespace, workspace: Workspace, console: C
 
 async def _tell(arguments: argparse.Namespace, workspace: Workspace, result: Result, console: Console) -> None:
     from helix_desktop.histories.keys import masked
-    from helix_desktop.workbench.bench import forgetting
 
     keys = [{"key": masked(key), "places": counts} for key, counts in result.keys.places.items()]
     forgotten = 0
     if arguments.forget_keys:
         for key in result.keys.places:
-            await forgetting(workspace)(text=key)
+            await workspace.forgetting(text=key)
             forgotten += 1
     if arguments.json:
         told = {

@@ -40,13 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def forget(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    from helix_desktop.workbench import bench
-
     text = await _read(console) if arguments.text == STANDARD else arguments.text
     if not text and not arguments.hashes:
         raise WrongUse("There is nothing to forget: standard input was empty.")
     entries = [await workspace.cache.resolve(name) for name in arguments.hashes]
-    purged = await bench.forgetting(workspace)(text=text, entries=entries)
+    purged = await workspace.forgetting(text=text, entries=entries)
     if arguments.json:
         await say_json(console, _described(purged))
     else:

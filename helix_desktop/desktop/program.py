@@ -22,7 +22,6 @@ from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import heap, instance, logs, places, resources, tasks
-from helix_desktop.desktop import cache_browser
 from helix_desktop.desktop.event_loop import EventLoop
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gui import words
@@ -127,7 +126,7 @@ class Program:
         self.theme = Theme()
         self._restyle()
         self._doing = Doing(self._tasks.spawn, application)
-        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing, cache_browser.of)
+        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing)
         wire(self.window)
         self._settings.subscribe(self._changed)
         self._changed(SEND_WITH)

@@ -41,7 +41,7 @@ from helix_desktop.gui.frame.connect import DEMO
 from helix_desktop.gui.frame.first_start import WelcomePage
 from helix_desktop.gui.frame.frame import Frame
 from helix_desktop.gui.frame.notices import Notices, announce
-from helix_desktop.gui.frame.pages import CatalogueOf, Pages
+from helix_desktop.gui.frame.pages import Pages
 from helix_desktop.gui.frame.palette import Find, Palette
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
@@ -67,9 +67,7 @@ class MainWindow(Frame):
     settings_wanted = Signal(str)
     workbench_shown = Signal()
 
-    def __init__(
-        self, theme: Theme, memory: Memory, settings: Settings, doing: Doing, catalogue_of: CatalogueOf
-    ) -> None:
+    def __init__(self, theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> None:
         super().__init__(theme, memory)
         self._desk: Desk | None = None
         self._waiting: list[Callable[[], object]] = []  # what was asked for before the stores could be opened
@@ -84,7 +82,7 @@ class MainWindow(Frame):
         self._measuring = QTimer(self, interval=SETTLED, singleShot=True)
         self._measuring.timeout.connect(self._measure_next)
         self.actions_ = Actions(self, settings)
-        self.pages = Pages(theme, doing, self.showing, catalogue_of, memory, self)
+        self.pages = Pages(theme, doing, self.showing, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self)
         self.add_page("chat", self.chat, self.pages.inspector)
         self.add_unmade("changes", lambda: (self.pages.changes,))

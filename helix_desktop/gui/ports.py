@@ -18,6 +18,7 @@ from helix_desktop.engine.facts import Attachment, Cover, FoldKind, Recorded, Us
 from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Hit, Purged, Question
 from helix_desktop.engine.view import State
+from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.changes_port import Changes
 from helix_desktop.gui.sharing_port import Sharing
 
@@ -230,6 +231,8 @@ class Workbench(WorkspaceRow, Protocol):
     async def contents(self, digests: Sequence[Digest]) -> dict[Digest, bytes]: ...
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]: ...
 
+    @property
+    def workspace(self) -> Catalogue: ...
     @property
     def changes(self) -> Changes: ...
     @property

@@ -62,7 +62,7 @@ class Workspace:
         self.journal = Journal(stores.journal, stores.thread, self.index.follow, (folder / opening.SUSPECT).touch)
         self.cache = Cache(stores.cache, stores.thread, self.index)
         self.link: Link | None = None  # to the store it shares with other machines
-        self.forgetting: Forget | None = None  # how what another machine forgot is forgotten here
+        self.forgetting: Forget = self.forget  # through whoever has its sessions, so that they know
         self._shared: Conversations | None = None
         self.linked: Callable[[], object] = lambda: None  # called when there is one, or none any more
 
@@ -229,8 +229,8 @@ class Workspace:
             await link.aclose()
 
     async def _obey(self, digests: Collection[Digest]) -> None:
-        """Through whoever has its sessions, so that they know; Refused while one of them works."""
-        await (self.forgetting or self.forget)(entries=tuple(digests))
+        """What another machine forgot; Refused while a session works."""
+        await self.forgetting(entries=tuple(digests))
 
     async def _uses(self) -> frozenset[Digest]:
         await self.index.caught_up()

@@ -36,7 +36,7 @@ from helix_desktop.engine.facts import (
     UserPart,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Forget, Hit, ModelClient, Purged, Tokens
+from helix_desktop.engine.ports import About, Hit, ModelClient, Purged, Tokens
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.view import State
@@ -79,12 +79,6 @@ _open: weakref.WeakKeyDictionary[Workspace, Workbench] = weakref.WeakKeyDictiona
 def of(workspace: Workspace) -> Workbench | None:
     """The workbench on this workspace, if this program has one: a command from outside works on the same sessions."""
     return _open.get(workspace)
-
-
-def forgetting(workspace: Workspace) -> Forget:
-    """How something is forgotten there: through the workbench, if this program has one, so that its sessions know."""
-    bench = of(workspace)
-    return workspace.forget if bench is None else bench.forget
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +167,7 @@ class Workbench:
     async def aclose(self) -> None:
         """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
         _open.pop(self.workspace, None)
-        self.workspace.forgetting = None
+        self.workspace.forgetting = self.workspace.forget
         self.workforce.close()
         async with AsyncExitStack() as last_first:  # on a full disk as well: no command and no server outlives it
             last_first.push_async_callback(self.kit.aclose)

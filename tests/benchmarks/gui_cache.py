@@ -26,10 +26,10 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
+from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
-from helix_desktop.engine.ports import About, Hit
+from helix_desktop.engine.ports import About, Purged
 from helix_desktop.errors import StoreFailed
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.page import CachePage
@@ -79,7 +79,7 @@ class NoFeed:
 
 
 class Served:
-    """gui/cache/port.py over the store's index and cache, each on its own threads."""
+    """gui/cache_port.py over the store's index and cache, each on its own threads."""
 
     def __init__(self, served: Index, folder: CacheFolder | None = None) -> None:
         self.index, self.stores = served, StoreThread("store")
@@ -89,40 +89,24 @@ class Served:
     async def open(cls, folder: Path, cache: CacheFolder | None = None) -> Served:
         return cls(await Index.open(folder, cast(Any, NoFeed()), lambda _: 0), cache)
 
-    async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
-        return await self.index.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
-
-    async def count(self, chosen: Filter) -> int:
-        return await self.index.count(chosen)
-
-    async def stats(self) -> Stats:
-        return await self.index.stats()
-
-    async def tools(self) -> Sequence[tuple[str, int]]:
-        return await self.index.tools()
-
-    async def row(self, digest: Digest) -> Row | None:
-        return await self.index.row(digest)
-
-    async def uses(self, digest: Digest) -> Sequence[Use]:
-        return await self.index.uses(digest)
+    @property
+    def cache(self) -> Served:
+        return self
 
     async def resolve(self, prefix: str) -> Digest:
         return Digest.parse(prefix)
-
-    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
-        return ()
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         if self.folder is None:
             return b"fn main() {}\n" * 200
         return await self.stores.run(self.folder.read, digest, start, length)
 
-    async def verify(self, digest: Digest) -> None: ...
+    async def verify_entry(self, digest: Digest) -> None: ...
 
-    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None: ...
+    async def pin(self, digest: Digest, *, pinned: bool) -> None: ...
 
-    async def forget_entry(self, digest: Digest) -> None: ...
+    async def forgetting(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+        return Purged((), 0, (), 0)
 
 
 class Gaps:

@@ -22,7 +22,6 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.wiring import wire
 from helix_desktop.settings import Settings
 from tests.gui import story
-from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
 
 QLocale.setDefault(QLocale("en_GB"))  # as the window does before anything is shown
@@ -103,7 +102,7 @@ def desk() -> FakeDesk:
 def window(theme: Theme, memory: Memory, settings: Settings, doing: Doing, desk: FakeDesk) -> MainWindow:
     """The whole window on the desk in memory, the conversation of the pictures open."""
     memory.put("conversation", "storage-engine", value=story.CONVERSATION)
-    made = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    made = MainWindow(theme, memory, settings, doing)
     wire(made)
     made.begin(desk)
     made.resize(1440, 900)

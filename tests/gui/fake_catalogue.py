@@ -1,4 +1,4 @@
-"""The entries of a workspace, in memory: those of the story."""
+"""The entries of a workspace, in memory: those of the story. Its index and its cache are one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About, Hit
+from helix_desktop.engine.ports import About, Hit, Purged
 from helix_desktop.errors import NotThere
 from tests.gui import story
 
@@ -25,6 +25,14 @@ class FakeCatalogue:
             Row(story.stored(text), about, len(text) // 3, len(text) // 4, 1_795_162_800.0 - 60 * at, uses=1)
             for at, (text, about) in enumerate(_ABOUT.items())
         ]
+
+    @property
+    def index(self) -> FakeCatalogue:
+        return self
+
+    @property
+    def cache(self) -> FakeCatalogue:
+        return self
 
     async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
         return self._fitting(chosen)[offset : offset + limit]
@@ -56,14 +64,15 @@ class FakeCatalogue:
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         return story.CONTENT[digest].encode()[start : start + length]
 
-    async def verify(self, digest: Digest) -> None:
+    async def verify_entry(self, digest: Digest) -> None:
         await self.resolve(digest.hex)
 
-    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None:
+    async def pin(self, digest: Digest, *, pinned: bool) -> None:
         await self.resolve(digest.hex)
 
-    async def forget_entry(self, digest: Digest) -> None:
-        self.rows = [row for row in self.rows if row.stored.digest != digest]
+    async def forgetting(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+        self.rows = [row for row in self.rows if row.stored.digest not in entries]
+        return Purged(tuple(entries), 0, (), 0)
 
     def _fitting(self, chosen: Filter) -> list[Row]:
         return [row for row in self.rows if not chosen.tool or row.about.tool == chosen.tool]

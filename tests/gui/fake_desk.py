@@ -51,6 +51,7 @@ from helix_desktop.store.closed import Found
 from helix_desktop.workbench.sharing import Standing
 from helix_desktop.workbench.workforce import AgentRow
 from tests.gui import story
+from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
 
 Listener = Callable[[Event], None]
@@ -404,6 +405,7 @@ class FakeWorkbench:
         self.forgotten: list[str] = []
         self.gone: set[Digest] = set()
         self.limit_heard: list[Callable[[int], object]] = []
+        self.workspace = FakeCatalogue()
         self.changes = FakeChanges()
         self.sharing = FakeSharing()
         self.watching: list[Callable[[], object]] = []

@@ -30,7 +30,6 @@ from helix_desktop.gui.wiring import wire
 from helix_desktop.project.item import Item
 from helix_desktop.settings import NOTIFY_DONE, Settings
 from tests.gui import story
-from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Now, now
 from tests.gui.fake_setup import QWEN, SONNET, FakeInstallation, FakeSetup
 
@@ -48,7 +47,7 @@ def front(window: MainWindow, setup: FakeSetup, tmp_path: Path) -> Front:
 def test_without_a_workspace_there_is_a_welcome(
     theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
 ) -> None:
-    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    window = MainWindow(theme, memory, settings, doing)
     wire(window)
     Front(window, FakeSetup(), FakeInstallation(), tmp_path / "tour", now)
     window.show()

@@ -55,7 +55,6 @@ from helix_desktop.project.item import Item
 from helix_desktop.settings import ASK_ABOVE, Settings
 from helix_desktop.store.closed import Found
 from tests.gui import story
-from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Row
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
@@ -90,7 +89,7 @@ def test_a_window_made_with_large_text_fits_again_with_usual_text(
     theme: Theme, memory: Memory, settings: Settings, doing: Doing
 ) -> None:
     theme.set_zoom(2.0)
-    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    window = MainWindow(theme, memory, settings, doing)
     theme.set_zoom(1.0)
     sides = (window.pages.inspector, window.pages.timeline, window.pages.timeline.panel, window.pages.cache.viewer)
     assert [side.minimumWidth() for side in sides] == [220, 260, 260, 300]
@@ -410,7 +409,7 @@ def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
     theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
 ) -> None:
     """The folder that was chosen waited for stores that never came, and nothing was said."""
-    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    window = MainWindow(theme, memory, settings, doing)
     window.show_blocked(StoreFailed("Helix Desktop cannot write to /home."))
     wire(window)
     window.create_workspace(tmp_path)
@@ -592,7 +591,7 @@ def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
         raise StoreBusy(f"{workspace} is open in another program.", remedy="Close it there.")
 
     monkeypatch.setattr(desk, "open", busy)
-    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    window = MainWindow(theme, memory, settings, doing)
     window.begin(desk)
     assert window.page == "welcome"
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
@@ -856,7 +855,7 @@ def test_the_cache_s_columns_and_divider_survive_a_restart(
     window.pages.cache.table.horizontalHeader().setSortIndicator(1, Qt.SortOrder.AscendingOrder)
     sizes = window.pages.cache._split.sizes()
     window.keep()
-    again = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    again = MainWindow(theme, memory, settings, doing)
     again.begin(desk)
     again.resize(1440, 900)
     again.show_page("cache")
@@ -925,7 +924,7 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
 def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
     theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
 ) -> None:
-    window = MainWindow(theme, memory, settings, doing, lambda _bench: FakeCatalogue())
+    window = MainWindow(theme, memory, settings, doing)
     wire(window)
     window.create_workspace(tmp_path)
     assert window.notices.text == ""

@@ -12,6 +12,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import (
+    CacheCorrupt,
     JournalCorrupt,
     NotThere,
     StoreFailed,
@@ -116,8 +117,9 @@ async def test_a_check_names_what_is_damaged_and_what_is_missing(workspace: Work
     result = await workspace.cache.verify()
     assert {digest for digest, _ in result.damaged} == {damaged.digest, missing.digest}
     assert (result.checked, result.bytes) == (3, 27_000)
-    assert (await workspace.cache.verify_entry(damaged.digest)).damaged
-    assert (await workspace.cache.verify_entry(stored[0].digest)).checked == 1
+    with pytest.raises(CacheCorrupt):
+        await workspace.cache.verify_entry(damaged.digest)
+    await workspace.cache.verify_entry(stored[0].digest)
     await workspace.cache.put(bytes([1]) * 9000, About("shell"))
     assert await workspace.cache.get(damaged.digest) == bytes([1]) * 9000
     assert Digest.of(b"") not in {digest for digest, _ in (await workspace.cache.verify()).damaged}

@@ -33,9 +33,9 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import HelixError
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.shapes import PAGE, HexLines, Shape, as_json, as_rows, shapes_of, text_lines
 from helix_desktop.gui.cache.tree import JsonTree
+from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.shared.plain import plain_label
@@ -227,7 +227,7 @@ class EntryBody(QWidget):
                 self.say(said(str(error)))
                 self.failed.emit(error)
 
-        work = self._catalogue.read(stored.digest, start, max(length, 0))
+        work = self._catalogue.cache.read(stored.digest, start, max(length, 0))
         self._doing.do(work, name="read an entry", then=came, owner=self, failed=failed)
 
     def _take(self) -> None:

@@ -12,7 +12,7 @@ from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersisten
 from helix_desktop.engine.catalogue import Filter, Row, Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.port import Catalogue
+from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.shared.figures import ago, size
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import numeral, tr
@@ -200,7 +200,7 @@ class EntriesModel(QAbstractTableModel):
                 then(count)
 
         if self._catalogue is not None:
-            self._doing.do(self._catalogue.count(self.chosen), name="count entries", then=counted, owner=self)
+            self._doing.do(self._catalogue.index.count(self.chosen), name="count entries", then=counted, owner=self)
 
     def _recounted(self, count: int) -> None:
         grown = count - self._count
@@ -236,7 +236,7 @@ class EntriesModel(QAbstractTableModel):
             return
         for page in wanted:
             self._asked.add(page)
-            work = self._catalogue.entries(
+            work = self._catalogue.index.entries(
                 self.chosen, sort=self.sort_by, descending=self.descending, offset=page * PAGE, limit=PAGE
             )
             self._doing.do(work, name="read entries", then=self._taker(page), owner=self)

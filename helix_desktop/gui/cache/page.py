@@ -29,9 +29,9 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache import work
 from helix_desktop.gui.cache.filters import FilterBar
 from helix_desktop.gui.cache.model import EntriesModel, Found
-from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.table import EntryTable
 from helix_desktop.gui.cache.viewer import EntryViewer
+from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.questions import ask_new_file, ask_which
 from helix_desktop.gui.shared.figures import size
@@ -210,7 +210,7 @@ class CachePage(QWidget):
     def show_entry(self, digest: Digest) -> None:
         """Open one entry, and choose its row where that is at hand."""
         if self._catalogue is not None:
-            self._ask(self._catalogue.row(digest), "an entry", self._jump)
+            self._ask(self._catalogue.index.row(digest), "an entry", self._jump)
 
     def focus_search(self) -> None:
         self.bar.field.setFocus()
@@ -228,7 +228,7 @@ class CachePage(QWidget):
         elif _HASH.fullmatch(text):
             if self._leave_found():
                 self._figures()
-            self._ask(self._catalogue.resolve(text.lower()), "find a hash", self.show_entry, self._no_such_hash)
+            self._ask(self._catalogue.cache.resolve(text.lower()), "find a hash", self.show_entry, self._no_such_hash)
         else:
             self._search_contents(text)
 
@@ -270,7 +270,7 @@ class CachePage(QWidget):
 
     def _show_all(self) -> None:
         if self._leave_found() and self.viewer.row is not None and self._catalogue is not None:
-            finding = self._catalogue.row(self.viewer.row.stored.digest)
+            finding = self._catalogue.index.row(self.viewer.row.stored.digest)
             self._ask(finding, "the entry that is shown", self._choose_shown)
         self._figures()
 
@@ -327,8 +327,8 @@ class CachePage(QWidget):
 
     def _ask_figures(self) -> None:
         if self._catalogue is not None:
-            self._ask(self._catalogue.stats(), "figures of the cache", self._say_figures)
-            self._ask(self._catalogue.tools(), "tools of the cache", self.bar.set_tools)
+            self._ask(self._catalogue.index.stats(), "figures of the cache", self._say_figures)
+            self._ask(self._catalogue.index.tools(), "tools of the cache", self.bar.set_tools)
 
     def _say_figures(self, stats: Stats) -> None:
         if self.model.searching:
@@ -417,7 +417,7 @@ class CachePage(QWidget):
         def not_good(error: HelixError) -> None:
             self._say_checked(digest, said(str(error)), good=None if not isinstance(error, CacheCorrupt) else False)
 
-        self._ask(self._catalogue.verify(digest), "verify an entry", good, not_good)
+        self._ask(self._catalogue.cache.verify_entry(digest), "verify an entry", good, not_good)
 
     def _say_checked(self, digest: Digest, words: str, *, good: bool | None) -> None:
         """Of a large entry it comes late: the one that is shown by then may be another."""
@@ -434,7 +434,7 @@ class CachePage(QWidget):
     def _pin(self, pinned: bool) -> None:  # noqa: FBT001 - a slot
         row = self.viewer.row
         if row is not None and self._catalogue is not None:
-            pinning = self._catalogue.pin_entry(row.stored.digest, pinned=pinned)
+            pinning = self._catalogue.cache.pin(row.stored.digest, pinned=pinned)
             self._ask(pinning, "pin an entry", lambda _: self._again(row.stored.digest))
 
     def _again(self, digest: Digest) -> None:
@@ -450,7 +450,7 @@ class CachePage(QWidget):
             return
 
         def forget() -> None:
-            self._ask(catalogue.forget_entry(row.stored.digest), "forget an entry", lambda _: self.renew())
+            self._ask(catalogue.forgetting(entries=[row.stored.digest]), "forget an entry", lambda _: self.renew())
 
         meant = work.consequences(row, len(self.viewer.uses) or row.uses)
         text = "\n\n".join([tr("Forget this entry permanently?"), meant])

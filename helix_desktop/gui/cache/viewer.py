@@ -14,8 +14,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import CacheCorrupt, HelixError
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache.body import EntryBody
-from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.shapes import Shape
+from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.shared.chip import ChipLabel, HashLabel
 from helix_desktop.gui.shared.figures import day
 from helix_desktop.gui.theme import Theme, set_look
@@ -157,7 +157,7 @@ class EntryViewer(QWidget):
             self._say_gone(row)
         else:
             self.body.open(catalogue, row.stored, row.about)
-        self._doing.do(catalogue.uses(digest), name="uses of an entry", then=self._take_uses(digest), owner=self)
+        self._doing.do(catalogue.index.uses(digest), name="uses of an entry", then=self._take_uses(digest), owner=self)
 
     def allow_compare(self, *, two: bool) -> None:
         self._compare.setEnabled(two)

@@ -12,8 +12,8 @@ from helix_desktop.engine.catalogue import Filter, Row, Sort
 from helix_desktop.engine.facts import Stored
 from helix_desktop.errors import StoreFailed, WrongUse
 from helix_desktop.gui.cache.model import Found
-from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.cache.shapes import PAGE, is_text
+from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
 
@@ -25,10 +25,10 @@ Report = Callable[[int, int], None]
 
 async def found(catalogue: Catalogue, text: str, *, tool: str = "") -> Sequence[Found]:
     """The entries that hold a text, the best first."""
-    hits = await catalogue.search(text, tool=tool, limit=MOST_FOUND, entries_only=True)
+    hits = await catalogue.index.search(text, tool=tool, limit=MOST_FOUND, entries_only=True)
     places: list[Found] = []
     for hit in hits:
-        row = await catalogue.row(hit.digest) if hit.digest is not None else None
+        row = await catalogue.index.row(hit.digest) if hit.digest is not None else None
         if row is not None:
             places.append(Found(row, hit.snippet, hit.line))
     return places
@@ -44,7 +44,7 @@ async def hashes(
     for first, last in ranges:
         for offset in range(first, last + 1, AT_ONCE):
             limit = min(AT_ONCE, last + 1 - offset)
-            rows = await catalogue.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
+            rows = await catalogue.index.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
             lines += [row.stored.digest.hex.encode() for row in rows]
             report(len(lines), total)
     return b"\n".join(lines) if total <= AT_ONCE else await asyncio.to_thread(b"\n".join, lines)
@@ -56,7 +56,7 @@ async def save(catalogue: Catalogue, stored: Stored, path: Path, report: Report)
     try:
         beside = await asyncio.to_thread(Beside, path)
         for start in range(0, stored.size, PAGE):
-            piece = await catalogue.read(stored.digest, start, min(PAGE, stored.size - start))
+            piece = await catalogue.cache.read(stored.digest, start, min(PAGE, stored.size - start))
             await asyncio.to_thread(beside.file.write, piece)
             report(min(start + PAGE, stored.size), stored.size)
         await asyncio.to_thread(beside.take_place)
@@ -72,7 +72,7 @@ async def two_texts(catalogue: Catalogue, one: Stored, two: Stored) -> tuple[str
     """Two entries as text, to compare them."""
     if one.size + two.size > LARGEST_COMPARED:
         raise WrongUse(tr("These entries total more than 4 MB, which is too much to compare here."))
-    contents = [await catalogue.read(stored.digest, 0, stored.size) for stored in (one, two)]
+    contents = [await catalogue.cache.read(stored.digest, 0, stored.size) for stored in (one, two)]
     if not all(is_text(content) for content in contents):
         raise WrongUse(tr("Only text can be compared."))
     return contents[0].decode("utf-8", "replace"), contents[1].decode("utf-8", "replace")

@@ -15,7 +15,6 @@ from helix_desktop.engine.facts import Recorded
 from helix_desktop.engine.view import State
 from helix_desktop.errors import NotThere
 from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.port import Catalogue
 from helix_desktop.gui.inspector.panel import Inspector
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
@@ -50,9 +49,6 @@ class Present:
         return bench
 
 
-CatalogueOf = Callable[[Workbench], Catalogue]
-
-
 class Pages(QObject):
     """`wanted` carries a value of `transcript/intents.py`. All pages but the chat are imported and made when they are first needed;
     `made` carries one's name and the page.
@@ -61,21 +57,12 @@ class Pages(QObject):
     wanted = Signal(object)
     made = Signal(str, object)
 
-    def __init__(
-        self,
-        theme: Theme,
-        doing: Doing,
-        showing: Showing,
-        catalogue_of: CatalogueOf,
-        memory: Memory,
-        parent: QWidget,
-    ) -> None:
+    def __init__(self, theme: Theme, doing: Doing, showing: Showing, memory: Memory, parent: QWidget) -> None:
         super().__init__(parent)
         self._common = theme, doing, parent
         self._memory = memory
         self._showing = showing
         self._leave: Callable[[], object] = lambda: None
-        self._catalogue_of = catalogue_of
         self.transcript = TranscriptPane(theme, doing, Present(lambda: showing.bench), parent)
         self.inspector = Inspector(theme, doing, parent)
         for page in (self.transcript, self.inspector):
@@ -130,7 +117,7 @@ class Pages(QObject):
         self._leave()
         self._leave = bench.watch_limit(page.show_over)
         page.show_over(bench.over_limit())
-        page.open(self._catalogue_of(bench), lambda: [(row.id, row.title) for row in bench.conversations()])
+        page.open(bench.workspace, lambda: [(row.id, row.title) for row in bench.conversations()])
 
     def _open_changes(self, page: ChangesPage) -> None:
         bench, session = self._showing.bench, self._showing.session

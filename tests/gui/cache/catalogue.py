@@ -1,4 +1,6 @@
-"""A catalogue in memory, as large as a test wants, with the contents of a few entries. Implements gui/cache/port.py."""
+"""A catalogue in memory, as large as a test wants, with the contents of a few entries. Implements gui/cache_port.py;
+its index and its cache are one.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored
-from helix_desktop.engine.ports import About, Hit
+from helix_desktop.engine.ports import About, Hit, Purged
 from helix_desktop.errors import CacheCorrupt, NotThere
 
 NOW = 1_795_162_800.0
@@ -58,6 +60,14 @@ class MemoryCatalogue:
             and line.time >= chosen.since
         ]
 
+    @property
+    def index(self) -> MemoryCatalogue:
+        return self
+
+    @property
+    def cache(self) -> MemoryCatalogue:
+        return self
+
     async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
         self.asked.append(offset)
         found = sorted(self._chosen(chosen), key=_ORDER[sort], reverse=descending)  # type: ignore[arg-type]
@@ -100,14 +110,15 @@ class MemoryCatalogue:
             raise CacheCorrupt(f"The bytes of {digest.short} do not match their hash.", remedy="Restore a backup.")
         return self.contents[digest][start : start + length]
 
-    async def verify(self, digest: Digest) -> None:
+    async def verify_entry(self, digest: Digest) -> None:
         self.done.append(("verify", digest))
         await self.read(digest, 0, 1)
 
-    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None:
+    async def pin(self, digest: Digest, *, pinned: bool) -> None:
         self.done.append(("pin" if pinned else "unpin", digest))
         self.lines = [replace(each, pinned=pinned) if each.stored.digest == digest else each for each in self.lines]
 
-    async def forget_entry(self, digest: Digest) -> None:
-        self.done.append(("forget", digest))
-        self.lines = [each for each in self.lines if each.stored.digest != digest]
+    async def forgetting(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+        self.done += [("forget", digest) for digest in entries]
+        self.lines = [each for each in self.lines if each.stored.digest not in entries]
+        return Purged(tuple(entries), 0, (), 0)

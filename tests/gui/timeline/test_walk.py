@@ -15,7 +15,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from helix_desktop import places
-from helix_desktop.desktop import cache_browser
 from helix_desktop.engine.facts import DocumentEdited, Fact, Folded, FoldKind, Pinned, Refolded, Unfolded
 from helix_desktop.engine.session import Session
 from helix_desktop.errors import NotThere
@@ -129,7 +128,7 @@ async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> Non
     page.wanted.connect(wanted.append)
     page.resize(1_100, 800)
     page.show()
-    page.open(cache_browser.of(bench))
+    page.open(bench.workspace)
     await until(lambda: page.viewer.row is not None)
     QTest.keyClicks(page.bar.field, "adapter not trimmed")
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import places
-from helix_desktop.desktop import cache_browser
 from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import NotThere
+from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk, Workbench
 
@@ -29,8 +29,12 @@ async def bench(tmp_path: Path) -> AsyncIterator[Workbench]:
     await desk.aclose()
 
 
+def _shown(bench: Workbench) -> Catalogue:
+    return bench.workspace
+
+
 async def test_entries_are_counted_listed_and_sorted(bench: Workbench) -> None:
-    shown = cache_browser.of(bench)
+    shown = _shown(bench).index
     everything = Filter()
     assert await shown.count(everything) == 3
     rows = await shown.entries(everything, sort=Sort.SOURCE, descending=True, offset=0, limit=2)
@@ -42,21 +46,22 @@ async def test_entries_are_counted_listed_and_sorted(bench: Workbench) -> None:
 
 async def test_every_column_of_the_page_is_one_of_the_store(bench: Workbench) -> None:
     for sort in Sort:
-        assert len(await cache_browser.of(bench).entries(Filter(), sort=sort, descending=False, offset=0, limit=9)) == 3
+        rows = await _shown(bench).index.entries(Filter(), sort=sort, descending=False, offset=0, limit=9)
+        assert len(rows) == 3
 
 
 async def test_one_entry_is_found_read_checked_and_forgotten(bench: Workbench) -> None:
-    shown = cache_browser.of(bench)
+    shown = _shown(bench)
     digest = Digest.of(b"the content of a.txt\n" * 10)
-    assert await shown.resolve(digest.hex[:8]) == digest
-    assert await shown.read(digest, 4, 7) == b"content"
-    await shown.verify(digest)
-    assert [hit.digest for hit in await shown.search("a.txt", entries_only=True)][:1] == [digest]
-    await shown.pin_entry(digest, pinned=True)
-    row = await shown.row(digest)
+    assert await shown.cache.resolve(digest.hex[:8]) == digest
+    assert await shown.cache.read(digest, 4, 7) == b"content"
+    await shown.cache.verify_entry(digest)
+    assert [hit.digest for hit in await shown.index.search("a.txt", entries_only=True)][:1] == [digest]
+    await shown.cache.pin(digest, pinned=True)
+    row = await shown.index.row(digest)
     assert row is not None
     assert row.pinned
-    assert list(await shown.uses(digest)) == []
-    await shown.forget_entry(digest)
+    assert list(await shown.index.uses(digest)) == []
+    await shown.forgetting(entries=[digest])
     with pytest.raises(NotThere):
-        await shown.read(digest, 0, 1)
+        await shown.cache.read(digest, 0, 1)

@@ -1,0 +1,46 @@
+"""What the cache page needs of a workspace, as Protocols: its index and its cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import Forget, Hit
+
+
+class Index(Protocol):
+    """What is known of the entries: `store.live_index.Index`."""
+
+    async def entries(
+        self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int
+    ) -> Sequence[Row]: ...
+    async def count(self, chosen: Filter) -> int: ...
+    async def stats(self) -> Stats: ...
+    async def tools(self) -> Sequence[tuple[str, int]]: ...
+    async def row(self, digest: Digest) -> Row | None: ...
+    async def uses(self, digest: Digest) -> Sequence[Use]: ...
+    async def search(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[Hit]: ...
+
+
+class Cache(Protocol):
+    """The entries themselves: `store.engine_ports.Cache`. CacheCorrupt where the bytes of one do not match its hash."""
+
+    async def resolve(self, prefix: str) -> Digest: ...
+    async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
+    async def verify_entry(self, digest: Digest) -> None: ...
+    async def pin(self, digest: Digest, *, pinned: bool) -> None: ...
+
+
+class Catalogue(Protocol):
+    """What a workspace stores: `store.workspace.Workspace`. Each call may raise a HelixError."""
+
+    @property
+    def index(self) -> Index: ...
+    @property
+    def cache(self) -> Cache: ...
+    @property
+    def forgetting(self) -> Forget: ...
