@@ -10,7 +10,7 @@ from dataclasses import replace
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QFormLayout, QHBoxLayout, QLabel, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError, NoKeyring
 from helix_desktop.gui.background import Doing
@@ -19,6 +19,7 @@ from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Provider, Setup, Sure, Tested
 from helix_desktop.gui.shared.plain import plain_label, push_button
+from helix_desktop.gui.theme import set_look
 from helix_desktop.gui.words import count, tr
 
 SHOWN = 6  # models of a local server that have a button of their own
@@ -51,7 +52,9 @@ class ConnectPanel(QWidget):
         self._column.addLayout(self._form())
         self._said = plain_label("", "muted", self)
         self._column.addWidget(self._said)
-        self._column.addLayout(self._instead())
+        self._instead = KeyPlaces(self)
+        self._instead.chosen.connect(self._again)
+        self._column.addWidget(self._instead)
         self._heading(tr("Just looking?"))
         words = tr("Use the built-in demo (a script, not a language model)")
         demo = push_button(words, self, lambda: self.chosen.emit(DEMO), "link")
@@ -98,25 +101,11 @@ class ConnectPanel(QWidget):
         self._provider_changed()
         return form
 
-    def _instead(self) -> QHBoxLayout:
-        """Shown when the system keeps no keys."""
-        row = QHBoxLayout()
-        self._session = QPushButton(tr("Use it for this session only"), self)
-        self._session.clicked.connect(lambda: self._again("session"))
-        self._file = QPushButton(tr("Save it in a file only I can read"), self)
-        self._file.clicked.connect(lambda: self._again("file"))
-        for button in (self._session, self._file):
-            button.hide()
-            row.addWidget(button)
-        row.addStretch(1)
-        return row
-
     def _another_provider(self) -> None:
         """What was said of the one before holds no longer, and its key is not sent to another."""
         self._key.clear()
         self._say("")
-        for button in (self._session, self._file):
-            button.hide()
+        self._instead.hide()
         self._provider_changed()
 
     def _provider_changed(self) -> None:
@@ -183,8 +172,7 @@ class ConnectPanel(QWidget):
         def added(_done: None) -> None:
             self._key.clear()
             self._keep = "keyring"
-            for button in (self._session, self._file):
-                button.hide()
+            self._instead.hide()
             if model:
                 self.chosen.emit(model)
             else:
@@ -196,8 +184,7 @@ class ConnectPanel(QWidget):
     def _failed(self, error: HelixError) -> None:
         self._test.setEnabled(True)
         self._say(said(str(error)), look="danger")
-        for button in (self._session, self._file):
-            button.setVisible(isinstance(error, NoKeyring))
+        self._instead.setVisible(isinstance(error, NoKeyring))
 
     def _again(self, keep: str) -> None:
         self._keep = keep
@@ -205,9 +192,22 @@ class ConnectPanel(QWidget):
 
     def _say(self, text: str, look: str = "muted") -> None:
         self._said.setText(text)
-        self._said.setProperty("look", look)
-        self._said.style().unpolish(self._said)
-        self._said.style().polish(self._said)
+        set_look(self._said, look)
+
+
+class KeyPlaces(QWidget):
+    """Where a key can go when the system keeps none, as `Setup.add` names it. Hidden until then."""
+
+    chosen = Signal(str)
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(push_button(tr("Use it for this session only"), self, lambda: self.chosen.emit("session")))
+        row.addWidget(push_button(tr("Save it in a file only I can read"), self, lambda: self.chosen.emit("file")))
+        row.addStretch(1)
+        self.hide()
 
 
 def _address(given: str) -> str:

@@ -5,21 +5,24 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QDialog, QFormLayout, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.errors import HelixError, NoKeyring
+from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.frame.connect import KeyPlaces
 from helix_desktop.gui.setup import Provider
 from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.words import tr
 
 
 class ProviderDialog(QDialog):
-    """`saved(address, key)`: an empty key leaves the present one."""
+    """`saved(address, key, keep)`: an empty key leaves the present one, `keep` is where it goes. Open until it is accepted."""
 
-    saved = Signal(str, str)
+    saved = Signal(str, str, str)
 
     def __init__(self, provider: Provider, parent: QWidget) -> None:
         super().__init__(parent)
         self.setWindowTitle(tr("Edit provider"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.resize(480, 200)
+        self.resize(520, 200)
         self.address = QLineEdit(provider.address, self)
         self.key = QLineEdit(self)
         self.key.setEchoMode(QLineEdit.EchoMode.Password)
@@ -33,6 +36,11 @@ class ProviderDialog(QDialog):
         column.setContentsMargins(20, 20, 20, 20)
         column.addWidget(title)
         column.addLayout(form)
+        self._said = plain_label("", "danger", self)
+        self._instead = KeyPlaces(self)
+        self._instead.chosen.connect(self._save)
+        column.addWidget(self._said)
+        column.addWidget(self._instead)
         column.addStretch(1)
         column.addLayout(self._buttons())
 
@@ -43,12 +51,16 @@ class ProviderDialog(QDialog):
         cancel.setAutoDefault(False)
         save.setDefault(True)
         cancel.clicked.connect(self.reject)
-        save.clicked.connect(self._save)
+        save.clicked.connect(lambda: self._save("keyring"))
         line.addStretch(1)
         line.addWidget(cancel)
         line.addWidget(save)
         return line
 
-    def _save(self) -> None:
-        self.saved.emit(self.address.text().strip(), self.key.text().strip())
-        self.accept()
+    def _save(self, keep: str) -> None:
+        self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
+
+    def show_error(self, error: HelixError) -> None:
+        """Nothing was saved; a key that no keyring takes can go elsewhere."""
+        self._said.setText(said(str(error)))
+        self._instead.setVisible(isinstance(error, NoKeyring))

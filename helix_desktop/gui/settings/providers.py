@@ -68,9 +68,9 @@ class ProvidersPage(Page):
         state.setProperty("look", "small")
         state.say(self._state(provider))
         line.addWidget(state, 1)
-        said = plain_label("", "small", row, wraps=False)
-        line.addWidget(said)
-        line.addWidget(self._button(tr("Test"), provider, lambda: self._test(provider, said)))
+        tested = plain_label("", "small", row, wraps=False)
+        line.addWidget(tested)
+        line.addWidget(self._button(tr("Test"), provider, lambda: self._test(provider, tested)))
         line.addWidget(self._button(tr("Edit…"), provider, lambda: self._edit(provider)))
         line.addWidget(self._button(tr("Remove"), provider, lambda: self._ask_remove(provider)))
         return row
@@ -83,7 +83,9 @@ class ProvidersPage(Page):
     def _state(self, provider: Provider) -> str:
         if not provider.needs_key and not provider.key:
             return f"{provider.address} · {tr('no key needed')}"
-        return f"{provider.address} · " + (tr("key: {where}", where=provider.key) if provider.key else tr("no key"))
+        return f"{provider.address} · " + (
+            tr("key: {where}", where=said(provider.key)) if provider.key else tr("no key")
+        )
 
     def _test(self, provider: Provider, beside: QLabel) -> None:
         beside.setText(tr("Contacting…"))
@@ -96,9 +98,13 @@ class ProvidersPage(Page):
         )
 
     def _edit(self, provider: Provider) -> None:
-        def saved(address: str, key: str) -> None:
-            work = self._setup.add(replace(provider, address=address), key)
-            self._doing.do(work, name="change a provider", then=lambda _done: self.refresh(), owner=self)
+        def saved(address: str, key: str, keep: str) -> None:
+            work = self._setup.add(replace(provider, address=address), key, keep)
+            self._doing.do(work, name="change a provider", then=done, owner=dialog, failed=dialog.show_error)
+
+        def done(_done: None) -> None:
+            dialog.accept()
+            self.refresh()
 
         dialog = ProviderDialog(provider, self)
         dialog.saved.connect(saved)

@@ -1,6 +1,8 @@
-"""Failures as cards: what happened, why, and one button for the way on. Also the pause before a model is asked again."""
+"""Failures as cards: what happened, why, and buttons for the way on. Also the pause before a model is asked again."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
@@ -14,19 +16,19 @@ from helix_desktop.gui.words import tr
 Way = tuple[str, Act]
 
 
-def card_of(cause: str) -> tuple[str, Way]:
-    """The title of a failure, and what helps. `cause`: see TurnEnded."""
+def card_of(cause: str) -> tuple[str, tuple[Way, ...]]:
+    """The title of a failure, and what helps, the last of it trying again. `cause`: see TurnEnded."""
     again: Way = (tr("Try again"), GoOn())
     other: Way = (tr("Choose another model…"), ChooseModel())
-    cards: dict[str, tuple[str, Way]] = {
-        "key": (tr("The API key doesn't work"), (tr("Set the key…"), SetKey())),
-        "model": (tr("The model isn't available"), other),
-        "window": (tr("The request is too long for this model"), other),
-        "busy": (tr("The provider is busy"), again),
-        "connection": (tr("The connection to the model failed"), again),
-        "store": (tr("Couldn't save to disk"), again),
+    cards: dict[str, tuple[str, tuple[Way, ...]]] = {
+        "key": (tr("The API key doesn't work"), ((tr("Set the key…"), SetKey()), again)),
+        "model": (tr("The model isn't available"), (other, again)),
+        "window": (tr("The request is too long for this model"), (other, again)),
+        "busy": (tr("The provider is busy"), (again,)),
+        "connection": (tr("The connection to the model failed"), (again,)),
+        "store": (tr("Couldn't save to disk"), (again,)),
     }
-    return cards.get(cause, (tr("Something went wrong"), again))
+    return cards.get(cause, (tr("Something went wrong"), (again,)))
 
 
 def retrying(seconds: float) -> str:
@@ -36,25 +38,23 @@ def retrying(seconds: float) -> str:
 
 
 class CardBox(Box):
-    """A title, a text and a button at the right."""
+    """A title, a text and buttons at the right."""
 
-    def __init__(self, ink: Ink, width: float, title: str, words: str, button: Way | None, *, failed: bool) -> None:
+    def __init__(self, ink: Ink, width: float, title: str, words: str, ways: Sequence[Way], *, failed: bool) -> None:
         super().__init__(ink, width)
         self._title, self._failed = title, failed
         self._pad = float(ink.px(12))
-        self._button = QRectF()
-        self._words_of_button = button[0] if button else ""
-        if button:
-            wide = QFontMetricsF(ink.text).horizontalAdvance(button[0]) + ink.px(28)
-            self._button = QRectF(width - self._pad - wide, self._pad, wide, ink.px(30))
-        room = width - 2 * self._pad - (self._button.width() + ink.px(16) if button else 0)
+        right = width - self._pad
+        for name, act in reversed(ways):
+            wide = QFontMetricsF(ink.text).horizontalAdvance(name) + ink.px(28)
+            self.hots.insert(0, Hot(QRectF(right - wide, self._pad, wide, ink.px(30)), act, name))
+            right -= wide + ink.px(8)
+        room = right - self._pad - (ink.px(8) if ways else 0)
         self._line = QFontMetricsF(ink.name).height() * 1.3
         self._body = Words(ink, room, Paragraph(coded(words))) if words else None
         self.text = f"{title}. {words}" if words else title
         inner = self._line + (self._body.height + ink.px(2) if self._body else 0)
-        self.height = 2 * self._pad + max(inner, self._button.height())
-        if button:
-            self.hots = [Hot(self._button, button[1], button[0])]
+        self.height = 2 * self._pad + max(inner, ink.px(30) if ways else 0)
 
     def say(self, title: str) -> bool:
         """Another title in its place; whether it is another."""
@@ -80,14 +80,14 @@ class CardBox(Box):
             painter.translate(below)
             self._body.paint(painter, NO_MARKS, near=False)
             painter.translate(-below)
-        if not self._button.isEmpty():
-            self._paint_button(painter, near=near)
+        for hot in self.hots:
+            self._paint_button(painter, hot, near=near)
 
-    def _paint_button(self, painter: QPainter, *, near: bool) -> None:
+    def _paint_button(self, painter: QPainter, hot: Hot, *, near: bool) -> None:
         ink = self.ink
         painter.setPen(QPen(ink.colour("edge"), 1))
         painter.setBrush(ink.colour("window" if near else "panel"))
-        painter.drawRoundedRect(self._button, ink.px(8), ink.px(8))
+        painter.drawRoundedRect(hot.place, ink.px(8), ink.px(8))
         painter.setFont(ink.text)
         painter.setPen(ink.colour("text"))
-        painter.drawText(self._button, Qt.AlignmentFlag.AlignCenter, self._words_of_button)
+        painter.drawText(hot.place, Qt.AlignmentFlag.AlignCenter, hot.name)

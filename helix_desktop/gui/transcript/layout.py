@@ -331,9 +331,9 @@ def _note(at: At) -> Iterator[Box]:
 def _error(at: At) -> Iterator[Box]:
     page, item = at.page, at.item
     cause = item.fact.cause if isinstance(item.fact, TurnEnded) else ""
-    title, (words, act) = card_of(cause)
-    button = (words, act) if page.items.can_go_on(at.index) else None
-    yield CardBox(page.ink, page.width, title, harmless(item.text[:4_000]), button, failed=True)
+    title, ways = card_of(cause)
+    ways = ways if page.items.can_go_on(at.index) else ()
+    yield CardBox(page.ink, page.width, title, harmless(item.text[:4_000]), ways, failed=True)
 
 
 def _plan(at: At) -> Iterator[Box]:
@@ -363,7 +363,7 @@ def _rewound(at: At) -> Iterator[Box]:
 def _waiting(at: At) -> Iterator[Box]:
     page, item = at.page, at.item
     title = retrying(page.items.until - page.now())
-    yield CardBox(page.ink, page.width, title, harmless(item.text[:1000]), (tr("Try now"), TryNow()), failed=False)
+    yield CardBox(page.ink, page.width, title, harmless(item.text[:1000]), ((tr("Try now"), TryNow()),), failed=False)
 
 
 _MAKERS: dict[ItemKind, Callable[[At], Iterator[Box]]] = {

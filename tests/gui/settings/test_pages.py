@@ -34,6 +34,7 @@ from helix_desktop.gui.settings.dialog import GENERAL, SettingsDialog
 from helix_desktop.gui.settings.models import ModelsPage
 from helix_desktop.gui.settings.permissions import PermissionsPage, rule_words
 from helix_desktop.gui.settings.program import Offered, Server
+from helix_desktop.gui.settings.provider_dialog import ProviderDialog
 from helix_desktop.gui.settings.providers import ProvidersPage
 from helix_desktop.gui.settings.servers import ServersPage
 from helix_desktop.gui.settings.shortcuts import ShortcutsPage
@@ -139,6 +140,21 @@ def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindo
     assert setup.added == []
     QTest.mouseClick(button(page, "Use it for this session only"), Qt.MouseButton.LeftButton)
     assert setup.added == [(ANTHROPIC, "good", "session")]
+
+
+def test_a_changed_key_that_no_keyring_takes_is_not_lost(window: MainWindow) -> None:
+    setup = FakeSetup(keyring=False)
+    setup.added = [(ANTHROPIC, "old", "session")]
+    page = ProvidersPage(setup, window.doing)
+    QTest.mouseClick(button(page, "Edit…"), Qt.MouseButton.LeftButton)
+    dialog = page.findChildren(ProviderDialog)[0]
+    QTest.keyClicks(dialog.key, "good")
+    QTest.keyClick(dialog.key, Qt.Key.Key_Return)
+    assert dialog.isVisible()
+    assert "There is no keyring here." in said(dialog)
+    QTest.mouseClick(button(dialog, "Use it for this session only"), Qt.MouseButton.LeftButton)
+    assert setup.added[-1] == (replace(ANTHROPIC, key="session"), "good", "session")
+    assert not dialog.isVisible()
 
 
 def test_a_key_is_never_shown(window: MainWindow) -> None:
