@@ -169,22 +169,25 @@ class FileChanges:
         return tree.read_difference(await self._bench.workspace.cache.get(source.fact.difference.digest))
 
     async def _theirs(self, differences: Sequence[Difference]) -> Sequence[Difference]:
-        """An undo beside the user's own lines, as it would have been without these: else they would pass for the agent's. Where it left
-        nothing of what the agent did, neither is told.
+        """An undo beside the user's own lines, and what came after it, as they would have been without these: else they would pass for
+        the agent's. Where an undo left nothing of what the agent did, neither is told.
         """
         whole: dict[str, Change] = {}
+        beside: set[str] = set()  # paths that are told without somebody's lines
         over: dict[str, int] = {}  # by path the last difference that nothing is told of
         found: list[tuple[Source, list[Change]]] = []
         for number, (source, changes) in enumerate(differences):
             found.append((source, []))
             for change in changes:
-                path, held = change.path, whole.get(change.path)
-                rest = await self._rest(held, change) if held is not None and source.fact.by == "undo" else None
+                path, held, undo = change.path, whole.get(change.path), source.fact.by == "undo"
+                rest = await self._rest(held, change) if held is not None and (undo or path in beside) else None
                 if held is not None and rest is not None:
                     change = Change(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
-                    if held.before is not None and rest.content == held.before.content:
+                    beside.add(path)
+                    if undo and held.before is not None and rest.content == held.before.content:
                         over[path] = number
                         del whole[path]
+                        beside.remove(path)
                         continue
                 whole[path] = change if held is None else Change(path, held.before, change.after)
                 found[-1][1].append(change)
@@ -193,11 +196,11 @@ class FileChanges:
             for number, (source, changes) in enumerate(found)
         ]
 
-    async def _rest(self, whole: Change, undo: Change) -> Item | None:
-        """What would be left of a file without what somebody else wrote before the undo; None where nobody did, or it cannot be told."""
-        if whole.after == undo.before:
+    async def _rest(self, whole: Change, change: Change) -> Item | None:
+        """What a change would have left of a file without what somebody else wrote before it; None where nobody did, or it cannot be told."""
+        if whole.after == change.before:
             return None
-        backwards = Planned(undo.path, undo.after, undo.before, whole.after, How.CONFLICT)
+        backwards = Planned(change.path, change.after, change.before, whole.after, How.CONFLICT)
         return await restore.merged(self.checkpoints, backwards)
 
     def _joined(

@@ -178,6 +178,12 @@ async def test_the_users_own_lines_are_never_the_agents_after_an_undo_beside_the
     lines[20] = "20\n"
     assert file.read_text() == "".join(lines)
     assert await listed() == ([(1, 1)] if before_more else [])
-    if not before_more:
-        await step("3", 25, "by the agent again\n")
-        assert await listed() == [(1, 1)]
+    await step("3", 25, "by the agent again\n")
+    assert await listed() == ([(2, 2)] if before_more else [(1, 1)])
+    (turn,) = await changes.turns(session.id)
+    (one,) = await changes.files(turn.sources)
+    assert not one.broken
+    await changes.take_back([one], conversation=session.id, choices={one.path: "merge"})
+    lines[25], lines[30] = "25\n", "30\n"
+    assert file.read_text() == "".join(lines)
+    assert await listed() == []

@@ -161,6 +161,11 @@ def own(sources: Sequence[Source]) -> tuple[Source, ...]:
     return tuple(source for source in sources if source.fact.by != "undo")
 
 
+def with_undos(step: Source, sources: Iterable[Source]) -> tuple[Source, ...]:
+    """A step, and what undid or redid it."""
+    return (step, *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes))
+
+
 def undone(changed: Iterable[Source | Recorded], conversation: str) -> tuple[int, ...]:
     """The facts of a conversation that are undone with these changes; with an undo, those that it undid."""
     found: set[int] = set()

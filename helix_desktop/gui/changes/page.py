@@ -12,7 +12,16 @@ from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
-from helix_desktop.engine.changes.story import FileChange, Planned, Source, TurnOfChanges, comment, own, undone
+from helix_desktop.engine.changes.story import (
+    FileChange,
+    Planned,
+    Source,
+    TurnOfChanges,
+    comment,
+    own,
+    undone,
+    with_undos,
+)
 from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import ChangeKept, FilesChanged
 from helix_desktop.errors import HelixError
@@ -341,21 +350,31 @@ class ChangesPage(QWidget):
             self._do(work, name="take back a hunk", then=self._taken_back)
 
     def _choose_undo(self) -> None:
-        """Turns that were undone again; the turn of the file that is shown, or the last one; its last step; or all since it began."""
-        turn = self._turn()
-        if turn is None:
+        """What can be undone of the turn of the file that is shown, or of the last one."""
+        turn, changes = self._turn(), self._changes
+        if turn is None or changes is None:
             return
         if (began := self._began(self._turns)) is not None:
             self._undo_since(began)
             return
+        menu = partial(self._undo_menu, turn)
+        self._do(self._steps_left(changes, turn), name="list what can be undone", then=menu)
+
+    async def _steps_left(self, changes: Changes, turn: TurnOfChanges) -> Sequence[Source]:
+        """The last steps of a turn that are not undone already; none where the turn has one alone."""
         steps = own(turn.sources)
-        later = [each for each in self._turns if each.seq >= turn.seq]
+        last = steps[-MOST_STEPS:] if len(steps) > 1 and turn not in self._undone else ()
+        return [step for step in last if await changes.with_folders(with_undos(step, turn.sources))]
+
+    def _undo_menu(self, turn: TurnOfChanges, steps: Sequence[Source]) -> None:
+        """Turns that were undone again; each of the steps; the turn; all since it began."""
+        later = [each for each in self._turns if each.seq >= turn.seq and each not in self._undone]
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         for each in reversed(self._undone[-MOST_STEPS:]):
             redo = tr("Redo turn {number}…", number=each.numbers)
             menu.addAction(redo).triggered.connect(lambda _=False, e=each, w=redo: self.undo(e.sources, w))
-        for step in reversed(steps[-MOST_STEPS:] if len(steps) > 1 and turn not in self._undone else ()):
+        for step in reversed(steps):
             one = tr("Undo step {step} ({tool})…", step=step.step, tool=step.what or step.fact.by)
             menu.addAction(one).triggered.connect(lambda _=False, s=step, w=one: self.undo([s], w))
         if turn not in self._undone and turn.sources[-1].fact.by == "undo":

@@ -190,6 +190,32 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
     assert words == ["Undo the last undo…", "Undo turn 12…"]
 
 
+def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes: FakeChanges) -> None:
+    class OneUndone(FakeChanges):
+        async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+            return self._files() if len(sources) % 2 else []  # each undo or redo turns it over
+
+    changes = OneUndone()
+    changes.fill({"a.py": (BEFORE, AFTER)})
+    page.open(changes, "c1")
+    (turn,) = page._turns
+    first = turn.sources[0]
+    second = replace(first, seq=9, what="run_command", step=40)
+    undo = replace(first, seq=20, fact=replace(first.fact, by="undo", undoes=(9,)))
+
+    def offered(*sources: Source) -> list[str]:
+        page._turns = [replace(turn, sources=sources)]
+        page.files.files.entries = [replace(entry, turn=page._turns[0]) for entry in page.files.files.entries]
+        page.undo_button.click()
+        return [action.text() for action in page.findChildren(QMenu)[-1].actions() if "step" in action.text()]
+
+    assert offered(first, second, undo) == ["Undo step 31 (edit_file)…"]
+    assert offered(first, second, undo, replace(undo, seq=21)) == [
+        "Undo step 40 (run_command)…",
+        "Undo step 31 (edit_file)…",
+    ]
+
+
 def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage, changes: FakeChanges) -> None:
     (turn,) = page._turns
     undo = replace(turn.sources[0], fact=replace(turn.sources[0].fact, by="undo"))
