@@ -31,10 +31,6 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], None] = {}  # in the order they were started
         self._closed = False
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(task.get_name() for task in self._running)
-
     def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start `work` on the running loop. Once the owner is closing, nothing new starts: Stopped."""
         if self._closed:

@@ -32,7 +32,7 @@ async def test_a_task_carries_its_owner_and_name_and_gives_its_result() -> None:
         return current.get_name()
 
     assert await owner.spawn(work(), name="paint") == "window: paint"
-    assert owner.names == ()
+    assert not owner._running
 
 
 async def test_closing_ends_the_newest_first() -> None:

@@ -112,7 +112,6 @@ def _played(name: str, found: Mapping[str, Any]) -> Played:
         total["steps"],
         total["sent"],
         total["effective"],
-        total["none"]["sent"],
         total["none"]["billed"],
         total["peak"],
         total["retention"],

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from helix_desktop.engine.facts import Fact, FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
-from helix_desktop.engine.ports import Cache, Clock, Forget, Index, ModelClient, Tokens, Tools
+from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens, Tools
 from helix_desktop.values import dataclass
 
 T = TypeVar("T")
@@ -92,8 +92,7 @@ class Crew:
     """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
 
     `restore` puts files back as they were before the facts it is given, in the order they happened. `settle`: what steps have
-    changed in the folders and no result has told. `forget` holds every
-    session of the workspace (`Session.held`) while it works. `withheld`: see `ToolsOffered`.
+    changed in the folders and no result has told. `withheld`: see `ToolsOffered`.
     """
 
     cache: Cache
@@ -105,7 +104,6 @@ class Crew:
     setup: Callable[[], Awaitable[Setup]]
     spawn: Spawn
     restore: Callable[[Sequence[Recorded]], Awaitable[Restored]]
-    forget: Forget
     limits: Callable[[], Limits] = Limits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)  # of all agents of the tree, and their limit

@@ -116,15 +116,13 @@ class Detail:
         return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
 
 
-def collect(
-    sources: Iterable[Source], todo: Sequence[tuple[str, str]] = (), between: Callable[[], None] = lambda: None
-) -> list[Detail]:
+def collect(sources: Iterable[Source], between: Callable[[], None] = lambda: None) -> list[Detail]:
     """Every detail of the sources, each once, in the order it was first met. `between` is called after each source."""
     collecting = _Collecting()
     for source in sources:
         collecting.take(source)
         between()
-    collecting.finish(todo)
+    collecting.finish()
     return list(collecting.found.values())
 
 
@@ -178,14 +176,11 @@ class _Collecting:
         take[source.role](source)
         self._references(source)
 
-    def finish(self, todo: Sequence[tuple[str, str]]) -> None:
+    def finish(self) -> None:
         for seq, failure in list(self._failures.values())[-FAILURES:]:
             self._add("failure", failure, seq)
         for text, seq in self._open:
             self._add("todo", text, seq)
-        for text, state in todo:
-            if state != "done":
-                self._add("todo", text, 0)
 
     def _add(self, kind: str, text: str, seq: int, limit: int = SENTENCE) -> None:
         line = text.strip()

@@ -14,7 +14,6 @@ from dataclasses import replace
 
 from helix_desktop.values import dataclass
 
-MOST = 4
 REMEMBERED = 64  # places; what was marked longer ago, the provider has forgotten
 
 

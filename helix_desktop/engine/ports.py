@@ -6,6 +6,7 @@ All calls are coroutines: the real ones run on threads of their own. Errors are 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import field
 from typing import Protocol
 
 from helix_desktop.engine.blocks import Delta, Request
@@ -20,10 +21,6 @@ class Journal(Protocol):
     async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
 
     async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
-
-    async def fork(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
-        """Copy the facts up to `at` into the new conversation, then append ConversationStarted(forked_from=...)."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +81,17 @@ class Hit:
     about: About = About()
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was found in a workspace nobody has open, and what the conversations it is in are called, by id. `behind`: there is
+    more than its index knows.
+    """
+
+    hits: Sequence[Hit] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    behind: bool = False
+
+
 class Index(Protocol):
     """Full-text search over the workspace's entries and messages."""
 
@@ -104,6 +112,15 @@ class Purged:
     backups: int
     elsewhere: tuple[str, ...] = ()
     ciphertext: tuple[str, ...] = ()  # what of a shared store may still hold it, sealed
+
+
+@dataclass(frozen=True, slots=True)
+class Emptied:
+    """What emptying the trash removed: conversations, and entries with the bytes they took on the disk."""
+
+    conversations: tuple[str, ...] = ()
+    entries: int = 0
+    bytes: int = 0
 
 
 class Forget(Protocol):

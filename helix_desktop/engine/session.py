@@ -46,7 +46,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.ledger import Savings, saw_of
 from helix_desktop.engine.history.sent import digest_of
-from helix_desktop.engine.ports import Answer, CallContext, Outcome, Purged, Question
+from helix_desktop.engine.ports import Answer, CallContext, Outcome, Question
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.turn import Talk, Turn, Words, failed, look_ahead, noted, take_up
 from helix_desktop.errors import HelixError, NotThere, Refused
@@ -352,12 +352,6 @@ class Session:
         self._refuse_while_running("choose another answer")
         self.conversation.fact(end)
         await self.conversation.append(Rewound(end, again=True))
-
-    async def forget(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
-        """Remove a text wherever it stands in this workspace, or entries of its cache, for good: the one command that
-        cannot be undone. No conversation works meanwhile, and each that had it is read anew.
-        """
-        return await self._crew.forget(text=text, entries=entries)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

@@ -16,8 +16,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from helix_desktop.engine.rows import AgentRow
 from helix_desktop.gui.meter import short
-from helix_desktop.gui.ports import AgentRow, Workbench
+from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.shared.figures import lasted, money
 from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.transcript.harmless import harmless

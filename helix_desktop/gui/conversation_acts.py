@@ -9,10 +9,12 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QWidget
 
+from helix_desktop.engine.ports import Emptied
+from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.gui import export
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.frame.notices import Notices
-from helix_desktop.gui.ports import ConversationRow, Emptied, Session, Workbench
+from helix_desktop.gui.ports import Session, Workbench
 from helix_desktop.gui.questions import ask_new_file, ask_text, ask_yes
 from helix_desktop.gui.save_text import file_name, save
 from helix_desktop.gui.shared.figures import size

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from PySide6.QtGui import QAction
 
 from helix_desktop.engine.ports import Hit
+from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.errors import HelixError, StoreBusy
 from helix_desktop.gui.actions import Actions
 from helix_desktop.gui.chat.completion import Asked, Offer
 from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.links import Place
-from helix_desktop.gui.ports import Brought, ConversationRow, Workbench, WorkspaceRow
+from helix_desktop.gui.ports import Brought, Workbench, WorkspaceRow
 from helix_desktop.gui.words import tr
 from helix_desktop.values import dataclass
 

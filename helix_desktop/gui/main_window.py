@@ -25,6 +25,7 @@ from helix_desktop.engine.events import (
     StateChanged,
 )
 from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserSaid
+from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.gui import finding
 from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WORKSPACE, Actions
@@ -45,7 +46,7 @@ from helix_desktop.gui.frame.pages import Pages
 from helix_desktop.gui.frame.palette import Find, Palette
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.ports import ConversationRow, Desk, Session, Workbench, WorkspaceRow
+from helix_desktop.gui.ports import Desk, Session, Workbench, WorkspaceRow
 from helix_desktop.gui.shared.folds import kind_words
 from helix_desktop.gui.shared.policies import policy_choices
 from helix_desktop.gui.theme import Theme

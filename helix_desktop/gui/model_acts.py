@@ -32,12 +32,12 @@ class ModelActs(QObject):
         self.chooser.edit_wanted.connect(self._edit)
         self.chooser.connect_wanted.connect(self.connect_model)
         window.actions_.on("side-by-side", self.ask_two)
-        window.top.model.opening.connect(lambda: self.open())  # noqa: PLW0108 - the slot takes no argument
+        window.top.model.opening.connect(self.open)
 
-    def open(self, words: str = "") -> None:
+    def open(self) -> None:
         bench = self._window.bench
         if bench is not None:
-            self.chooser.open(self._window.top.model, self._window.model, words)
+            self.chooser.open(self._window.top.model, self._window.model)
 
     def ask_two(self) -> None:
         """One question to two models, beside each other."""

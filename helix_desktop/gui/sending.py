@@ -7,7 +7,7 @@ from functools import partial
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
-from helix_desktop.engine.ports import Hit
+from helix_desktop.engine.ports import Found, Hit
 from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
 from helix_desktop.gui.chat.completion import Asked, Offer
@@ -15,7 +15,7 @@ from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.ports import FoundClosed, Session, Workbench, WorkspaceRow
+from helix_desktop.gui.ports import Session, Workbench, WorkspaceRow
 from helix_desktop.gui.questions import ask_which
 from helix_desktop.gui.shared.figures import money
 from helix_desktop.gui.words import tr
@@ -217,7 +217,7 @@ def _search_closed(
         show(finds)
         _search_closed(window, words, closed, show)
 
-    def found(answer: FoundClosed) -> None:
+    def found(answer: Found) -> None:
         behind = [finding.not_searched(row, None, window.go)] if answer.behind else []
         go_on([*finding.of_hits(answer.hits, answer.titles, row.id, window.go, row.name), *behind])
 

@@ -128,8 +128,8 @@ class Theme(QObject):
             font.setFixedPitch(True)
         return font
 
-    def mono(self, size: float = MONO, *, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-        return self.font(size, weight=weight, mono=True)
+    def mono(self, size: float = MONO) -> QFont:
+        return self.font(size, mono=True)
 
     # --- what the user chooses -----------------------------------------------------------------------------------
 

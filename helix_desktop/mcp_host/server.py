@@ -14,7 +14,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import field, replace
+from dataclasses import field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +49,10 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What a list of servers shows. `why`: what is wrong, in a sentence; `since`: seconds since 1970."""
+    """What a list of servers shows. `why`: what is wrong, in a sentence."""
 
     state: State
     why: str = ""
-    since: float = 0.0
     tools: int = 0
 
 
@@ -504,7 +503,7 @@ class Hosted:
             self._note_change()
 
     def _tell(self, status: Status) -> None:
-        self.status = replace(status, since=time.time())
+        self.status = status
         if status.state is State.FAILED:
             log.info("the MCP server %s failed: %s", self.config.name, status.why)
         self.needs.changed()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import Hit
+from helix_desktop.engine.ports import Found
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import database, opening, reading_copy
 from helix_desktop.store import search as open_search
@@ -16,16 +14,6 @@ from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.index import VERSION, IndexDamaged
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import Record
-from helix_desktop.values import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What was found, and what the conversations it is in are called, by id. `behind`: there is more than the index knows."""
-
-    hits: Sequence[Hit] = ()
-    titles: Mapping[str, str] = field(default_factory=dict)
-    behind: bool = False
 
 
 def search(folder: Path, query: str, *, limit: int = 20) -> Found:

@@ -14,27 +14,17 @@ from pathlib import Path
 
 from helix_desktop.engine import encoding
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import About, Emptied
 from helix_desktop.errors import HelixError, NotThere
 from helix_desktop.store import backup
 from helix_desktop.store.entries import Entries
 from helix_desktop.store.index import used
 from helix_desktop.store.journal import JournalFile, Line
 from helix_desktop.store.records import Record
-from helix_desktop.values import dataclass
 
 _PAGE = 200  # facts, or entries, before others get their turn
 _SHORTEST = 8  # digits; a shorter beginning of a hash is a word like any other
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Emptied:
-    """What went: conversations, and entries with the bytes they took on the disk."""
-
-    conversations: tuple[str, ...] = ()
-    entries: int = 0
-    bytes: int = 0
 
 
 class Emptying:

@@ -417,17 +417,15 @@ class Cache:
         async for _ in self.stream(digest):
             pass
 
-    async def collect(self, to: int, *, chosen: Sequence[Digest] = ()) -> Collected:
-        """Remove contents until the cache takes no more than `to` bytes; what they were stays known.
-
-        First what no fact uses and nobody put by hand or pinned, the oldest first; then `chosen`, in that order: with the
-        user's consent, and without what is pinned.
+    async def collect(self, to: int) -> Collected:
+        """Remove contents until the cache takes no more than `to` bytes: what no fact uses and nobody put by hand or pinned, the
+        oldest first. What they were stays known.
         """
         await self._index.caught_up()
         enough = (await self._index.stats()).kept - to
         if enough <= 0:
             return Collected(0, 0)
-        candidates = [*await self._index.unused(), *chosen]
+        candidates = await self._index.unused()
         gone, freed = await self._thread.run(maintenance.collect, self._folder, candidates, enough)
         await self._index.reread(gone)
         await self._thread.run(self._folder.compact)

@@ -8,12 +8,11 @@ from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mappi
 from dataclasses import replace
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Stored
+from helix_desktop.engine.facts import Fact, Recorded, Stored
 from helix_desktop.engine.ports import About, Entry, Hit
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
 from helix_desktop.store import search_words
 from helix_desktop.store.cache import prefix_bounds
-from helix_desktop.store.conversations import Row, advance, empty
 from helix_desktop.store.incoming_content import line_count
 from helix_desktop.store.index import said
 
@@ -24,7 +23,6 @@ class MemoryJournal:
     def __init__(self, *, now: Callable[[], float] = clock.time) -> None:
         self._now = now
         self._facts: dict[str, list[Recorded]] = {}
-        self._meters: dict[str, str] = {}
 
     async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         if not facts:
@@ -40,30 +38,6 @@ class MemoryJournal:
     async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]:
         held = self._facts.get(conversation, [])
         return tuple(held[after : after + limit if limit else None])
-
-    async def fork(self, conversation: str, at: int, new: str) -> Sequence[Recorded]:
-        held = self._facts.get(conversation, [])
-        if not 1 <= at <= len(held):
-            raise NotThere(f"The conversation {conversation} has no fact {at} to fork from.")
-        if new in self._facts:
-            raise WrongUse(f"The conversation {new} already exists.")
-        self._facts[new] = [Recorded(new, each.seq, each.time, each.fact) for each in held[:at]]
-        await self.append(new, [ConversationStarted(forked_from=conversation, forked_at=at)])
-        return tuple(self._facts[new])
-
-    async def conversations(self) -> Sequence[Row]:
-        rows = [await self.conversation(name) for name in self._facts]
-        return tuple(sorted(rows, key=lambda row: (-row.updated, row.id)))
-
-    async def conversation(self, conversation: str) -> Row:
-        held = self._facts.get(conversation)
-        if not held:
-            raise NotThere(f"There is no conversation {conversation} in this workspace.")
-        row = advance(empty(conversation, held[0].time), held)
-        return replace(Row.of((*row.values(), "")), meter=self._meters.get(conversation, ""))
-
-    async def set_meter(self, conversation: str, meter: str) -> None:
-        self._meters[conversation] = meter
 
     def texts(self) -> Iterable[tuple[Recorded, str]]:
         """What a search goes through."""

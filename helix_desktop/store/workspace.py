@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from helix_desktop import durable, tasks
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import Forget, Purged
+from helix_desktop.engine.ports import Emptied, Forget, Purged
 from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.store import backup, config, opening, transfer
 from helix_desktop.store import forget as forgetting
 from helix_desktop.store.cache import CacheFolder
 from helix_desktop.store.config import Settings
-from helix_desktop.store.empty_trash import Emptied, Emptying
+from helix_desktop.store.empty_trash import Emptying
 from helix_desktop.store.engine_ports import Cache, Journal
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.live_index import Index, StoreFeed

@@ -76,14 +76,14 @@ class Workspaces:
             f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
         )
 
-    def create(self, name: str, folder: Path | None = None, *, colour: str = "") -> Known:
+    def create(self, name: str, folder: Path | None = None) -> Known:
         """A new workspace that works on `folder`."""
         name = _checked_name(name)
         if folder is not None and not folder.is_dir():
             raise NotThere(f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder.")
         roots = (str(folder.absolute()),) if folder is not None else ()
         place = self._new_place(name)
-        colour = colour or COLOURS[len(self.list()) % len(COLOURS)]
+        colour = COLOURS[len(self.list()) % len(COLOURS)]
         try:
             durable.write(place / config.NAME, config.fresh(name, colour, roots), private=True)
         except HelixError:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from pathlib import Path
 from typing import Any
@@ -64,14 +64,13 @@ class Kit:
         spawn: Callable[..., asyncio.Task[Any]],
         options: Options = Options(),  # noqa: B008 -- frozen
         checkpoints: Checkpoints | None = None,
-        environment: Mapping[str, str] = os.environ,
     ) -> Kit:
         """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
         roots = Roots.of(folders, options.closed, options.sample)
         scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="helix-"))
         sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
         permissions.sandboxed = sandbox.kind is not Kind.NONE
-        commands = Shell(sandbox, environment, spawn, options.limits, FileGuard(roots), options.names)
+        commands = Shell(sandbox, os.environ, spawn, options.limits, FileGuard(roots), options.names)
         commands.planning = lambda: permissions.mode is Mode.PLAN
         return cls(Around(roots, *stores, checkpoints=checkpoints), permissions, sandbox, commands, options)
 

@@ -161,11 +161,6 @@ def text_of(content: Json) -> str:
     return ""
 
 
-def plain(value: Json) -> str:
-    """A JSON value as text, the same for equal values."""
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-
-
 def dumped(value: Json) -> str:
     """A JSON value as text, in the order it came."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

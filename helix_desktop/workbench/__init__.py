@@ -2,6 +2,5 @@
 
 from helix_desktop.workbench.bench import Shared, Workbench, of
 from helix_desktop.workbench.desk import Desk, alone
-from helix_desktop.workbench.rows import ConversationRow
 
-__all__ = ["ConversationRow", "Desk", "Shared", "Workbench", "alone", "of"]
+__all__ = ["Desk", "Shared", "Workbench", "alone", "of"]

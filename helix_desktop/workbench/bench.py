@@ -36,14 +36,14 @@ from helix_desktop.engine.facts import (
     UserPart,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Hit, ModelClient, Purged, Tokens
+from helix_desktop.engine.ports import About, Emptied, Hit, ModelClient, Purged, Tokens
+from helix_desktop.engine.rows import AgentRow, ConversationRow
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.view import State
 from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, WrongUse
 from helix_desktop.project.item import Item
 from helix_desktop.store.config import Changes, Settings
-from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.memory import MemoryJournal
 from helix_desktop.store.transfer import Report, unheard
 from helix_desktop.store.workspace import Workspace
@@ -63,12 +63,12 @@ from helix_desktop.workbench.models import Access, Models
 from helix_desktop.workbench.partial_replies import PartialReplies
 from helix_desktop.workbench.planning import Planning
 from helix_desktop.workbench.project import Project
-from helix_desktop.workbench.rows import ConversationRow, Rows
+from helix_desktop.workbench.rows import Rows
 from helix_desktop.workbench.servers import Servers
 from helix_desktop.workbench.sessions import Sessions
 from helix_desktop.workbench.sharing import Sharing
 from helix_desktop.workbench.size_limit import Room
-from helix_desktop.workbench.workforce import AgentRow, Workforce
+from helix_desktop.workbench.workforce import Workforce
 
 Listener = Callable[[Event], None]
 Writer = Callable[[str], ModelClient]
@@ -216,10 +216,6 @@ class Workbench:
     def _with_machine(self, row: ConversationRow) -> ConversationRow:
         machine = self.sharing.machine_of(row.id)
         return replace(row, machine=machine) if machine else row
-
-    def running(self, conversation: str) -> Running:
-        session = self._sessions.find(conversation)
-        return session.running if session else Running.IDLE
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Hear everything of every conversation; call what is returned to stop."""
@@ -374,7 +370,6 @@ class Workbench:
             spawn=self._tasks.spawn,
             restore=self.kit.restore,
             settle=self.kit.settle,
-            forget=self.forget,
             limits=lambda: setup.limits_of(self.workspace.settings.limits),
             spent=self._rows.spent,
             agents_spent=partial(self.workforce.spent, conversation.id),

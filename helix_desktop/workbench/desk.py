@@ -12,7 +12,7 @@ from typing import Protocol
 
 from helix_desktop import instance
 from helix_desktop.console import Terminal
-from helix_desktop.engine.ports import Clock
+from helix_desktop.engine.ports import Clock, Found
 from helix_desktop.errors import HelixError, NotThere, StoreBusy
 from helix_desktop.places import Places
 from helix_desktop.providers.catalog import SystemClock
@@ -108,7 +108,7 @@ class Desk:
                 if serving is not None:
                     last_first.push_async_callback(serving.finish)
 
-    async def search_closed(self, workspace: str, words: str) -> closed.Found:
+    async def search_closed(self, workspace: str, words: str) -> Found:
         """What is found in a workspace that is not open, one at a time. StoreBusy where another program has it open."""
         known = await asyncio.to_thread(self._known.find, workspace)
         if (wire := await instance.reach(self.places.run, known.id)) is not None:

@@ -4,36 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import field, replace
+from dataclasses import replace
 
 from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.budget import Meter
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
+from helix_desktop.engine.rows import USUAL_WINDOW, ConversationRow
 from helix_desktop.store.conversations import Row
 from helix_desktop.store.engine_ports import Journal
-from helix_desktop.values import dataclass
 from helix_desktop.workbench import spending
-
-DEFAULT_WINDOW = 128_000
-
-
-@dataclass(frozen=True, slots=True)
-class ConversationRow:
-    """`parts`: the tokens of its window by kind; `cost` in dollars, as far as prices are known."""
-
-    id: str
-    title: str
-    updated: float
-    pinned: bool = False
-    archived: bool = False
-    trashed: bool = False
-    parent: str = ""
-    parent_call: str = ""
-    cost: float = 0.0
-    parts: Mapping[Kind, int] = field(default_factory=dict)
-    window: int = DEFAULT_WINDOW
-    agent: str = ""  # the connected agent that writes there
-    machine: str = ""  # the other machine that wrote there last
 
 
 class Rows:
@@ -111,14 +90,14 @@ def _shown(row: Row) -> ConversationRow:
         row.id,
         row.title or row.begins,
         row.updated,
+        parts,
+        window,
         row.pinned,
         row.archived,
         row.trashed,
         row.parent,
         row.parent_call,
         row.cost,
-        parts,
-        window,
         agent,
     )
 
@@ -151,4 +130,4 @@ def _read(text: str, seq: int) -> tuple[Mapping[Kind, int], int, str]:
         parts = {Kind[name]: int(tokens) for name, tokens in kept["parts"].items()} if known else {}
         return parts, int(kept["window"]), str(kept.get("agent", ""))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return {}, DEFAULT_WINDOW, ""
+        return {}, USUAL_WINDOW, ""

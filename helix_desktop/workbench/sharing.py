@@ -185,10 +185,6 @@ class Sharing:
         if isinstance(event, FactAppended | ReadAnew):
             self._poke.set()
 
-    def look(self) -> None:
-        """Do not wait for the next time."""
-        self._poke.set()
-
     def _ask(self, conversation: str) -> None:
         """Refused where another machine writes. A turn that began before it did is written to its end: that becomes a branch."""
         if machine := self.elsewhere(conversation):

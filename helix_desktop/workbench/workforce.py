@@ -12,6 +12,7 @@ from helix_desktop.engine.collaborators import Limits, Spawn
 from helix_desktop.engine.events import FactAppended, Running
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Spent, Stop, Text, TurnEnd, TurnEnded
 from helix_desktop.engine.ports import Answer, CallContext, Question
+from helix_desktop.engine.rows import AgentRow
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.engine.view import State
@@ -49,7 +50,6 @@ class Agent:
     parent: str
     role: str
     task: str
-    depth: int
     session: Session
     began: float
     ended: float = 0.0
@@ -80,21 +80,6 @@ class Team(Tree):
         self.working -= places
         self.freed.set()
         self.freed.clear()
-
-
-@dataclass(frozen=True, slots=True)
-class AgentRow:
-    """An agent as a panel shows it. `used` and `window`: how full its context is, in tokens."""
-
-    id: str
-    parent: str
-    name: str
-    task: str
-    state: str
-    used: int
-    window: int
-    cost: float
-    seconds: float
 
 
 @dataclass(slots=True)
@@ -179,7 +164,7 @@ class Workforce:
         stops = team.stops
         session = await self.open(started, wish)
         state = "waiting" if stops == team.stops else "stopped"
-        agent = Agent(session.id, wish.parent, wish.role, title, wish.depth, session, time.time(), state=state)
+        agent = Agent(session.id, wish.parent, wish.role, title, session, time.time(), state=state)
         team.agents[agent.id] = agent
         self._tell()
         return agent

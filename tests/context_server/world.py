@@ -23,6 +23,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.ports import About, Hit
+from helix_desktop.store.conversations import Row, advance, empty
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
 
 LOG = "".join(f"line {number}\n" for number in range(1, 2001)).encode()
@@ -33,6 +34,13 @@ class Words:
 
     def count(self, text: str) -> int:
         return -(-len(text) // 4)
+
+
+class Journal(MemoryJournal):
+    """With the list of its conversations."""
+
+    async def conversations(self) -> Sequence[Row]:
+        return [Row.of((*advance(empty(name, 1.0), held).values(), "")) for name, held in self._facts.items()]
 
 
 @dataclass
@@ -66,7 +74,7 @@ async def compact(digest: Digest, keep: str) -> str:
 
 async def shelf() -> tuple[Shelf, Digest]:
     """The shelf, and the hash of the long entry on it."""
-    cache, journal = MemoryCache(now=lambda: 1.0), MemoryJournal(now=lambda: 1.0)
+    cache, journal = MemoryCache(now=lambda: 1.0), Journal(now=lambda: 1.0)
     stored = await cache.put(LOG, About("run_command", "make"))
     await cache.put(b"\xff\x00binary", About("user", "a.bin", "application/octet-stream"))
     said: list[Fact] = [

@@ -32,7 +32,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Usage,
 )
-from helix_desktop.engine.ports import About, CallContext, ModelClient, Outcome, Purged
+from helix_desktop.engine.ports import About, CallContext, Forget, ModelClient, Outcome, Purged
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
@@ -134,6 +134,7 @@ class World:
     events: list[Event]
     restored: list[Sequence[FileChanged]]
     setup: Setup
+    forget: Forget
 
     @property
     def facts(self) -> list[Fact]:
@@ -185,7 +186,6 @@ async def world(
         setup=as_set,
         spawn=Tasks("test").spawn,
         restore=restore,
-        forget=forget,
         limits=lambda: limits,
         spent=lambda: spent,
     )
@@ -201,7 +201,7 @@ async def world(
     events: list[Event] = []
     session = Session(conversation, crew, steward)
     session.subscribe(events.append)
-    made = World(session, scripted, tools, journal, cache, events, restored, setup)
+    made = World(session, scripted, tools, journal, cache, events, restored, setup, forget)
     return made
 
 

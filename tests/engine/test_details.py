@@ -202,10 +202,9 @@ def test_long_runs_of_anything_are_read_in_time(run: str) -> None:
         assert collect([Source(1, role, run * (70_000 // len(run)))]) is not None
 
 
-def test_uploads_and_open_items() -> None:
-    found = collect([Source(1, "user", "see", names=("a.pdf abcd",))], [("write tests", "open"), ("read", "done")])
+def test_uploads() -> None:
+    found = collect([Source(1, "user", "see", names=("a.pdf abcd",))])
     assert of_kind(found, "artifact") == ["a.pdf abcd"]
-    assert of_kind(found, "todo") == ["write tests"]
 
 
 def test_the_same_detail_met_again_is_newer_and_counts_more() -> None:

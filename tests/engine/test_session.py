@@ -351,7 +351,7 @@ async def test_what_changed_between_two_moments_is_told() -> None:
 async def test_what_is_forgotten_leaves_the_session_and_the_next_request() -> None:
     at = await world(says("I keep hunter2 in mind."), says("done"))
     await told(at, "my password is hunter2")
-    purged = await at.session.forget(text="hunter2")
+    purged = await at.forget(text="hunter2")
     assert purged.conversations == (at.session.id,)
     assert isinstance(at.session.facts[-1].fact, Forgotten)
     assert "hunter2" not in str(at.session.view())
@@ -368,7 +368,7 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
 
     async def look(call: ToolCall, context: CallContext) -> str:
         with pytest.raises(Refused, match="while the agent is working") as error:
-            await at.session.forget(text="hello")
+            await at.forget(text="hello")
         refused.append(str(error.value))
         return "seen"
 
@@ -378,7 +378,7 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     async with at.session.held():
         at.session.send((Text("waits"),))
         assert at.session.running is Running.IDLE
-        for command in (at.session.fold_now(FoldKind.HANDOVER), at.session.rewind(1), at.session.forget(text="hello")):
+        for command in (at.session.fold_now(FoldKind.HANDOVER), at.session.rewind(1), at.forget(text="hello")):
             with pytest.raises(Refused, match="being forgotten"):
                 await command
         with pytest.raises(Refused, match="being forgotten"):

@@ -13,6 +13,7 @@ from helix_desktop.engine import policy
 from helix_desktop.engine.document_writer import NothingWritten
 from helix_desktop.engine.facts import (
     BreakerClosed,
+    ConversationStarted,
     DocumentEdited,
     Excluded,
     Folded,
@@ -223,13 +224,13 @@ async def test_only_one_fold_is_in_flight_and_it_can_be_cancelled() -> None:
     kept = await keeping(window=12_000, hangs=True, **FULL)
     await kept.say("a task")
     await worked(kept, 22, 300)
-    assert len([name for name in kept.tasks.names if "handover" in name]) == 1
+    assert len([task for task in kept.tasks._running if "handover" in task.get_name()]) == 1
     with pytest.raises(Refused, match="already in progress"):
         await kept.steward.fold_now(FoldKind.HANDOVER)
     kept.steward.cancel()
     await kept.settled()
     assert kept.folds(FoldKind.HANDOVER) == []
-    assert not kept.tasks.names
+    assert not kept.tasks._running
 
 
 async def test_the_cooldown_keeps_handovers_apart() -> None:
@@ -422,8 +423,10 @@ async def test_three_nested_handovers() -> None:
     await kept.steward.undo(one.fold)
     assert kept.conversation.view() == shown
     made = next(r.seq for r in kept.facts if r.fact == two)
-    fork = await kept.conversation.journal.fork("kept", made - 1, "forked")
-    assert [r.fact for r in fork[: made - 1]] == [r.fact for r in kept.facts[: made - 1]]
+    before = [r.fact for r in kept.facts[: made - 1]]
+    await kept.conversation.journal.append(
+        "forked", [*before, ConversationStarted(forked_from="kept", forked_at=made - 1)]
+    )
     await kept.conversation.append(Rewound(made - 1))
     assert [fold.fold for fold in kept.conversation.state.live_folds if isinstance(fold.cover, Span)] == [one.fold]
     await kept.request()

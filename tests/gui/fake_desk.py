@@ -10,7 +10,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +43,13 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.ports import Answer, Hit, Purged, Question
+from helix_desktop.engine.ports import Answer, Emptied, Found, Hit, Purged, Question
+from helix_desktop.engine.rows import AgentRow
+from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.errors import Away, HelixError, NotThere, Refused, StoreFailed, WrongUse
 from helix_desktop.project.item import Item
-from helix_desktop.store.closed import Found
 from helix_desktop.workbench.sharing import Standing
-from helix_desktop.workbench.workforce import AgentRow
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -303,34 +303,11 @@ class FakeSession:
         self.tell(Queued(self.id, tuple(waiting.parts for waiting in self.queue)))
 
 
-@dataclass(frozen=True)
-class Row:
-    id: str
-    title: str
-    updated: float
-    parts: Mapping[Kind, int] = field(default_factory=dict)
-    window: int = 128_000
-    agent: str = ""
-    machine: str = ""
-    pinned: bool = False
-    archived: bool = False
-    trashed: bool = False
-    parent: str = ""
-    parent_call: str = ""
-
-
 def parts(system: int = 0, handover: int = 0, observations: int = 0, talk: int = 0, output: int = 0) -> dict[Kind, int]:
     """Shares of the window in per cent, as tokens."""
     return {
         kind: share * 1_280 for kind, share in zip(Kind, (system, handover, observations, talk, output), strict=True)
     }
-
-
-@dataclass(frozen=True)
-class Emptied:
-    conversations: tuple[str, ...]
-    entries: int
-    bytes: int
 
 
 class FakeSharing:
@@ -424,10 +401,6 @@ class FakeWorkbench:
 
     def row(self, conversation: str) -> Row | None:
         return self.rows.get(conversation)
-
-    def running(self, conversation: str) -> Running:
-        session = self.sessions.get(conversation)
-        return session.running if session else Running.IDLE
 
     async def session(self, conversation: str) -> FakeSession:
         if conversation not in self.rows:

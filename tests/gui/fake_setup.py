@@ -79,10 +79,8 @@ class Chosen:
     temperature: float | None = None
     top_p: float | None = None
     instructions: str = ""
-    changes: dict[str, Any] = field(default_factory=dict)
     preset: str = "layered"
     policy: dict[str, Any] = field(default_factory=dict)
-    mode: str = "ask"
     rules: list[Mapping[str, Any]] = field(default_factory=list)
     mcp: dict[str, dict[str, Any]] = field(default_factory=dict)
     limit: int = 0
@@ -239,8 +237,7 @@ class FakeInstallation:
             Course("2 Flaky test", [4_000, 5_000], []),
         ]
         played = [
-            Played(name, 20, 90_000, 50_000, 200_000, 100_000, 0.8, 1.0, {"marker": 3}, courses)
-            for name in wanted.policies
+            Played(name, 20, 90_000, 50_000, 100_000, 0.8, 1.0, {"marker": 3}, courses) for name in wanted.policies
         ]
         return Outcome(played, wanted.window, "<html>the page</html>")
 

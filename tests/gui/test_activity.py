@@ -10,10 +10,11 @@ from PySide6.QtWidgets import QApplication
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed
 from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span
+from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.gui.activity import Watched
 from helix_desktop.gui.memory import Memory
 from tests.gui import story
-from tests.gui.fake_desk import FakeWorkbench, Row
+from tests.gui.fake_desk import FakeWorkbench
 
 
 @pytest.fixture

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from PySide6.QtWidgets import QLabel, QPushButton, QTreeWidget, QWidget
 
+from helix_desktop.engine.rows import AgentRow
 from helix_desktop.gui.agents import AgentsDialog
 from helix_desktop.gui.theme import Theme
-from helix_desktop.workbench.workforce import AgentRow
 from tests.gui.fake_desk import FakeDesk
 
 

@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 
 from helix_desktop.engine.ports import About, Hit
+from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.gui import finding
 from helix_desktop.gui.chat.completion import Asked
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
 from tests.gui import story
-from tests.gui.fake_desk import FakeWorkbench, Row
+from tests.gui.fake_desk import FakeWorkbench
 
 ROWS = [Row("a", "Older", 1.0), Row("b", "Newer", 2.0, archived=True), Row("c", "Gone", 3.0, trashed=True)]
 

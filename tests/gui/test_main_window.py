@@ -37,7 +37,8 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.ports import Answer, Question
+from helix_desktop.engine.ports import Answer, Found, Question
+from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.engine.view import state_of
 from helix_desktop.errors import StoreBusy, StoreFailed, WrongUse
 from helix_desktop.gui import chat_acts, sending
@@ -53,9 +54,8 @@ from helix_desktop.gui.transcript import intents
 from helix_desktop.gui.wiring import wire
 from helix_desktop.project.item import Item
 from helix_desktop.settings import ASK_ABOVE, Settings
-from helix_desktop.store.closed import Found
 from tests.gui import story
-from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Row
+from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
 OPENING = ("open-folder", "import-workspace", "join-workspace")

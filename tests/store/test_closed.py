@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.engine.facts import ConversationChanged, Text, UserSaid
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import About, Found
 from helix_desktop.errors import StoreFailed
 from helix_desktop.store import closed, reading_copy
 from helix_desktop.store.lock import Lock
@@ -60,7 +60,7 @@ async def test_what_is_found_is_what_is_found_when_it_is_open_and_nothing_is_wri
     assert found.hits == await opened.index.search("needle")
     assert {(hit.conversation, hit.line) for hit in found.hits} == {("c", 1), ("", 2)}
     assert found.titles == {"c": "Hay"}
-    assert closed.search(folder, "nowhere") == closed.Found()
+    assert closed.search(folder, "nowhere") == Found()
     await opened.aclose()
 
 
@@ -113,7 +113,7 @@ async def test_it_says_when_the_index_is_behind(folder: Path, change: str) -> No
     opened = await Workspace.open(folder)
     await opened.index.caught_up()
     await opened.aclose()
-    assert closed.search(folder, "needle") == closed.Found(closed.search(folder, "needle").hits, {"c": "Hay"})
+    assert closed.search(folder, "needle") == Found(closed.search(folder, "needle").hits, {"c": "Hay"})
 
 
 async def test_the_cache_is_copied_only_for_an_entry_that_was_found(
@@ -126,4 +126,4 @@ async def test_the_cache_is_copied_only_for_an_entry_that_was_found(
 
 
 def test_one_that_was_never_opened_has_nothing(workspaces: Workspaces, tmp_path: Path) -> None:
-    assert closed.search(workspaces.create("New", tmp_path).folder, "needle") == closed.Found()
+    assert closed.search(workspaces.create("New", tmp_path).folder, "needle") == Found()

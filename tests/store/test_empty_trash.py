@@ -21,9 +21,8 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import About, Emptied
 from helix_desktop.errors import NotThere
-from helix_desktop.store.empty_trash import Emptied
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.store.workspaces import Workspaces

@@ -25,6 +25,7 @@ from helix_desktop.engine.ports import About
 from helix_desktop.errors import Ambiguous, NotThere, WrongUse
 from helix_desktop.store.memory import MemoryCache, MemoryJournal
 from helix_desktop.store.records import CHUNK
+from helix_desktop.store.workspace import Workspace
 from tests.store.conftest import Stores
 
 SHELL = About("shell", "make test")
@@ -174,17 +175,18 @@ async def test_reading_begins_behind_and_ends_at_a_limit(stores: Stores) -> None
     assert await stores.journal.read("a", 99) == ()
 
 
-async def test_a_fork_owns_a_copy(stores: Stores) -> None:
-    facts = await stores.journal.append("a", [ConversationStarted("Title"), said("one"), said("two")])
-    fork = await stores.journal.fork("a", 2, "b")
+async def test_a_fork_owns_a_copy(workspace: Workspace) -> None:
+    journal = workspace.journal
+    facts = await journal.append("a", [ConversationStarted("Title"), said("one"), said("two")])
+    fork = await journal.fork("a", 2, "b")
     assert [each.fact for each in fork] == [
         *(each.fact for each in facts[:2]),
         ConversationStarted(forked_from="a", forked_at=2),
     ]
     assert [(each.conversation, each.seq) for each in fork] == [("b", 1), ("b", 2), ("b", 3)]
-    await stores.journal.append("b", [said("three")])
-    assert len(await stores.journal.read("a")) == 3
-    assert list(await stores.journal.read("b"))[:3] == list(fork)
+    await journal.append("b", [said("three")])
+    assert len(await journal.read("a")) == 3
+    assert list(await journal.read("b"))[:3] == list(fork)
     for conversation, at, new, error in [
         ("a", 4, "c", NotThere),
         ("a", 0, "c", NotThere),
@@ -192,19 +194,18 @@ async def test_a_fork_owns_a_copy(stores: Stores) -> None:
         ("a", 1, "b", WrongUse),
     ]:
         with pytest.raises(error):
-            await stores.journal.fork(conversation, at, new)
+            await journal.fork(conversation, at, new)
 
 
-async def test_the_list_of_conversations_follows_the_facts(stores: Stores) -> None:
-    journal = stores.journal
-    assert isinstance(journal, MemoryJournal) or stores.workspace
+async def test_the_list_of_conversations_follows_the_facts(workspace: Workspace) -> None:
+    journal = workspace.journal
     await journal.append(
         "a",
         [ConversationStarted("First", parent="p", parent_call="c"), said("  hello\n there "), TurnEnded(TurnEnd.DONE)],
     )
     await journal.append("a", [ConversationChanged(title="Renamed", pinned=True, trashed=True)])
     await journal.fork("a", 4, "b")
-    rows = {row.id: row for row in await journal.conversations()}  # type: ignore[attr-defined]  # beyond the port
+    rows = {row.id: row for row in await journal.conversations()}
     assert (rows["a"].title, rows["a"].begins, rows["a"].turns, rows["a"].last_seq) == ("Renamed", "hello there", 1, 4)
     assert (rows["a"].pinned, rows["a"].trashed, rows["a"].parent) == (True, True, "p")
     assert (rows["b"].title, rows["b"].forked_from, rows["b"].forked_at, rows["b"].trashed) == (
@@ -213,10 +214,10 @@ async def test_the_list_of_conversations_follows_the_facts(stores: Stores) -> No
         4,
         False,
     )
-    await journal.set_meter("a", "{}")  # type: ignore[attr-defined]
-    assert (await journal.conversation("a")).meter == "{}"  # type: ignore[attr-defined]
+    await journal.set_meter("a", "{}")
+    assert (await journal.conversation("a")).meter == "{}"
     with pytest.raises(NotThere):
-        await journal.conversation("nobody")  # type: ignore[attr-defined]
+        await journal.conversation("nobody")
 
 
 async def test_half_a_surrogate_pair_does_no_harm(stores: Stores) -> None:

@@ -98,8 +98,6 @@ async def test_collection_takes_what_nobody_uses(workspace: Workspace) -> None:
     for kept in (used, by_hand, pinned):
         assert await workspace.cache.get(kept.digest)
     assert (await workspace.cache.collect(0)).entries == 0
-    assert (await workspace.cache.collect(0, chosen=[used.digest, pinned.digest])).entries == 1
-    assert await workspace.cache.get(pinned.digest)
     again = await workspace.cache.put(b"unused" * 1000, About("shell"))
     assert await workspace.cache.get(again.digest) == b"unused" * 1000
 

@@ -25,11 +25,12 @@ of_posix = pytest.mark.skipif(sys.platform == "win32", reason="rights and pipes 
 
 def test_a_new_workspace_is_listed_and_found(workspaces: Workspaces, tmp_path: Path) -> None:
     thesis = workspaces.create("My  Thesis", tmp_path)
-    other = workspaces.create("Other", tmp_path, colour="#123456")
+    other = workspaces.create("Other", tmp_path)
     assert [each.name for each in workspaces.list()] == ["My Thesis", "Other"]
     assert thesis.id.startswith("my-thesis-")
     assert workspaces.find(thesis.id) == workspaces.find("my thesis") == thesis
-    assert (other.settings.colour, thesis.settings.roots) == ("#123456", (str(tmp_path),))
+    assert other.settings.colour != thesis.settings.colour
+    assert thesis.settings.roots == (str(tmp_path),)
     with pytest.raises(NotThere, match=r"no workspace Novel.*My Thesis, Other"):
         workspaces.find("Novel")
     workspaces.create("other", tmp_path)

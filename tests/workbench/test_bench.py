@@ -332,7 +332,7 @@ async def test_what_is_forgotten_is_gone_from_open_conversations_and_from_the_di
     returned = next(r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
     untouched, events = list(other.facts), list[Event]()
     session.subscribe(events.append)
-    purged = await session.forget(text="abcd-efgh-1234")
+    purged = await bench.forget(text="abcd-efgh-1234")
     assert returned.output.digest in purged.entries
     assert purged.conversations == (session.id,)
     assert ReadAnew(session.id) in events
@@ -350,9 +350,9 @@ async def test_nothing_is_forgotten_while_a_conversation_works(desks: Desks, fol
     session, other = await bench.new_conversation(), await bench.new_conversation()
     session.send((Text("read README.md"),))
     with pytest.raises(Refused, match="while the agent is working"):
-        await other.forget(text="some words")
+        await bench.forget(text="some words")
     await asyncio.wait_for(session.idle(), 30)
-    assert (await other.forget(text="no such words anywhere")).facts == 0
+    assert (await bench.forget(text="no such words anywhere")).facts == 0
     assert (await told(other, "hello")).reason is TurnEnd.DONE
 
 

@@ -96,11 +96,12 @@ async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_i
 async def test_a_file_whose_content_was_forgotten_can_be_read_again(desks: Desks, folder: Path) -> None:
     read = reply(calls=[("read_file", {"path": "README.md"})])
     with ChatServer([read, reply("Seen."), read, reply("Seen again.")]) as server:
-        session = await opened(desks, folder, server)
+        bench = await on_a_bench(desks, folder, server)
+        session = await bench.new_conversation()
         session.send((Text("read"),))
         await asyncio.wait_for(session.idle(), 30)
         (first,) = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
-        await session.forget(entries=[first.output.digest])
+        await bench.forget(entries=[first.output.digest])
         session.send((Text("again"),))
         await asyncio.wait_for(session.idle(), 30)
     again = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)][-1]
@@ -116,7 +117,7 @@ async def test_a_checkpoint_that_hangs_holds_no_request_and_no_word_of_the_model
         await bench.changes.prepare()
         begun = asyncio.Event()
         session.subscribe(lambda e: begun.set() if isinstance(e, CallMoved) and e.stage is Stage.RUNNING else None)
-        async with bench.changes.checkpoints.still():
+        async with bench.changes.checkpoints._lock:
             session.send((Text("Hello"),))
             await asyncio.wait_for(session.idle(), 30)
             assert len(server.bodies) == 1

@@ -204,7 +204,7 @@ async def test_work_goes_on_while_the_engine_is_away(homes: tuple[Home, Home]) -
     with pytest.raises(Away):
         await here.bench.sharing.take_over(session.id)
     here.engine.away = False
-    here.bench.sharing.look()
+    here.bench.sharing._poke.set()
     assert (await arrived(there, session)).view() == session.view()
     await until(lambda: here.bench.sharing.standing.state == "in step")
 
@@ -229,7 +229,7 @@ async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: t
     await until(lambda: here.bench.sharing.standing.state == "in step")
     purged = await here.bench.forget(text="swordfish")
     assert session.id in purged.conversations
-    here.bench.sharing.look()
+    here.bench.sharing._poke.set()
     await until(lambda: len(seen.facts) == before + 1)
     assert not any("swordfish" in str(fact) for fact in facts(there, session))
     assert seen.view() == session.view()

@@ -24,10 +24,10 @@ from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.events import Running
+from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.gui.frame.rail import state_words
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.meter import paint_bar, share, spoken
-from helix_desktop.gui.ports import ConversationRow
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing import right_to_left
 from helix_desktop.gui.transcript.harmless import hint

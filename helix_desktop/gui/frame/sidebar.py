@@ -22,9 +22,9 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine.events import Running
+from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.gui.frame.conversation_list import ConversationList, grouped
 from helix_desktop.gui.icons import icon
-from helix_desktop.gui.ports import ConversationRow
 from helix_desktop.gui.shared.elided import ElidedLabel
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import hint

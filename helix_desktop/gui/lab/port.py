@@ -37,7 +37,6 @@ class Played:
     steps: int
     sent: int
     billed: int
-    plain_sent: int
     plain_billed: int
     peak: float
     kept: float

@@ -82,10 +82,6 @@ class Column:
         if change.tail < len(self.heights) or len(self.page.items.all) > len(self.heights):
             self._replace_tail(change.tail)
 
-    def drop(self, index: int) -> None:
-        """Lay an item out again when it is next seen."""
-        self._laid.pop(index, None)
-
     def drop_all(self, kinds: frozenset[ItemKind]) -> None:
         for index in [index for index, laid in self._laid.items() if laid.item.kind in kinds]:
             del self._laid[index]

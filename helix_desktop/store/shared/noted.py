@@ -62,7 +62,3 @@ def read(folder: Path) -> Noted:
 def write(folder: Path, noted: Noted) -> None:
     """On the disk when this returns."""
     durable.write(folder / NAME, json.dumps({"version": VERSION, **asdict(noted)}), private=True)
-
-
-def remove(folder: Path) -> None:
-    (folder / NAME).unlink(missing_ok=True)

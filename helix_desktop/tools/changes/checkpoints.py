@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
@@ -177,12 +177,6 @@ class Checkpoints:
             except StoreFailed as error:  # tried again before the next step
                 self._watch.doubt = True
                 self._tell(Progress("failed", why=str(error)))
-
-    @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
-        """Nothing is taken in meanwhile."""
-        async with self._lock:
-            yield
 
     async def again(self, coverage: Coverage) -> None:
         """Other rules: everything is looked at anew."""
@@ -413,7 +407,7 @@ class Checkpoints:
             waiting += tree.behind(read[-1])
         return await asyncio.to_thread(tree.built, read[::-1])
 
-    async def content(self, item: Item | None, among: dict[str, Item] | None = None) -> bytes:
+    async def content(self, item: Item | None) -> bytes:
         """What a file held, where a link leads; nothing for the rest."""
         if item is None:
             return b""
@@ -421,7 +415,7 @@ class Checkpoints:
             return item.content
         if item.kind is Kind.TWIN:
             path = item.content.decode("utf-8", "surrogateescape")
-            leader = (among or {}).get(path) or self.item(path)
+            leader = self.item(path)
             return await self.content(leader) if leader is not None and leader.kind is Kind.FILE else b""
         return await self.contents.get(Digest(item.content)) if item.kind is Kind.FILE else b""
 

@@ -6,9 +6,10 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 
 from helix_desktop.engine.events import Running
+from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.gui.frame.conversation_list import FETCHED, ConversationList, Heading, grouped, when
 from helix_desktop.gui.theme import Theme
-from tests.gui.fake_desk import Row, parts
+from tests.gui.fake_desk import parts
 
 NOW = datetime(2026, 11, 20, 15, 0, tzinfo=UTC).astimezone().replace(hour=15).timestamp()
 HOUR, DAY = 3_600, 86_400

@@ -8,9 +8,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QMenu, QPushButton
 
+from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.gui.frame.sidebar import SearchBox, Sidebar, folder_words
 from helix_desktop.gui.theme import Theme
-from tests.gui.fake_desk import Row
 
 NOW = time.time()
 ROWS = [

@@ -15,6 +15,7 @@ from helix_desktop.engine.difference import difference
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
+from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.errors import StoreFull
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.meter import short
@@ -26,7 +27,7 @@ from helix_desktop.gui.transcript.boxes import Address, Toggle
 from helix_desktop.gui.transcript.drawing import Ink
 from helix_desktop.gui.transcript.intents import OpenEntry, ShowInChat, Want
 from helix_desktop.gui.views.compare import CompareDialog
-from tests.gui.fake_desk import FakeSession, FakeWorkbench, Held, Row, now
+from tests.gui.fake_desk import FakeSession, FakeWorkbench, Held, now
 from tests.gui.timeline.conftest import HASH, Written
 
 Settle = Callable[[], None]

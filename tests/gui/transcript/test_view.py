@@ -217,7 +217,7 @@ def test_a_running_call_counts_its_time_and_shows_its_output(pane: TranscriptPan
     pane.open(state_of(told.facts))
     pane.hear([StateChanged("c", Running.TOOLS), ToolShowed("c", "c1", "compiling\n")])
     pane.view.column.page.opened["open", 1, 0] = 1
-    pane.view.column.drop(0)
+    pane.view.column._laid.pop(0)
     pane.view._refresh()
     settle()
     laid = pane.view.column.known(0)
