@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -70,6 +70,18 @@ class Tasks:
                 log.warning("%s did not end within %.1f s", task.get_name(), limit)
                 stuck.append(task.get_name())
         return tuple(stuck)
+
+
+async def made(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
+    """What `making` makes. If this is cancelled meanwhile, it is made all the same and `end` ends it: nobody else knows of it."""
+    task = asyncio.get_running_loop().create_task(making)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        if not task.cancelled() and task.exception() is None:
+            await end(task.result())
+        raise
 
 
 def pool(name: str, *, threads: int) -> ThreadPoolExecutor:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from helix_desktop.mcp_host.starting import started
+from helix_desktop import tasks
 
 SECONDS = 5.0
 _GONE = 0.5
@@ -38,8 +38,7 @@ def _shell(environment: Mapping[str, str]) -> str:
 
 async def _asked(shell: str, environment: Mapping[str, str]) -> str:
     try:
-        process = await started(
-            _gone,
+        starting = asyncio.create_subprocess_exec(
             shell,
             "-l",
             "-i",
@@ -49,7 +48,9 @@ async def _asked(shell: str, environment: Mapping[str, str]) -> str:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
             env=dict(environment),
+            start_new_session=True,
         )
+        process = await tasks.made(starting, _gone)
     except OSError:
         return ""
     try:

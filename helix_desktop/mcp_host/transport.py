@@ -20,7 +20,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from helix_desktop.mcp_host.starting import started
+from helix_desktop import tasks
 from helix_desktop.values import dataclass
 
 LONGEST = 24 << 20  # bytes of one message
@@ -48,15 +48,16 @@ async def process_streams(
     argv: Sequence[str], environment: Mapping[str, str], folder: str, record: Log, lost: Callable[[], None]
 ) -> AsyncIterator[Streams]:
     """Start it, give the SDK's streams to it, and leave nothing of it behind. `lost` is called when its output ends."""
-    process = await started(
-        _gone,
+    starting = asyncio.create_subprocess_exec(
         *argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=dict(environment),
         cwd=folder or None,
+        start_new_session=True,
     )
+    process = await tasks.made(starting, _gone)
     to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     try:

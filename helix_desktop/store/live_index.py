@@ -110,23 +110,20 @@ class Index:
         try:
             await made._open()
         except BaseException:
-            await made._writer.aclose()
-            await made._reader.aclose()
-            await made._ahead.aclose()
+            await made.aclose()
             raise
         return made
 
     async def _open(self) -> None:
-        self._file = await self._writer.run(opening.open_index, self._folder, self._feed, self._count)
+        self._file = await self._writer.open(opening.open_index, self._folder, self._feed, self._count)
         path = self._folder / opening.INDEX
-        self._catalogue = Catalogue(await self._reader.run(reading, path))
-        self._preparing = Catalogue(await self._ahead.run(reading, path), self._catalogue.anchors)
+        self._catalogue = Catalogue(await self._reader.open(reading, path))
+        self._preparing = Catalogue(await self._ahead.open(reading, path), self._catalogue.anchors)
 
     async def _close(self) -> None:
         self._closing = True
-        await self._writer.run(self._file.close)
-        await self._reader.run(self._catalogue.connection.close)
-        await self._ahead.run(self._preparing.connection.close)
+        for thread in (self._writer, self._reader, self._ahead):
+            await thread.close()
 
     async def renew(self, between: Callable[[], Awaitable[None]]) -> None:
         """Throw the index away, remove meanwhile what is to be in no file, and begin it anew. What is asked in between
@@ -322,7 +319,6 @@ class Index:
             yield found
 
     async def aclose(self) -> None:
-        await self._close()
-        await self._writer.aclose()
-        await self._reader.aclose()
-        await self._ahead.aclose()
+        self._closing = True
+        for thread in (self._writer, self._reader, self._ahead):
+            await thread.aclose()

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import ParamSpec, TypeVar, cast
+from contextlib import ExitStack, closing
+from typing import ParamSpec, Protocol, TypeVar, cast
 
 from helix_desktop import tasks
 from helix_desktop.errors import StoreFailed
@@ -18,15 +19,31 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class _Closes(Protocol):
+    def close(self) -> object: ...
+
+
+Closable = TypeVar("Closable", bound=_Closes)
+
+
 class StoreThread:
-    """A thread that does one thing after another."""
+    """A thread that does one thing after another, and closes what it has opened."""
 
     def __init__(self, name: str) -> None:
         self._pool = tasks.pool(name, threads=1)
+        self._opened = ExitStack()
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do it there. Once begun it is finished, even where nobody waits any more."""
         return await asyncio.wrap_future(self.submit(work, *args, **kwargs))
+
+    async def open(self, opens: Callable[P, Closable], *args: P.args, **kwargs: P.kwargs) -> Closable:
+        """Open something there, which `close` closes, also where nobody waits for it any more."""
+        return await self.run(lambda: self._opened.enter_context(closing(opens(*args, **kwargs))))
+
+    async def close(self) -> None:
+        """What was opened, the last first."""
+        await self.run(self._opened.close)
 
     async def through(self, slices: Iterator[T], heard: Callable[[T], object] = lambda _slice: None) -> None:
         """Do all of it, slice by slice, so that others get their turn; `heard` gets what each of them yields."""
@@ -44,7 +61,8 @@ class StoreThread:
         return self.submit(work, *args, **kwargs).result()
 
     async def aclose(self) -> None:
-        """Finish what is queued, then end."""
-        last = self.submit(lambda: None)
-        await asyncio.wrap_future(last)
-        self._pool.shutdown(wait=True)
+        """Finish what is queued, close what is open, then end."""
+        try:
+            await self.close()
+        finally:
+            self._pool.shutdown(wait=True)

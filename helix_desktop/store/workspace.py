@@ -70,15 +70,16 @@ class Workspace:
     async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> Workspace:
         settings = config.read(folder / config.NAME)
         lock = Lock(folder / "lock")
-        try:
+        async with AsyncExitStack() as undo:
+            undo.callback(lock.release)
             await asyncio.to_thread(_tidied, folder)
             stores = await Stores.open(folder, count)
-        except BaseException:
-            lock.release()
-            raise
+            undo.push_async_callback(stores.aclose)
+            begun = await stores.thread.run(stores.journal.last)
+            undo.pop_all()
         workspace = cls(folder, settings, lock, stores)
         workspace.index.follow()
-        if await stores.thread.run(stores.journal.last):
+        if begun:
             stores.back_up(folder)
         return workspace
 
@@ -339,10 +340,8 @@ class Stores:
         notes: list[str] = []
         async with AsyncExitStack() as undo:
             undo.push_async_callback(thread.aclose)
-            journal = await thread.run(opening.open_journal, folder, notes.append)
-            undo.push_async_callback(thread.run, journal.close)
-            cache = await thread.run(opening.open_cache, folder, notes.append)
-            undo.push_async_callback(thread.run, cache.close)
+            journal = await thread.open(opening.open_journal, folder, notes.append)
+            cache = await thread.open(opening.open_cache, folder, notes.append)
             index = await Index.open(folder, StoreFeed(cache, journal, thread), count)
             undo.pop_all()
         return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
@@ -354,8 +353,6 @@ class Stores:
     async def aclose(self) -> None:
         async with AsyncExitStack() as last_first:
             last_first.push_async_callback(self.thread.aclose)
-            last_first.push_async_callback(self.thread.run, self.journal.close)
-            last_first.push_async_callback(self.thread.run, self.cache.close)
             last_first.push_async_callback(self.background.aclose)
             await self.index.aclose()
 

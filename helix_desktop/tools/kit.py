@@ -67,8 +67,12 @@ class Kit:
     ) -> Kit:
         """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
         roots = Roots.of(folders, options.closed, options.sample)
-        scratch = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="helix-"))
-        sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
+        scratch = Path(tempfile.mkdtemp(prefix="helix-"))
+        try:
+            sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
         permissions.sandboxed = sandbox.kind is not Kind.NONE
         commands = Shell(sandbox, os.environ, spawn, options.limits, FileGuard(roots), options.names)
         commands.planning = lambda: permissions.mode is Mode.PLAN

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from helix_desktop import tasks
 from helix_desktop.tools import jobs_windows
 from helix_desktop.tools.jail import descendants
 from helix_desktop.values import dataclass
@@ -40,7 +41,15 @@ class Command:
         stdin: int = asyncio.subprocess.DEVNULL,
         stderr: int = asyncio.subprocess.STDOUT,
     ) -> Command:
-        """What it prints and what it complains of are one stream, unless `stderr` is a pipe of its own."""
+        """What it prints and what it complains of are one stream, unless `stderr` is a pipe of its own. If this is cancelled
+        meanwhile, it is ended: asyncio would kill its keeper alone.
+        """
+        return await tasks.made(cls._start(command_line, folder, environment, stdin, stderr), cls.gone)
+
+    @classmethod
+    async def _start(
+        cls, command_line: CommandLine, folder: Path, environment: Mapping[str, str], stdin: int, stderr: int
+    ) -> Command:
         if sys.platform == "win32":
             return await cls._start_in_job(command_line(0), folder, environment, stdin, stderr)
         reading, writing = os.pipe()

@@ -154,7 +154,11 @@ class Workbench:
         bench = cls(workspace, shared, kit, permissions)
         permissions.remember = bench._remember
         bench._tell_of_wide_rules()
-        await bench._rows.read()
+        try:
+            await bench._rows.read()
+        except BaseException:
+            await bench.aclose()
+            raise
         bench.servers.begin()
         bench._tasks.spawn(asyncio.to_thread(shared.access.get_ready), name="get ready for the first message")
         bench._tasks.spawn(bench.changes.prepare(), name="the first checkpoint")

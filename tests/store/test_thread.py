@@ -30,17 +30,38 @@ async def test_what_was_begun_is_finished_though_nobody_waits() -> None:
 
     def work() -> None:
         begun.set()
-        go.wait(5)
+        go.wait(60)
         done.set()
 
     waiting = asyncio.get_running_loop().create_task(thread.run(work))
-    await asyncio.to_thread(begun.wait, 5)
+    await asyncio.to_thread(begun.wait, 60)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     go.set()
     await thread.aclose()
     assert done.is_set()
+
+
+async def test_what_was_opened_is_closed_though_nobody_waits_and_the_last_first() -> None:
+    thread, said = StoreThread("store"), list[str]()
+
+    class File:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            said.append(f"open {name}")
+
+        def close(self) -> None:
+            said.append(f"close {self.name}")
+
+    await thread.open(File, "one")
+    waiting = asyncio.get_running_loop().create_task(thread.open(File, "two"))
+    while "open two" not in said:
+        await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    await thread.aclose()
+    assert said == ["open one", "open two", "close two", "close one"]
 
 
 async def test_a_closed_one_says_so() -> None:

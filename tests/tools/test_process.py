@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -41,16 +42,20 @@ async def test_a_folder_that_is_not_there_leaves_nothing_open() -> None:
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
+    told = tmp_path / "pid"
     start = asyncio.ensure_future(  # noqa: TID251 -- to cancel it
-        Command.start(lambda n: line(f"sleep 0.3; touch {mark}", n), Path("/"), PLAIN)
+        Command.start(lambda n: line(f"echo $$ > {told}; exec sleep 1000", n), Path("/"), PLAIN)
     )
-    await asyncio.sleep(0)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    while not (told.exists() and told.read_text().endswith("\n")):
+        time.sleep(0.01)  # a busy machine: the command runs, and the loop knows nothing of it yet
+    assert not start.done()
     start.cancel()
     with pytest.raises(asyncio.CancelledError):
         await start
-    await asyncio.sleep(0.6)
-    assert not mark.exists()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(told.read_text()), 0)
 
 
 async def test_killing_what_has_ended_gives_its_exit_code() -> None:

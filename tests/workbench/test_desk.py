@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import tempfile
+import threading
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from helix_desktop.errors import NotThere, Refused, StoreBusy, StoreFailed, Stor
 from helix_desktop.secrets import Secrets
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.workbench import Desk, Workbench
+from tests.cutting import cut_everywhere
 from tests.workbench.conftest import Desks
 
 
@@ -55,6 +58,24 @@ async def test_folders_that_are_not_here_are_not_taken_over(desks: Desks, folder
     copy = await desk.open((await desk.import_(tmp_path / "pairs.helix")).id)
     await copy.decide_proposals(accept=True)
     assert copy.workspace.settings.roots == (str(folder),)
+
+
+async def test_an_opening_that_is_cut_off_anywhere_leaves_nothing_and_it_opens_again(
+    desks: Desks, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    desk = desks()
+    bench = await desk.create("Pairs", folder)
+    await desk.close(bench.id)
+
+    async def look() -> None:
+        assert not list((tmp_path / "temporary").iterdir())
+        assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("store")]
+        await desk.open(bench.id)
+        await desk.close(bench.id)
+
+    assert (await cut_everywhere(lambda: desk.open(bench.id), look)).name == "Pairs"
 
 
 async def test_other_folders_are_what_its_tools_may_enter(desks: Desks, folder: Path, tmp_path: Path) -> None:
@@ -117,7 +138,7 @@ async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard
     command = [sys.executable, "-m", "helix_desktop", "model", "set", "demo/demo", "--workspace", "Pairs"]
     process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "HELIX_HOME": str(tmp_path / "home")})
     try:
-        await asyncio.wait_for(heard.wait(), 30)
+        await asyncio.wait_for(heard.wait(), 60)
         assert await process.wait() == 0
         assert bench.model == "demo/demo"
     finally:
