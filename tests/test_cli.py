@@ -242,7 +242,7 @@ def test_what_reads_only_the_beginning_is_no_error(workspace: str, tmp_path: Pat
         assert got.stderr is not None
         got.stdout.read(10)
         got.stdout.close()
-        assert (got.wait(20), got.stderr.read()) == (0, b"")
+        assert (got.wait(60), got.stderr.read()) == (0, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full device")

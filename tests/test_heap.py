@@ -23,7 +23,7 @@ before = resident()
 async def wait():
     given = asyncio.ensure_future(heap.give_back())
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while resident() > before - 50:
                 await asyncio.sleep(0.01)
     given.cancel()

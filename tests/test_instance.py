@@ -115,14 +115,14 @@ async def test_an_owner_that_hangs_is_nobody(run: Path, monkeypatch: pytest.Monk
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(run / "it.sock"))
         silent.listen()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await reach(run, "it") is None
 
 
 async def test_who_comes_while_the_owner_leaves_is_let_go_at_once(run: Path) -> None:
     listening = await listen(run, "it", echo)
     await listening._tasks.aclose()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await reach(run, "it") is None
     await listening.aclose()
 
@@ -170,7 +170,7 @@ async def test_a_caller_that_goes_away_takes_its_command_with_it(run: Path, sock
         caller = asyncio.ensure_future(hand_over(run, ["wait"], MemoryConsole(), sockets=sockets))  # noqa: TID251
         await lasting.begun.wait()
         caller.cancel()
-        await asyncio.wait_for(lasting.ended.wait(), 5)
+        await asyncio.wait_for(lasting.ended.wait(), 60)
 
 
 async def test_what_somebody_asks_is_in_no_name_the_log_would_carry(run: Path) -> None:
@@ -232,7 +232,7 @@ async def test_an_input_that_cannot_be_read_ends_and_is_said(run: Path) -> None:
             raise WrongUse("The input cannot be read.")
 
     console = Unreadable()
-    async with owner(run, echo), asyncio.timeout(5):
+    async with owner(run, echo), asyncio.timeout(60):
         assert await hand_over(run, ["put"], console) == 1
     assert console.sentences == ["The input cannot be read.", "put"]
 

@@ -184,7 +184,7 @@ def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch:
 async def test_a_turn_whose_end_found_no_room_ends_all_the_same() -> None:
     telling = Telling(cast(Session, None), frozenset(), as_lines=False)
     telling.hear(StateChanged("c", Running.FAILED, "The disk is full."))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await telling.tell(cast(Console, None))
     assert telling.why == "The turn ended early: The disk is full."
 

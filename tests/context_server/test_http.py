@@ -41,7 +41,7 @@ async def serving() -> AsyncIterator[str]:
 async def test_the_sdks_client_is_served() -> None:
     async with (
         serving() as url,
-        httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, timeout=10) as client,
+        httpx2.AsyncClient(headers={"authorization": f"Bearer {TOKEN}"}, timeout=60) as client,
         mcp.Client(streamable_http_client(url, http_client=client), cache=None) as agent,
     ):
         result = await agent.call_tool("cache_stats", {})
@@ -64,7 +64,7 @@ async def test_what_a_web_page_or_a_stranger_could_send_is_refused_and_logged(
     headers: dict[str, str], status: int, expect: Expect
 ) -> None:
     expect("a request over HTTP was refused")
-    async with serving() as url, httpx.AsyncClient() as client:
+    async with serving() as url, httpx.AsyncClient(timeout=60) as client:
         assert (await client.post(url, json=HELLO, headers=headers)).status_code == status
         assert (await client.get(url, headers=headers)).status_code == status
         assert (await client.options(url, headers=headers)).status_code == status

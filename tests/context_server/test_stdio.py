@@ -33,7 +33,7 @@ async def exchanged(*sent: bytes, answers: int) -> list[dict[str, Any]]:
         if len(out) >= answers:
             enough.set()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await stdio.serve(server.build(on), read, write)
     return out
 

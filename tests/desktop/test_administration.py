@@ -132,7 +132,7 @@ async def test_a_server_that_answers_shows_its_tools_and_its_log(keeping: Keepin
     script = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
     await keeping.add_servers(bench, f"{sys.executable} {script}", "modern")
     assert "modern responded" in await keeping.test_server(bench, "modern")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not keeping.servers(bench)[0].offered:
             await asyncio.sleep(0.02)
     (server,) = keeping.servers(bench)

@@ -34,7 +34,7 @@ async def test_what_a_running_session_writes_comes_until_it_is_switched_off(
     histories.watch(groups, heard.put_nowait)
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(value) + "\n" for value in values[6:])
-    grown = await asyncio.wait_for(heard.get(), 30)
+    grown = await asyncio.wait_for(heard.get(), 60)
     assert (first.new, grown.new, grown.grown) == (1, 0, 1)
     assert histories.watching
     histories.watch((), heard.put_nowait)

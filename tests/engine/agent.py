@@ -212,7 +212,7 @@ def appended(events: Sequence[Event]) -> list[Fact]:
 async def told(at: World) -> TurnEnded:
     """A turn from one message to its end."""
     at.session.send((Text("hello"),))
-    await asyncio.wait_for(at.session.idle(), 10)
+    await asyncio.wait_for(at.session.idle(), 60)
     end = at.facts[-1]
     assert isinstance(end, TurnEnded)
     return end

@@ -291,5 +291,5 @@ async def test_a_hanging_model_does_not_hold_a_compaction_for_ever(monkeypatch: 
     cache, (entry,) = await cached("much text")
     with pytest.raises(ModelFailed, match="did not finish"):
         await asyncio.wait_for(
-            recall.compact(cache, Writer("fast", hangs=True), entry.digest.hex, "x", list[Spent]().append), 5
+            recall.compact(cache, Writer("fast", hangs=True), entry.digest.hex, "x", list[Spent]().append), 60
         )

@@ -94,10 +94,10 @@ async def test_what_was_done_is_recorded_before_the_calls_that_waited_for_it() -
 
     at.tools.runs = {"run": change}
     at.session.send(HELLO)
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 60)
     assert [result.call for result in at.of(ToolReturned)] == ["run-0-1"]
     at.session.stop()
-    await asyncio.wait_for(at.session.idle(), 10)
+    await asyncio.wait_for(at.session.idle(), 60)
     assert at.tools.ran == ["run-0-1"]
     heads = [(result.call, result.head) for result in at.of(ToolReturned)]
     assert heads == [("run-0-1", "changed"), ("run-1-1", UNREAD), ("look-2-1", UNREAD)]

@@ -44,7 +44,7 @@ from tests.engine.agent import World, appended, calls, says, world
 async def told(at: World, *texts: str) -> None:
     for text in texts:
         at.session.send((Text(text),))
-        await asyncio.wait_for(at.session.idle(), 10)
+        await asyncio.wait_for(at.session.idle(), 60)
 
 
 def asked(at: World, request: int) -> list[str]:
@@ -92,7 +92,7 @@ async def test_a_turn_that_is_stopped_before_its_first_step_leaves_the_message_w
     at = await world()
     at.session.send((Text("one"),))
     at.session.stop()
-    await asyncio.wait_for(at.session.idle(), 5)
+    await asyncio.wait_for(at.session.idle(), 60)
     assert at.session.running is Running.IDLE
     assert len(at.session.queue) == 1
     await told(at, "two")
@@ -329,7 +329,7 @@ async def test_a_turn_that_a_crash_broke_off_is_known_and_goes_on() -> None:
     )
     assert at.session.conversation.state.branch.turn.running
     at.session.resume()
-    await asyncio.wait_for(at.session.idle(), 10)
+    await asyncio.wait_for(at.session.idle(), 60)
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
     assert not at.session.conversation.state.branch.turn.running
     assert laws.violations(at.model.requests[0]) == []

@@ -85,7 +85,8 @@ async def _good_one(here: Here, ways: list[str]) -> list[str]:
 
 
 def _named(name: str, way: str, mark: str) -> ServerConfig:
-    return dataclasses.replace(strange(way, mark, seconds=30 if way == "well" else LIMIT), name=name)
+    seconds = 30 if way == "well" else LIMIT
+    return dataclasses.replace(strange(way, mark, starts=seconds, answers=seconds), name=name)
 
 
 def _left(mark: str) -> list[str]:

@@ -48,7 +48,7 @@ def running(home: Path, upstream: str, *, serves: bool = False, **options: Any) 
             runner.run(serve())
 
     thread = tasks.thread(work, name="gateway", daemon=True)
-    ready.wait(10)
+    ready.wait(60)
     try:
         yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     finally:

@@ -175,11 +175,18 @@ def test_the_key_of_the_client_stands_in_no_file(tmp_path: Path) -> None:
 def test_who_may_not_come_in_is_refused_and_what_is_not_understood_goes_through(tmp_path: Path) -> None:
     _, script = scripted([Says("fine")])
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
-        assert httpx.post(f"{url}/v1/messages", headers={"origin": "https://page.example"}, json={}).status_code == 403
-        assert httpx.post(f"{url}/v1/messages", headers={"host": "page.example"}, json={}).status_code == 403
+        assert (
+            httpx.post(
+                f"{url}/v1/messages", headers={"origin": "https://page.example"}, json={}, timeout=60
+            ).status_code
+            == 403
+        )
+        assert (
+            httpx.post(f"{url}/v1/messages", headers={"host": "page.example"}, json={}, timeout=60).status_code == 403
+        )
         assert provider.asked == []
-        assert httpx.get(f"{url}/v1/models").json() == {"passed": True, "path": "/v1/models"}
-        broken = httpx.post(f"{url}/v1/messages", content=b"{no json", headers={"x-api-key": "k"})
+        assert httpx.get(f"{url}/v1/models", timeout=60).json() == {"passed": True, "path": "/v1/models"}
+        broken = httpx.post(f"{url}/v1/messages", content=b"{no json", headers={"x-api-key": "k"}, timeout=60)
         assert broken.status_code == 400
         assert provider.asked[-1].raw == b"{no json"
 
@@ -224,7 +231,7 @@ def test_a_client_that_rewinds_goes_on_from_there_and_two_without_a_name_do_not_
         first.ask()
         assert provider.refused == []
         assert b"another" not in heard[3].raw
-        found = httpx.get(f"{url}/.helix/status").json()["figures"]
+        found = httpx.get(f"{url}/.helix/status", timeout=60).json()["figures"]
         assert sorted(one["requests"] for one in found) in ([1, 3], [2, 3])
 
 
@@ -264,7 +271,7 @@ def test_a_piece_of_a_conversation_goes_through_without_tools(tmp_path: Path) ->
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         said = [{"role": "model", "parts": [{"text": LARGE}]}, {"role": "user", "parts": [{"text": "a loop?"}]}]
         path = "/v1beta/models/gemini-2.5-pro:generateContent"
-        assert httpx.post(url + path, json={"contents": said}).status_code == 200
+        assert httpx.post(url + path, json={"contents": said}, timeout=60).status_code == 200
         assert provider.asked[-1].body == {"contents": said}
 
 
@@ -293,7 +300,7 @@ def test_a_subagent_that_works_beside_its_parent_has_a_conversation_of_its_own_b
         for _ in range(3):
             for agent in agents:
                 agent.results([(call, tool, LARGE) for call, tool, _ in agent.ask()])
-        found = httpx.get(f"{url}/.helix/status").json()["figures"]
+        found = httpx.get(f"{url}/.helix/status", timeout=60).json()["figures"]
         assert [one["requests"] for one in found] == [3, 3]
         assert provider.refused == []
     rows = conversations(tmp_path)
@@ -339,7 +346,7 @@ def test_a_stored_key_is_used_only_where_the_agent_sends_none(tmp_path: Path, pr
         agent.say("look around")
         agent.ask()
         assert "stored-4711" not in str(provider.asked[-1].headers)
-        httpx.post(url + agent.path, json=agent.body())
+        httpx.post(url + agent.path, json=agent.body(), timeout=60)
         assert provider.asked[-1].headers[name].endswith("stored-4711")
     stored = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"stored-4711" not in stored

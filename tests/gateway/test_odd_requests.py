@@ -46,7 +46,7 @@ def _nothing_fails_inside(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_path_nobody_knows_passes_through(there: tuple[str, Provider], method: str, path: str) -> None:
     url, provider = there
-    reply = httpx.request(method, url + path, headers=KEY, content=b'{"a": 1}' if method == "POST" else b"")
+    reply = httpx.request(method, url + path, headers=KEY, content=b'{"a": 1}' if method == "POST" else b"", timeout=60)
     assert reply.status_code == 200
     assert provider.asked[-1].raw == (b'{"a": 1}' if method == "POST" else b"")
 
@@ -74,7 +74,7 @@ def test_what_is_no_request_reaches_the_provider_as_it_is(
     there: tuple[str, Provider], path: str, content: bytes
 ) -> None:
     url, provider = there
-    httpx.post(url + path, headers=KEY, content=content)
+    httpx.post(url + path, headers=KEY, content=content, timeout=60)
     try:
         same = json.loads(content)
     except (ValueError, RecursionError):
@@ -93,7 +93,7 @@ def test_what_is_no_request_reaches_the_provider_as_it_is(
 def test_a_block_nobody_knows_goes_on(there: tuple[str, Provider], block: dict[str, Any]) -> None:
     url, provider = there
     said = [{"role": "user", "content": [{"type": "text", "text": "hello"}, block]}]
-    assert httpx.post(f"{url}/v1/messages", headers=KEY, json={**BODY, "messages": said}).status_code == 200
+    assert httpx.post(f"{url}/v1/messages", headers=KEY, json={**BODY, "messages": said}, timeout=60).status_code == 200
     assert json.loads(provider.asked[-1].raw)["messages"] == said
 
 
@@ -102,7 +102,7 @@ def test_what_the_provider_keeps_for_the_client_passes_through(
     there: tuple[str, Provider], more: dict[str, Any]
 ) -> None:
     url, provider = there
-    assert httpx.post(f"{url}/v1/responses", headers=KEY, json={**RESPONSES, **more}).status_code == 200
+    assert httpx.post(f"{url}/v1/responses", headers=KEY, json={**RESPONSES, **more}, timeout=60).status_code == 200
     assert json.loads(provider.asked[-1].raw) == {**RESPONSES, **more}
 
 
@@ -110,7 +110,7 @@ def test_store_is_the_clients_and_compaction_items_go_on(there: tuple[str, Provi
     url, provider = there
     item = {"type": "compaction", "encrypted_content": "opaque"}
     body = {**RESPONSES, "store": True, "input": [item, *RESPONSES["input"]]}
-    assert httpx.post(f"{url}/v1/responses", headers=KEY, json=body).status_code == 200
+    assert httpx.post(f"{url}/v1/responses", headers=KEY, json=body, timeout=60).status_code == 200
     sent = json.loads(provider.asked[-1].raw)
     assert sent["store"] is True
     assert sent["input"] == body["input"]
@@ -118,19 +118,19 @@ def test_store_is_the_clients_and_compaction_items_go_on(there: tuple[str, Provi
 
 def test_a_compaction_is_asked_for_as_the_client_asks(there: tuple[str, Provider]) -> None:
     url, provider = there
-    assert httpx.post(f"{url}/v1/responses/compact", headers=KEY, json=RESPONSES).status_code == 200
+    assert httpx.post(f"{url}/v1/responses/compact", headers=KEY, json=RESPONSES, timeout=60).status_code == 200
     assert json.loads(provider.asked[-1].raw) == RESPONSES
 
 
 def test_a_web_socket_is_refused_so_that_the_client_falls_back(there: tuple[str, Provider]) -> None:
     url, provider = there
     asks = b"GET /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", urlsplit(url).port or 0), timeout=60) as connection:
         connection.sendall(asks)
         line = connection.recv(4096).split(b"\r\n")[0]
     assert b"101" not in line
     assert line.startswith(b"HTTP/1.1 ")
-    assert httpx.post(f"{url}/v1/responses", headers=KEY, json=RESPONSES).status_code == 200
+    assert httpx.post(f"{url}/v1/responses", headers=KEY, json=RESPONSES, timeout=60).status_code == 200
     assert provider.asked
 
 
@@ -140,7 +140,7 @@ def test_compressed_bodies(there: tuple[str, Provider], encoding: str) -> None:
     plain = json.dumps(BODY).encode()
     packers: Any = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
     packed = packers.get(encoding, lambda x: x)(plain)  # fmt: skip
-    reply = httpx.post(f"{url}/v1/messages", headers={**KEY, "content-encoding": encoding}, content=packed)
+    reply = httpx.post(f"{url}/v1/messages", headers={**KEY, "content-encoding": encoding}, content=packed, timeout=60)
     assert reply.status_code == 200
     asked = provider.asked[-1]
     if encoding in ("gzip", "deflate", "zstd"):  # read, and tools added
@@ -152,7 +152,7 @@ def test_compressed_bodies(there: tuple[str, Provider], encoding: str) -> None:
 
 def test_a_body_that_says_it_is_compressed_and_is_not(there: tuple[str, Provider]) -> None:
     url, provider = there
-    reply = httpx.post(f"{url}/v1/messages", headers={**KEY, "content-encoding": "gzip"}, content=json.dumps(BODY).encode())  # fmt: skip
+    reply = httpx.post(f"{url}/v1/messages", headers={**KEY, "content-encoding": "gzip"}, content=json.dumps(BODY).encode(), timeout=60)  # fmt: skip
     assert reply.status_code == 200
     assert provider.asked[-1].raw == json.dumps(BODY).encode()
 
@@ -170,7 +170,7 @@ def test_a_body_of_thirty_megabytes_is_folded_and_a_larger_one_than_is_taken_is_
 
 def test_tokens_are_counted_for_the_request_as_it_would_be_sent(there: tuple[str, Provider]) -> None:
     url, provider = there
-    assert httpx.post(f"{url}/v1/messages/count_tokens", headers=KEY, json=BODY).status_code == 200
+    assert httpx.post(f"{url}/v1/messages/count_tokens", headers=KEY, json=BODY, timeout=60).status_code == 200
     assert provider.asked[-1].path == "/v1/messages/count_tokens"
     assert json.loads(provider.asked[-1].raw)["messages"] == BODY["messages"]
 
@@ -181,6 +181,6 @@ def test_a_conversation_goes_on_after_a_request_nobody_understood(there: tuple[s
     agent = Agent(protocol, url)
     agent.say("hello")
     agent.ask()
-    httpx.post(url + agent.path, headers=KEY, content=b"{no json")
+    httpx.post(url + agent.path, headers=KEY, content=b"{no json", timeout=60)
     agent.say("and on")
     assert agent.ask() == []

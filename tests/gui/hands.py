@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+from collections.abc import Awaitable, Callable
 
-from PySide6.QtCore import QPoint, QRect
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect
 from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QPushButton, QWidget
 
+from helix_desktop.gui.chat.approvals import Approvals
 from helix_desktop.gui.views.boxes_view import BoxesView
 from tests.soak.driven import until
 
-LIMIT = 30.0
+LIMIT = 60.0
+AGAIN = 15.0  # seconds until what had no effect is done again: what a person clicked at had moved meanwhile
 REST = 10  # looks at a place that has not moved, before it is clicked
+STILL = 3  # the same for a widget
 
 
 async def xdotool(*words: str) -> None:
@@ -24,6 +28,8 @@ async def xdotool(*words: str) -> None:
 
 
 async def key(*names: str) -> None:
+    """To the window that has the keyboard; after a dialog was closed for a moment there is none."""
+    await until(lambda: QApplication.activeWindow() is not None, LIMIT)
     await xdotool("key", "--delay", "20", *names)
 
 
@@ -31,12 +37,57 @@ async def type_(words: str) -> None:
     await xdotool("type", "--delay", "8", words)
 
 
+class Presses(QObject):
+    """Whether a press of the mouse came to a widget."""
+
+    def __init__(self, widget: QWidget) -> None:
+        super().__init__()
+        self.widget = widget
+        self.came = False
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if event.type() in (QEvent.Type.MouseButtonPress, QEvent.Type.MouseButtonDblClick):
+            mine = watched is self.widget or (isinstance(watched, QWidget) and self.widget.isAncestorOf(watched))
+            self.came = self.came or mine
+        return False
+
+
 async def click(widget: QWidget, place: QRect | QPoint | None = None, button: str = "1") -> None:
-    """In the middle of a widget, or of a place in it, once it can be seen."""
-    await until(widget.isVisible, LIMIT)
+    """In the middle of a widget, or of a place in it, once it can be clicked and has come to rest; until it was hit."""
     at = place.center() if isinstance(place, QRect) else place
-    point = widget.mapToGlobal(widget.rect().center() if at is None else at)
-    await xdotool("mousemove", str(point.x()), str(point.y()), "click", button)
+    presses = Presses(widget)
+    application = QApplication.instance()
+    assert application is not None
+    application.installEventFilter(presses)
+    try:
+        while not presses.came:
+            point = await _at_rest(widget, at)
+            await xdotool("mousemove", str(point.x()), str(point.y()), "click", button)
+            await happens(lambda: presses.came)
+    finally:
+        application.removeEventFilter(presses)
+
+
+async def _at_rest(widget: QWidget, at: QPoint | None) -> QPoint:
+    """Where it is on the screen."""
+    seen: list[QPoint] = []
+
+    def still() -> bool:
+        if widget.isVisible() and widget.isEnabled():
+            seen.append(widget.mapToGlobal(widget.rect().center() if at is None else at))
+        return len(seen) >= STILL and all(each == seen[-1] for each in seen[-STILL:])
+
+    await until(still, LIMIT)
+    return seen[-1]
+
+
+async def happens(what: Callable[[], bool]) -> bool:
+    """Whether something comes to be so before it is worth another try."""
+    try:
+        await until(what, AGAIN)
+    except TimeoutError:
+        return False
+    return True
 
 
 async def drag(widget: QWidget, first: QPoint, last: QPoint) -> None:
@@ -45,9 +96,11 @@ async def drag(widget: QWidget, first: QPoint, last: QPoint) -> None:
     await xdotool("mousemove", str(two.x()), str(two.y()), "mouseup", "1")
 
 
-async def choose(words: str) -> None:
-    """From the menu that is open."""
-    await until(lambda: isinstance(QApplication.activePopupWidget(), QMenu), LIMIT)
+async def choose(words: str, opening: Callable[[], Awaitable[None]]) -> None:
+    """From the menu that opens then."""
+    await opening()
+    while not await happens(lambda: isinstance(QApplication.activePopupWidget(), QMenu)):
+        await opening()
     menu = QApplication.activePopupWidget()
     assert isinstance(menu, QMenu)
     action = next(each for each in menu.actions() if words in each.text())
@@ -70,6 +123,15 @@ async def hot(view: BoxesView, name: str) -> None:
     if not 0 < place.center().y() - bar.value() < view.viewport().height():
         bar.setValue(place.top() - 60)
     await click(view.viewport(), place.translated(0, -bar.value()))
+
+
+async def allow(asked: Approvals) -> None:
+    """Say yes to the question that is there; one that has just come takes no answer yet."""
+    await until(lambda: asked.card is not None)
+    card = asked.card
+    while asked.card is card:
+        await key("alt+y")
+        await asyncio.sleep(0.1)
 
 
 async def answer(words: str) -> None:

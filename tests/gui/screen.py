@@ -71,6 +71,11 @@ class Screen:
         shot = self.run("import", "-window", "root", "-crop", f"1x1+{x}+{y}", "-depth", "8", "txt:-")
         return "#" + shot.split("#")[-1].split()[0][:6].lower()
 
+    def shows(self, colour: str) -> bool:
+        """Whether anything on the screen has this colour, #rrggbb."""
+        found = self.run("import", "-window", "root", "-depth", "8", "-format", "%c", "histogram:info:-")
+        return colour.upper() in found
+
     def shot(self, file: Path) -> None:
         self.run("import", "-window", "root", str(file))
 
@@ -143,7 +148,7 @@ def walked(module: str, folder: Path) -> None:
             text=True,
         )
         try:
-            said, _ = walk.communicate(timeout=240)
+            said, _ = walk.communicate(timeout=900)
         except subprocess.TimeoutExpired:
             own.shot(Path(tempfile.gettempdir(), "helix-walk-failed.png"))
             walk.kill()

@@ -26,7 +26,7 @@ def press(approvals: Approvals, text: str) -> None:
 
 
 async def until_asked(approvals: Approvals, words: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while approvals.card is None or not any(words in each.text() for each in approvals.card.findChildren(QLabel)):
             await asyncio.sleep(0.01)
 
@@ -62,7 +62,7 @@ async def test_a_servers_question_is_answered_declined_or_left(
             if pressed.startswith("Send"):
                 QTest.keyClicks(approvals.card.findChildren(QLineEdit)[0], "Ada")
             press(approvals, pressed)
-            await asyncio.wait_for(session.idle(), 20)
+            await asyncio.wait_for(session.idle(), 60)
             (returned,) = (each.fact for each in session.facts if isinstance(each.fact, ToolReturned))
             assert came in (await bench.read(returned.output.digest, 0, 1_000)).decode()
         finally:

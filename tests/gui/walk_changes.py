@@ -19,7 +19,7 @@ from helix_desktop.gui.changes.commit import CommitDialog
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.tour import Quick
-from tests.gui.hands import click, key, type_
+from tests.gui.hands import allow, click, key, type_
 from tests.gui.walk_context import shown
 from tests.soak.driven import HOME, drive, until
 
@@ -73,26 +73,27 @@ class Walk:
         await key("Return")
         await until(lambda: chat.approvals.card is not None)
         await self._shot("1-asked")
-        await asyncio.sleep(1)
-        await key("alt+y")
+        await allow(chat.approvals)
         await until(lambda: "wrong_40" in (self.folder / "src" / "calc.py").read_text())
         await until(lambda: not self._running())
-        await asyncio.sleep(0.5)
         await self._shot("2-chat")
 
     async def _take_back(self) -> None:
         page = self.window.pages.changes
         await key("alt+4")
         await until(lambda: page.files.current is not None and len(page.body.view._rows) > 0)
-        await asyncio.sleep(0.5)
         await self._shot("3-page")
         for wrong in ("wrong_5 ", "wrong_40 "):
             await until(lambda: bool(page.body.view._buttons) and page.body.view._buttons[0].isVisible())
             await click(page.body.view._buttons[0].back)
             await until(lambda wrong=wrong: wrong not in (self.folder / "src" / "calc.py").read_text())  # type: ignore[misc]
-            await asyncio.sleep(1)
+            await until(lambda wrong=wrong: bool(self._added()) and wrong not in self._added())  # type: ignore[misc]
         assert (self.folder / "src" / "calc.py").read_text() == whole().replace("value_90", "wrong_90")
         await self._shot("4-two-hunks-back")
+
+    def _added(self) -> str:
+        """The lines that are shown on the right."""
+        return "\n".join(row.right.text for row in self.window.pages.changes.body.view._rows if row.right is not None)
 
     async def _comment(self) -> None:
         view = self.window.pages.changes.body.view
@@ -120,7 +121,6 @@ class Walk:
         await self._shot("6-commit")
         await click(dialog.yes)
         await until(lambda: "Rename one value" in self._git("log", "--format=%s"))
-        await asyncio.sleep(0.5)
         await self._shot("7-committed")
         assert self._git("show", "--format=", "--name-status", "HEAD").split() == [
             "M", "src/calc.py", "D", "src/gone.py", "A", "src/new.txt",

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from PySide6.QtCore import QRectF
+from PySide6.QtCore import QRect, QRectF
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
@@ -25,10 +25,9 @@ from helix_desktop.gui.transcript.item import ItemKind
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk
-from tests.gui.hands import click, key, type_, xdotool
+from tests.gui.hands import REST, click, key, type_, xdotool
 from tests.soak.driven import HOME, drive, until
 
-PLAIN = 20.0
 DEAD = "dead/model"
 
 
@@ -82,24 +81,24 @@ class Walk:
         await type_(words)
         before = self.ended()
         await key("Return")
-        await until(lambda: self.ended() > before, PLAIN * 3)
+        await until(lambda: self.ended() > before)
 
     async def answers(self) -> None:
         """Copied, asked for again, gone back to, by the mouse; and by the keyboard."""
         view = self.window.chat.transcript.view
         await self.say("hello")
-        await until(lambda: bool(self.shown(ItemKind.REPLY)), PLAIN)
+        await until(lambda: bool(self.shown(ItemKind.REPLY)))
         await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Copy message")
-        await until(lambda: "scripted demonstration" in QGuiApplication.clipboard().text(), PLAIN)
+        await until(lambda: "scripted demonstration" in QGuiApplication.clipboard().text())
         await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Regenerate")
-        await until(lambda: self.ended() == 2, PLAIN)
+        await until(lambda: self.ended() == 2)
         assert self.shown(ItemKind.REWOUND) == []
-        await until(lambda: bool(self.shown(ItemKind.REPLY)), PLAIN)
-        await until(lambda: len(view.items.answers(len(view.items.all) - 1).ends) == 2, PLAIN)
+        await until(lambda: bool(self.shown(ItemKind.REPLY)))
+        await until(lambda: len(view.items.answers(len(view.items.all) - 1).ends) == 2)
         await self.shot("answers")
         await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Previous answer")
-        await until(lambda: sum(isinstance(each.fact, Rewound) for each in self.session.facts) == 2, PLAIN)
-        await until(lambda: view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 1, PLAIN)
+        await until(lambda: sum(isinstance(each.fact, Rewound) for each in self.session.facts) == 2)
+        await until(lambda: view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 1)
         view.setFocus()
         for _ in range(20):
             await key("Tab")
@@ -110,20 +109,20 @@ class Walk:
             ):
                 break
         await key("Return")  # the first that can be pressed: the answer after this one
-        await until(lambda: view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 2, PLAIN)
+        await until(lambda: view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 2)
 
     async def group(self) -> None:
         """Three files are read at once: one line, which a click opens and closes."""
         view = self.window.chat.transcript.view
         await self.say("tour")
-        await until(lambda: any(view.items.group(index) for index in range(len(view.items.all))), PLAIN)
+        await until(lambda: any(view.items.group(index) for index in range(len(view.items.all))))
         first = next(index for index in range(len(view.items.all)) if view.items.group(index) is not None)
         before = len(self.shown(ItemKind.CALL))
         await self.press(first, "")
-        await until(lambda: len(self.shown(ItemKind.CALL)) == before + 2, PLAIN)
+        await until(lambda: len(self.shown(ItemKind.CALL)) == before + 2)
         await self.shot("group")
         await self.press(first, "")
-        await until(lambda: len(self.shown(ItemKind.CALL)) == before, PLAIN)
+        await until(lambda: len(self.shown(ItemKind.CALL)) == before)
 
     async def failure(self) -> None:
         """A server that is not there: a card with one button, which tries again; the list says failed."""
@@ -132,7 +131,7 @@ class Walk:
         assert bench is not None
         await bench.choose_model(DEAD)
         await self.say("are you there?")
-        await until(lambda: bool(self.shown(ItemKind.ERROR)), PLAIN)
+        await until(lambda: bool(self.shown(ItemKind.ERROR)))
         card = self.shown(ItemKind.ERROR)[-1]
         box = view.column.whole(card).boxes[0]
         assert isinstance(box, CardBox)
@@ -140,18 +139,16 @@ class Walk:
         await self.shot("failure")
         before = self.ended()
         await self.press(card, "Try again")
-        await until(lambda: self.ended() == before + 1, PLAIN * 3)
-        await until(lambda: view.column.whole(card).boxes[0].hots == [], PLAIN)
+        await until(lambda: self.ended() == before + 1)
+        await until(lambda: view.column.whole(card).boxes[0].hots == [])
 
     async def on_bar(self, index: int, name: str) -> None:
         """Point at a message, then press a button of its bar."""
         view = self.window.chat.transcript.view
-        view.show_index(index)
-        await asyncio.sleep(0.3)
         inner = QRectF(40, 4, 10, 10)
-        at = view.viewport().mapToGlobal(view.rect_of(index, inner).center().toPoint())
+        at = view.viewport().mapToGlobal((await self.at_rest(index, inner)).center())
         await xdotool("mousemove", str(at.x()), str(at.y()))
-        await until(lambda: view._over == index, PLAIN)
+        await until(lambda: view._over == index)
         bar = view.bar(index)
         assert bar is not None
         hot = next(hot for hot in bar.hots if hot.name == name)
@@ -160,11 +157,22 @@ class Walk:
     async def press(self, index: int, name: str) -> None:
         """A place of an item; without a name its first."""
         view = self.window.chat.transcript.view
-        view.show_index(index)
-        await asyncio.sleep(0.3)
         laid = view.column.whole(index)
         place = next(laid.spot(spot)[1] for spot in laid.spots() if not name or laid.spot(spot)[0].name == name)
-        await click(view.viewport(), view.rect_of(index, place).toRect())
+        await click(view.viewport(), await self.at_rest(index, place))
+
+    async def at_rest(self, index: int, place: QRectF) -> QRect:
+        """Where a place of an item is in the view, once the view no longer moves."""
+        view = self.window.chat.transcript.view
+        view.show_index(index)
+        seen: list[QRect] = []
+
+        def still() -> bool:
+            seen.append(view.rect_of(index, place).toRect())
+            return len(seen) > REST and all(each == seen[-1] for each in seen[-REST:])
+
+        await until(still)
+        return seen[-1]
 
     async def shot(self, name: str) -> None:
         if self.pictures is not None:

@@ -98,11 +98,9 @@ class Walk:
         page = self.window.pages.cache
         await key("alt+2")
         await until(lambda: page.viewer.row is not None)
-        await click(page.bar._tool)
-        await choose("read_file")
+        await choose("read_file", lambda: click(page.bar._tool))
         await until(lambda: page.model.chosen.tool == "read_file" and page.model.rowCount() > 0)
-        await click(page.bar._tool)
-        await choose("All tools")
+        await choose("All tools", lambda: click(page.bar._tool))
         await key("ctrl+f")
         await type_("adapter not trimmed")
         await until(lambda: page.model.searching and page.model.rowCount() > 0)
@@ -155,11 +153,9 @@ class Walk:
         await key("alt+2")
         row = page.viewer.row
         assert row is not None
-        await click(page.viewer._more)
-        await choose("Pin")
+        await choose("Pin", lambda: click(page.viewer._more))
         await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
-        await click(page.viewer._more)
-        await choose("Verify")
+        await choose("Verify", lambda: click(page.viewer._more))
         await until(lambda: "matches its hash" in page._counts.text())
         await key("ctrl+f", "ctrl+a", "Delete")
         await until(lambda: not page.model.searching and page.model.rowCount() > 2)
@@ -167,8 +163,7 @@ class Walk:
         await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))  # the lines recalled just now
         await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest != row.stored.digest)
         gone = page.viewer.row.stored.digest if page.viewer.row is not None else row.stored.digest
-        await click(page.viewer._more)
-        await choose("Forget")
+        await choose("Forget", lambda: click(page.viewer._more))
         await answer("Forget permanently")
         await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != gone)
         await self.bench.workspace.index.caught_up()  # forgetting makes it anew
@@ -270,6 +265,7 @@ class Walk:
         """A block is pinned, left out and taken back; an earlier step is looked at."""
         panel = self.window.pages.inspector
         await key("alt+1")
+        await until(lambda: self.window.page == "chat")
         if not panel.isVisible():
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
@@ -277,8 +273,7 @@ class Walk:
         part = next(part for part in panel._parts if part.name == "read src/pairs.py")
         name = part.name
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
-            await hot(panel.view, name)
-            await choose(words)
+            await choose(words, lambda: hot(panel.view, name))
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
             if fact is Pinned:  # and it is drawn
                 await until(lambda: any("pinned" in place and part.name in place for place in names(panel.view)))
@@ -383,7 +378,7 @@ async def shown(kind: type[D]) -> D:
     def found() -> list[D]:
         return [each for each in QApplication.topLevelWidgets() if isinstance(each, kind) and each.isActiveWindow()]
 
-    await until(lambda: bool(found()), 20)
+    await until(lambda: bool(found()))
     return found()[0]
 
 

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QCheckBox, QWidget
 
 from helix_desktop import places
 from helix_desktop.desktop.program import Program
-from helix_desktop.engine.facts import UserSaid
+from helix_desktop.engine.facts import Fact, TurnEnded, UserSaid
 from helix_desktop.engine.session import Session
 from helix_desktop.gui.agents import AgentsDialog
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
@@ -25,7 +25,7 @@ from helix_desktop.gui.settings.dialog import SettingsDialog
 from helix_desktop.providers.catalog import ProviderConfig
 from helix_desktop.secrets import Secrets
 from helix_desktop.workbench import Desk, Workbench
-from tests.gui.hands import click, key, press, type_
+from tests.gui.hands import allow, click, key, press, type_
 from tests.gui.walk_context import shown
 from tests.mcp_host.world import SCRIPT
 from tests.peers.chat_server import ChatServer, reply
@@ -127,6 +127,7 @@ class Walk:
         self.folder = home / "project"
         self._pictures = pictures
         self._number = 0
+        self._ends = 0  # turns that have ended and were waited for
 
     @property
     def bench(self) -> Workbench:
@@ -187,14 +188,12 @@ class Walk:
     async def _command(self) -> None:
         await click(self.window.chat.composer.text)
         await type_("/lo")
-        await asyncio.sleep(0.5)
         await self._shot("completion")
         await type_("ok src")
         await key("Return")
         await until(lambda: self.window.chat.approvals.card is not None)
         await self._shot("shell-line-asked")
-        await asyncio.sleep(0.8)
-        await key("alt+y")
+        await allow(self.window.chat.approvals)
         await self._ended()
         await self._shot("command-sent")
 
@@ -202,8 +201,7 @@ class Walk:
         await self._say("find a tool")
         await until(lambda: self.window.chat.approvals.card is not None)
         await self._shot("tool-asked")
-        await asyncio.sleep(0.8)
-        await key("alt+y")
+        await allow(self.window.chat.approvals)
         await self._ended()
         await self._shot("tool-found")
         await key("alt+5")
@@ -235,11 +233,9 @@ class Walk:
         await until(lambda: self._states().count("working") == AT_ONCE)
         self.window.actions_["agents"].trigger()
         dialog = await shown(AgentsDialog)
-        await asyncio.sleep(1.5)
         await self._shot("agents")
         await press(dialog, "Stop all")
         await until(lambda: set(self._states()) == {"stopped"})
-        await asyncio.sleep(0.7)
         await self._shot("agents-stopped")
         dialog.close()
 
@@ -249,18 +245,18 @@ class Walk:
     async def _say(self, words: str) -> None:
         await click(self.window.chat.composer.text)
         await type_(words)
-        before = self._said()
+        before = self._count(UserSaid)
         await key("Return")
-        await until(lambda: self._said() > before)
+        await until(lambda: self._count(UserSaid) > before)
 
-    def _said(self) -> int:
+    def _count(self, kind: type[Fact]) -> int:
         session = self.window.session
-        return sum(isinstance(each.fact, UserSaid) for each in session.facts) if isinstance(session, Session) else 0
+        return sum(isinstance(each.fact, kind) for each in session.facts) if isinstance(session, Session) else 0
 
     async def _ended(self) -> None:
-        await asyncio.sleep(0.3)
-        await until(lambda: self.window.session is not None and self.window.session.running.value == "idle")
-        await asyncio.sleep(0.3)
+        """The turn that was begun last."""
+        self._ends += 1
+        await until(lambda: self._count(TurnEnded) == self._ends and self.session.running.value == "idle")
 
     async def _shot(self, name: str) -> None:
         if self._pictures is not None:

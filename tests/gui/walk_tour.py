@@ -19,10 +19,8 @@ from helix_desktop.engine.facts import Fact, Folded, FoldKind, TurnEnded, Unfold
 from helix_desktop.engine.session import Session
 from helix_desktop.gui.frame.coach import Card, Ring
 from helix_desktop.gui.timeline.now import FoldNow
-from tests.gui.hands import click, key, press
+from tests.gui.hands import allow, click, key, press
 from tests.soak.driven import HOME, drive, until
-
-PLAIN = 10.0
 
 
 class Walk:
@@ -86,58 +84,54 @@ class Walk:
     async def allow(self) -> None:
         """Two commands are asked for; the tour points at the question."""
         for asked in range(2):
-            await until(lambda: self.window.chat.approvals.card is not None, PLAIN * 3)
-            await until(lambda: not self.place.isEmpty(), PLAIN)
+            await until(lambda: self.window.chat.approvals.card is not None)
+            await until(lambda: not self.place.isEmpty())
             if asked == 0:
                 await self.shot("question")
-            card = self.window.chat.approvals.card
-            while self.window.chat.approvals.card is card:  # a question that has just come takes no answer yet
-                await key("alt+y")
-                await asyncio.sleep(0.3)
-        await until(lambda: bool(self.facts(TurnEnded)), PLAIN * 3)
+            await allow(self.window.chat.approvals)
+        await until(lambda: bool(self.facts(TurnEnded)))
         await self.shot("answered")
 
     async def fold(self) -> None:
         await press(self.card, "Send")
-        await until(lambda: len(self.facts(TurnEnded)) == 2, PLAIN * 3)
+        await until(lambda: len(self.facts(TurnEnded)) == 2)
         await until(lambda: self.window.session is not None and self.window.session.running is Running.IDLE)
         if not self.window.pages.inspector.isVisible():
             await self.press_there()
-            await until(self.window.pages.inspector.isVisible, PLAIN)
+            await until(self.window.pages.inspector.isVisible)
         await self.shot("fold")
         await self.press_there()
-        await until(lambda: any(isinstance(each, FoldNow) for each in QApplication.topLevelWidgets()), PLAIN)
+        await until(lambda: any(isinstance(each, FoldNow) for each in QApplication.topLevelWidgets()))
         dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, FoldNow))
         await press(dialog, "Start")
         await until(
             lambda: any(isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded)),
-            PLAIN,
         )
 
     async def undo(self) -> None:
         await self.shot("undo")
         await self.press_there()
-        await until(lambda: self.window.page == "timeline", PLAIN)
+        await until(lambda: self.window.page == "timeline")
         await self.press_there()
-        await until(lambda: bool(self.facts(Unfolded)), PLAIN)
+        await until(lambda: bool(self.facts(Unfolded)))
 
     async def recall(self) -> None:
         await self.press_there()
-        await until(lambda: self.window.page == "cache", PLAIN)
-        await until(lambda: self.window.pages.cache.viewer.row is not None, PLAIN)
+        await until(lambda: self.window.page == "cache")
+        await until(lambda: self.window.pages.cache.viewer.row is not None)
         await self.shot("recall")
         await self.press_there()
-        await until(lambda: bool(self.window.chat.composer.attachments.held), PLAIN)
+        await until(lambda: bool(self.window.chat.composer.attachments.held))
 
     async def on(self, title: str) -> None:
         """Next, once the step before has been done."""
-        await until(lambda: self.card.next.property("look") == "primary", PLAIN * 3)
+        await until(lambda: self.card.next.property("look") == "primary")
         await press(self.card, "Next")
-        await until(lambda: self.card.title.text() == title, PLAIN)
+        await until(lambda: self.card.title.text() == title)
 
     async def press_there(self) -> None:
         """In the middle of what the tour points at, once it no longer moves; the card must not cover it."""
-        await until(lambda: not self.place.isEmpty(), PLAIN)
+        await until(lambda: not self.place.isEmpty())
         before = QRect()
         while before != self.place:
             before = self.place

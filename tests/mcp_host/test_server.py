@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.server import Hosted, State
 from tests.conftest import Expect
 from tests.mcp_host.world import hosting, strange
+from tests.turns import lasted
 
 
 async def test_a_server_gives_its_tools_and_answers() -> None:
@@ -31,23 +31,21 @@ async def test_a_server_gives_its_tools_and_answers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "words"),
+    ("config", "words"),
     [
-        ("hang at start", "did not respond within 1 s"),
-        ("hang at list", "did not respond within 1 s"),
-        ("fail at start", "no configuration found"),
+        (strange("hang at start", starts=1), "did not respond within 1 s"),
+        (strange("hang at list", starts=1), "did not respond within 1 s"),
+        (strange("fail at start"), "no configuration found"),
     ],
 )
-async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(way: str, words: str) -> None:
-    async with hosting(strange(way, seconds=1)) as here:
+async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(config: ServerConfig, words: str) -> None:
+    async with hosting(config) as here:
         assert here.host.tools() == []
         await here.settled()
         status = here.host.servers[0].status
         assert status.state is State.FAILED
         assert words in status.why
         assert "Retrying in 1 s" in status.why
-        began = time.monotonic()
-    assert time.monotonic() - began < 2
 
 
 async def test_a_command_that_is_not_there_is_named() -> None:
@@ -71,14 +69,14 @@ async def test_a_defect_of_ours_is_found_in_the_log(
 
 @pytest.mark.parametrize("kind", ["http", "sse"])
 async def test_an_address_nobody_answers_at_is_a_sentence(kind: str) -> None:
-    async with hosting(ServerConfig("web", kind, url="http://127.0.0.1:1/mcp", start_seconds=5)) as here:
+    async with hosting(ServerConfig("web", kind, url="http://127.0.0.1:1/mcp", start_seconds=60)) as here:
         await here.settled()
         assert here.host.servers[0].status.state is State.FAILED
         assert "connect" in here.host.servers[0].status.why.lower()
 
 
 async def test_a_call_without_an_answer_ends_in_time() -> None:
-    async with hosting(strange("hang at call", "/dev/null", seconds=1)) as here:
+    async with hosting(strange("hang at call", "/dev/null", answers=1)) as here:
         await here.settled()
         with pytest.raises(Unreachable, match="strange did not respond to echo within 1 s"):
             await here.host.tools()[0].call({}, here.context)
@@ -89,7 +87,7 @@ async def test_a_cancelled_call_is_cancelled_over_there(tmp_path: Path) -> None:
     async with hosting(strange("hang at call", str(mark))) as here:
         await here.settled()
         call = asyncio.ensure_future(here.host.tools()[0].call({}, here.context))  # noqa: TID251 -- to cancel it
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not mark.exists():
                 await asyncio.sleep(0.01)
             call.cancel()
@@ -103,10 +101,8 @@ async def test_a_server_that_dies_in_the_middle_is_named_and_comes_back() -> Non
     async with hosting(strange("die")) as here:
         await here.settled()
         (tool,) = here.host.tools()
-        began = time.monotonic()
-        with pytest.raises(Unreachable, match="strange"):
+        with pytest.raises(Unreachable, match="closed the connection"):
             await tool.call({}, here.context)
-        assert time.monotonic() - began < 5
         await here.until(lambda: here.host.servers[0].status.state is State.FAILED)
         assert "out of luck" in here.host.servers[0].status.why
         with pytest.raises(Unreachable, match="not ready"):
@@ -173,13 +169,12 @@ async def test_ending_takes_no_two_seconds_though_a_server_will_not() -> None:
     async with hosting(strange("hang at shutdown")) as here:
         await here.settled()
         assert here.host.tools()
-        began = time.monotonic()
-    assert time.monotonic() - began < 2
+        assert await lasted(here.host.aclose()) < 2
 
 
 def modern() -> ServerConfig:
     script = Path(__file__).with_name("modern_server.py")
-    return ServerConfig("modern", command=sys.executable, args=("-W", "ignore", str(script)), start_seconds=20)
+    return ServerConfig("modern", command=sys.executable, args=("-W", "ignore", str(script)), start_seconds=60)
 
 
 async def test_a_server_of_todays_specification() -> None:

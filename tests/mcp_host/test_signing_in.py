@@ -32,7 +32,7 @@ def _noise(expect: Expect) -> None:
 
 
 def far(known: Signing) -> ServerConfig:
-    return ServerConfig("far", "http", url=known.url, start_seconds=20, call_seconds=20)
+    return ServerConfig("far", "http", url=known.url, start_seconds=60, call_seconds=60)
 
 
 def state(here: Here) -> State:
@@ -54,7 +54,7 @@ class Browser:
         self._tasks.append(asyncio.ensure_future(self._go(address)))  # noqa: TID251 -- a browser is no part of the program
 
     async def _go(self, address: str) -> None:
-        async with httpx2.AsyncClient(follow_redirects=True) as client:
+        async with httpx2.AsyncClient(follow_redirects=True, timeout=60) as client:
             self.said.append((await client.get(address)).text)
 
 
@@ -81,7 +81,7 @@ async def test_no_page_is_opened_and_nobody_registered_until_the_user_asks() -> 
 
 
 async def test_a_server_that_is_tried_out_and_wants_a_sign_in_says_so() -> None:
-    async with signing() as known, hosting() as here, asyncio.timeout(20):
+    async with signing() as known, hosting() as here, asyncio.timeout(60):
         status, tools, _ = await here.host.test(far(known))
     assert (status.state, list(tools)) == (State.SIGN_IN, [])
     assert "Sign-in required" in status.why
@@ -153,7 +153,7 @@ async def test_a_page_that_was_closed_is_given_up_with_a_restart() -> None:
         async def _go(self, address: str) -> None:
             pass
 
-    async with signing() as known, hosting(far(known)) as here, asyncio.timeout(20):
+    async with signing() as known, hosting(far(known)) as here, asyncio.timeout(60):
         await here.until(lambda: state(here) is State.SIGN_IN)
         server = here.host.server("far")
         server.sign_in(Closed())
@@ -170,7 +170,7 @@ async def test_a_stranger_cannot_come_back_in_the_users_place() -> None:
 
         def stranger(address: str) -> None:
             back = parse_qs(urlsplit(address).query)["redirect_uri"][0]
-            with httpx2.Client() as client:
+            with httpx2.Client(timeout=60) as client:
                 heard.extend(
                     client.get(f"{back}{more}").status_code
                     for more in ("", "?code=evil", "?code=evil&state=guess", "?error=denied&state=guess")
@@ -202,7 +202,7 @@ async def test_a_client_the_user_registered_is_used_as_it_is() -> None:
             token_endpoint_auth_method="client_secret_basic",
         )
         given = {"clientId": "mine", "clientSecret": "${secret:mine}", "callbackPort": port}
-        config = ServerConfig("far", "http", url=known.url, other={"oauth": given}, start_seconds=20)
+        config = ServerConfig("far", "http", url=known.url, other={"oauth": given}, start_seconds=60)
         async with hosting(config, secrets={"mine": "s"}) as here:
             await signed_in(here, Browser())
         assert list(known.clients) == ["mine"]
@@ -211,7 +211,7 @@ async def test_a_client_the_user_registered_is_used_as_it_is() -> None:
 
 async def test_a_token_of_the_users_own_is_sent_as_it_is() -> None:
     async with signing() as known:
-        config = ServerConfig("far", "http", url=known.url, headers={"Authorization": "Bearer mine"}, start_seconds=20)
+        config = ServerConfig("far", "http", url=known.url, headers={"Authorization": "Bearer mine"}, start_seconds=60)
         async with hosting(config) as here:
             await here.until(lambda: state(here) is State.FAILED)
             assert known.clients == {}

@@ -37,7 +37,7 @@ class Here:
     def context(self) -> CallContext:
         return CallContext("c", self.ask, self.shown.append)
 
-    async def until(self, holds: Callable[[], bool], seconds: float = 15) -> None:
+    async def until(self, holds: Callable[[], bool], seconds: float = 60) -> None:
         async with asyncio.timeout(seconds):
             while not holds():
                 self.news.clear()
@@ -48,13 +48,14 @@ class Here:
         await self.until(lambda: all(server.status.state is not State.STARTING for server in self.host.servers))
 
 
-def strange(way: str, *more: str, seconds: float = 10) -> ServerConfig:
+def strange(way: str, *more: str, starts: float = 60, answers: float = 60) -> ServerConfig:
+    """`starts`, `answers`: seconds it is given; those of a test that does not wait for them only guard against hanging."""
     return ServerConfig(
         "strange",
         command=sys.executable,
         args=("-I", str(SCRIPT), way, *more),
-        start_seconds=seconds,
-        call_seconds=seconds,
+        start_seconds=starts,
+        call_seconds=answers,
     )
 
 

@@ -141,7 +141,7 @@ class Peer:
             target=lambda: asyncio.run(self._serve(ready)), name="peer", daemon=True
         )
         self._thread.start()
-        self.port = ready.result(timeout=10)
+        self.port = ready.result(timeout=60)
         return self
 
     def __exit__(
@@ -151,7 +151,7 @@ class Peer:
         assert self._stop is not None
         assert self._thread is not None
         self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=60)
 
     async def _serve(self, ready: Future[int]) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()

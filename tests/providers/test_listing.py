@@ -165,18 +165,23 @@ async def test_another_server_is_not_asked_to_load(connections: Connections) -> 
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "words"),
+    ("answer", "limit", "error", "words"),
     [
-        (json_answer({"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}, 401), BadKey, "Incorrect"),
-        (Answer(200, (b"<html>hello</html>",), content_type="text/html"), ModelFailed, "did not return a list"),
-        (Answer(200, (Pause(30),)), Unreachable, "did not respond|sent nothing"),
+        (
+            json_answer({"error": {"message": "Incorrect API key", "code": "invalid_api_key"}}, 401),
+            60,
+            BadKey,
+            "Incorrect",
+        ),
+        (Answer(200, (b"<html>hello</html>",), content_type="text/html"), 60, ModelFailed, "did not return a list"),
+        (Answer(200, (Pause(600),)), 0.2, Unreachable, "did not respond|sent nothing"),
     ],
 )
 async def test_failures_are_sentences(
-    answer: Answer, error: type[ModelFailed], words: str, connections: Connections
+    answer: Answer, limit: float, error: type[ModelFailed], words: str, connections: Connections
 ) -> None:
     with Server({"/v1/models": answer}) as peer, pytest.raises(error, match=words):
-        await listing.models(peer.config(), "k", connections, seconds=0.2)
+        await listing.models(peer.config(), "k", connections, seconds=limit)
 
 
 async def test_what_was_listed_is_remembered(connections: Connections, tmp_path: Path) -> None:

@@ -146,4 +146,4 @@ def prepare(folder: Path) -> None:
 
 
 def git(folder: Path, *words: str) -> None:
-    subprocess.run(["git", *words], cwd=folder, check=False, capture_output=True, timeout=20)
+    subprocess.run(["git", *words], cwd=folder, check=False, capture_output=True, timeout=60)

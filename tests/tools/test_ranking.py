@@ -57,6 +57,6 @@ def test_a_search_among_nine_thousand_takes_milliseconds() -> None:
         for n in range(9_000)
     ]
     ranking = Ranking(texts)
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(ranking.best("search the repository for an issue about invoices", 5)) == 5
-    assert time.perf_counter() - started < 0.5  # 20 ms on a quiet machine; tests/benchmarks/finding.py measures it
+    assert time.process_time() - started < 0.5  # 20 ms on a quiet machine; tests/benchmarks/finding.py measures it

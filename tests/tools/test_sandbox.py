@@ -51,7 +51,7 @@ async def ran(box: Sandbox, line: str, *, network: bool = False, free: bool = Fa
         environment,
     )
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return b"".join([piece async for piece in command.output()]).decode()
     finally:
         await command.gone()

@@ -21,6 +21,7 @@ from helix_desktop.tools.sandbox import Kind, holds
 from helix_desktop.tools.shell import Limits, _End, _in_time
 from helix_desktop.tools.undo import undo_changes
 from tests.tools.world import World, world
+from tests.turns import lasted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
 
@@ -103,7 +104,7 @@ async def test_output_is_bytes_as_they_come(everywhere: World) -> None:
 
 async def test_what_it_prints_is_shown_while_it_runs(here: World) -> None:
     run = asyncio.ensure_future(here.run("run_command", command="echo first; sleep 30"))  # noqa: TID251 -- to cancel it
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not here.person.shown:
             await asyncio.sleep(0.01)
     assert here.person.shown == ["first\n"]
@@ -114,7 +115,7 @@ async def test_what_it_prints_is_shown_while_it_runs(here: World) -> None:
 async def test_the_last_of_what_is_printed_is_shown_though_nothing_follows(here: World) -> None:
     line = "echo first; sleep 0.02; echo and the last; sleep 30"
     run = asyncio.ensure_future(here.run("run_command", command=line))  # noqa: TID251 -- to cancel it
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "last" not in "".join(here.person.shown):
             await asyncio.sleep(0.01)
     run.cancel()
@@ -174,13 +175,12 @@ async def test_stop_ends_a_hundred_children_that_ignore_it(everywhere: World) ->
     run = asyncio.ensure_future(  # noqa: TID251 -- to cancel it
         everywhere.run("run_command", command=STUBBORN.replace("{mark}", mark))
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while "ready" not in "".join(everywhere.person.shown) or len(alive(mark)) < 200:
             await asyncio.sleep(0.05)
-    started = time.monotonic()
     run.cancel()
-    assert (await run).stopped
-    assert time.monotonic() - started < 2
+    assert await lasted(run) < 2
+    assert run.result().stopped
     assert alive(mark) == []
 
 
@@ -192,7 +192,7 @@ async def test_what_a_stopped_command_printed_is_kept_and_the_model_is_told_that
     await here.run("read_file", path="a")
     line = f"echo 2 > a; printf '%{much}s' | tr ' ' x; echo; echo 3 of 9 tests failed; sleep 60"
     run = asyncio.ensure_future(here.run("run_command", command=line))  # noqa: TID251 -- to cancel it
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "failed" not in "".join(here.person.shown):
             await asyncio.sleep(0.02)
     run.cancel()

@@ -67,7 +67,7 @@ async def test_stopping_stops_the_child(here: World) -> None:
     children = Children()
     here.box = here.kit.toolbox(start_child=children)
     run = asyncio.ensure_future(here.run("delegate", task="x"))  # noqa: TID251 -- to cancel it
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not children.running:
             await asyncio.sleep(0)
     run.cancel()

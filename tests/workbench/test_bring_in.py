@@ -392,7 +392,7 @@ PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer]]] = {
 
 async def said(session: Session, words: str) -> None:
     session.send((Text(words),))
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -159,7 +159,7 @@ async def test_prompts_of_servers_are_words_of_a_message(
         says("done"),
     ]
     session.send((said,))
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
     assert asked == ["write_file", "run_command", "strange__echo"]
     assert not (folder / "made").exists()
     assert verdicts(bench) == before

@@ -17,7 +17,7 @@ DEAR = {"input": 5_000.0, "output": 5_000.0, "cache_read": 5_000.0, "cache_write
 
 
 async def ended(session: Session) -> TurnEnded:
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
     end = session.facts[-1].fact
     assert isinstance(end, TurnEnded)
     return end

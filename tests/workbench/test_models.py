@@ -36,7 +36,7 @@ async def test_a_window_named_by_a_refusal_holds_from_then_on(desks: Desks, fold
         session = await bench.new_conversation("Learns")
         for words in ("First.", "Second."):
             session.send((Text(words),))
-            await asyncio.wait_for(session.idle(), 30)
+            await asyncio.wait_for(session.idle(), 60)
         facts = [session.conversation.fact(seq) for seq in range(1, session.conversation.state.last_seq + 1)]
         windows = [fact.window for fact in facts if isinstance(fact, ModelSet) and fact.role == "main"]
         assert windows == [128_000, 16_384]

@@ -42,7 +42,7 @@ async def test_all_of_an_answer_that_met_its_length_limit_comes_back_from_a_sub_
     with ChatServer(script) as server:
         session = await opened(desks, folder, server)
         session.send((Text("count, please"),))
-        await asyncio.wait_for(session.idle(), 30)
+        await asyncio.wait_for(session.idle(), 60)
     (result,) = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
     assert result.head == "one, two, three, four"
 
@@ -52,7 +52,7 @@ async def returned(desks: Desks, folder: Path, calls: Calls) -> list[ToolReturne
     with ChatServer([reply(calls=calls), reply("Done.")]) as server:
         session = await opened(desks, folder, server)
         session.send((Text("more, please"),))
-        await asyncio.wait_for(session.idle(), 30)
+        await asyncio.wait_for(session.idle(), 60)
     return [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
 
 
@@ -86,7 +86,7 @@ async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_i
 
         session.subscribe(hear)
         session.send((Text("build, please"),))
-        await asyncio.wait_for(session.idle(), 30)
+        await asyncio.wait_for(session.idle(), 60)
     stopped, left = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
     assert (stopped.ok, stopped.stopped) == (False, True)
     assert stopped.head == "building\n\n[stopped by the user after 0 s]\n"
@@ -99,11 +99,11 @@ async def test_a_file_whose_content_was_forgotten_can_be_read_again(desks: Desks
         bench = await on_a_bench(desks, folder, server)
         session = await bench.new_conversation()
         session.send((Text("read"),))
-        await asyncio.wait_for(session.idle(), 30)
+        await asyncio.wait_for(session.idle(), 60)
         (first,) = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
         await bench.forget(entries=[first.output.digest])
         session.send((Text("again"),))
-        await asyncio.wait_for(session.idle(), 30)
+        await asyncio.wait_for(session.idle(), 60)
     again = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)][-1]
     assert (again.ok, again.head.split("\n")[0], again.repeat_of) == (True, "# Pairs", 0)
 
@@ -119,12 +119,12 @@ async def test_a_checkpoint_that_hangs_holds_no_request_and_no_word_of_the_model
         session.subscribe(lambda e: begun.set() if isinstance(e, CallMoved) and e.stage is Stage.RUNNING else None)
         async with bench.changes.checkpoints._lock:
             session.send((Text("Hello"),))
-            await asyncio.wait_for(session.idle(), 30)
+            await asyncio.wait_for(session.idle(), 60)
             assert len(server.bodies) == 1
             session.send((Text("Make it"),))
-            await asyncio.wait_for(begun.wait(), 30)
+            await asyncio.wait_for(begun.wait(), 60)
             assert len(server.bodies) == 2
             assert not (folder / "made").exists()
-        await asyncio.wait_for(session.idle(), 30)
+        await asyncio.wait_for(session.idle(), 60)
     assert (folder / "made").exists()
     assert len(server.bodies) == 3

@@ -42,7 +42,7 @@ async def test_a_kill_in_the_middle_of_an_answer_leaves_what_was_shown(
 
         bench.subscribe(heard)
         session.send((Text("Extract it."),))
-        await asyncio.wait_for(enough.wait(), 30)
+        await asyncio.wait_for(enough.wait(), 60)
         partial = bench.workspace.folder / "partial" / f"{session.id}.json"
         while not partial.exists() or "".join(shown)[:60] not in partial.read_text():
             await asyncio.sleep(0.01)
@@ -80,7 +80,7 @@ async def test_a_file_that_is_damaged_or_older_than_the_last_reply_adds_nothing(
     await bench.choose_model("demo")
     session = await bench.new_conversation("Old")
     session.send((Text("Hello"),))
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
     before = len(session.facts)
     partial = bench.workspace.folder / "partial" / f"{session.id}.json"
     await first.aclose()

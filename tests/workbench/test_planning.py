@@ -133,7 +133,7 @@ def test_a_plan_approved_just_before_a_kill_holds(
         session = await bench.session(row.id)
         model.script[:] = []
         session.resume()
-        await asyncio.wait_for(session.idle(), 30)
+        await asyncio.wait_for(session.idle(), 60)
         assert sent(model).count("1. Write a.txt\n2. Check it") == 1
         seq, _ = session.conversation.state.branch.notes["plan"]
         assert any(getattr(ref, "seq", 0) == seq for ref in session.conversation.state.branch.pins)

@@ -19,7 +19,7 @@ from tests.workbench.test_bench import bench_on
 async def told(bench: Workbench, session: Session, model: ScriptedModel, *script: Scripted) -> TurnEnded:
     model.script[:] = [*script, says("done")]
     session.send((Text("go"),))
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
     end = session.facts[-1].fact
     assert isinstance(end, TurnEnded)
     return end

@@ -26,7 +26,7 @@ async def bench(desks: Desks, folder: Path) -> Workbench:
 async def told(session: Session, words: str) -> str:
     """Says it, waits for the end, and lets the session go."""
     session.send((Text(words),))
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
     assert isinstance(session.facts[-1].fact, TurnEnded)
     return session.id
 
@@ -38,7 +38,7 @@ async def stopped(session: Session) -> str:
     while session.running is Running.IDLE:
         await asyncio.sleep(0)
     session.stop()
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
     return session.id
 
 

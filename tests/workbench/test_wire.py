@@ -35,7 +35,7 @@ LONG = "\n".join(f"line {number} of a file that is long enough to be worth a mar
 
 async def said(session: Session, words: str) -> None:
     session.send((Text(words),))
-    await asyncio.wait_for(session.idle(), 30)
+    await asyncio.wait_for(session.idle(), 60)
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)

@@ -91,9 +91,9 @@ def test_changed_words_are_marked_and_lines_without_anything_in_common_are_not()
 
 
 def test_lines_of_many_equal_words_are_compared_at_once() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     within("a b " * 500, "a c b " * 330)
-    assert time.perf_counter() - began < 2, "it took minutes"
+    assert time.process_time() - began < 2, "it took minutes"
     gone, come = within("0,0,1,0," * 40 + "end", "0,0,1,0," * 40 + "stop, end")
     assert (gone, come) == ([], [(320, 6)])
 

@@ -9,8 +9,7 @@ import json
 import shutil
 import sqlite3
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from helix_desktop.gui.tokens import DARK, LIGHT
 from tests.gui import screen as screens
 from tests.gui.screen import Screen, program, wait_for
 from tests.peers.chat_server import ChatServer, reply
+from tests.turns import ends_within
 
 pytestmark = pytest.mark.skipif(bool(screens.missing()), reason=f"needs {screens.missing()}")
 TITLE = "Helix Desktop"
@@ -63,7 +63,7 @@ def begin(screen: Screen, home: Path, folder: Path, server: ChatServer, *, keyri
     screen.key("Return")
     wait_for("the test of the key", lambda: any(seen.method == "GET" for seen in server.requests))
     if not keyring:
-        time.sleep(1)
+        wait_for("what is wrong", lambda: screen.shows(LIGHT.danger))
         screen.key("Tab", "Tab", "space")  # for this session only
     wait_for("the model", lambda: "Connect a model" not in screen.active())
     screen.key("Return")
@@ -90,8 +90,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         wait_for("the second request", lambda: len(server.bodies) == 2)
         wait_for("the question", partial(asks, screen))
         assert not (folder / "made.txt").exists()
-        screen.key("alt+y")
-        wait_for("the file", (folder / "made.txt").exists)
+        allowed(screen, "the file", (folder / "made.txt").exists)
         assert (folder / "made.txt").read_text() == "made by the agent\n"
         wait_for("the end of the turn", lambda: len(facts(home, "TurnEnded")) == 2)
         assert any('"by":"user"' in fact for fact in facts(home, "Decided"))
@@ -115,7 +114,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
 
         screen.type("half a sentence")
         screen.key("ctrl+q")
-        process.wait(5)
+        process.wait(60)
         assert process.returncode == 0
 
     assert json.loads((home / "window.json").read_text())["look"]["dark"] is True
@@ -124,7 +123,7 @@ def test_a_first_day(screen: Screen, tmp_path: Path) -> None:
         assert "half a sentence" in (home / "window.json").read_text()
         wait_for("the dark again", lambda: screen.pixel(600, 500) == DARK.panel)
         screen.key("ctrl+q")
-        process.wait(5)
+        process.wait(60)
 
 
 def asks(screen: Screen) -> bool:
@@ -133,11 +132,22 @@ def asks(screen: Screen) -> bool:
     return LIGHT.handover.upper() in shot
 
 
+def allowed(screen: Screen, what: str, done: Callable[[], object]) -> None:
+    """Say yes to the question; one that has just come takes no answer yet."""
+
+    def there() -> bool:
+        if not done():
+            screen.key("alt+y")
+        return bool(done())
+
+    wait_for(what, there)
+
+
 SLEEP = reply(calls=[("run_command", {"command": "touch begun; sleep 321"})])
 STATES = {
-    "streaming": (reply("one two three four five six seven eight").silent_after(4, 60), ()),
-    "waiting for the user": (SLEEP, ()),
-    "running a command": (SLEEP, ("alt+y",)),
+    "streaming": reply("one two three four five six seven eight").silent_after(4, 60),
+    "waiting for the user": SLEEP,
+    "running a command": SLEEP,
 }
 
 
@@ -145,7 +155,7 @@ STATES = {
 def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tmp_path: Path, state: str) -> None:
     home, folder = tmp_path / "home", tmp_path / "project"
     folder.mkdir()
-    answer, keys = STATES[state]
+    answer = STATES[state]
     with ChatServer([reply("Hello."), answer]) as server, program(screen, home) as process:
         begin(screen, home, folder, server)
         wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
@@ -154,14 +164,11 @@ def test_closing_in_any_state_loses_nothing_and_takes_no_time(screen: Screen, tm
         wait_for("the second request", lambda: len(server.bodies) == 2)
         if answer is SLEEP:
             wait_for("the question", partial(asks, screen))
-        for key in keys:
-            screen.key(key)
-            wait_for("the command", (folder / "begun").exists)
-        begun = time.monotonic()
+        if state == "running a command":
+            allowed(screen, "the command", (folder / "begun").exists)
         screen.key("ctrl+q")
-        process.wait(10)
+        assert ends_within(process, 3.5)  # two for the program, the others for a busy machine
         assert process.returncode == 0
-        assert time.monotonic() - begun < 4  # two for the program, two for a busy machine and xdotool
     assert sum('"Count."' in fact for fact in facts(home, "UserSaid")) == 1
     assert subprocess.run(["pgrep", "-f", "sleep 321"], capture_output=True, check=False).stdout == b""
 
@@ -171,7 +178,7 @@ def test_a_second_start_brings_the_first_window_to_the_front(screen: Screen, tmp
         wait_for("the window", lambda: screen.has_front(TITLE))
         wait_for("its socket", lambda: list((tmp_path / "home").rglob("window.sock")))
         with program(screen, tmp_path / "home", "helix://settings") as second:
-            second.wait(20)
+            second.wait(60)
             assert second.returncode == 0
         wait_for("the settings", lambda: any("Settings" in title for title in screen.titles()))
         assert first.poll() is None
@@ -199,7 +206,7 @@ def test_with_a_secret_service_the_key_is_there_after_a_restart(screen: Screen, 
             begin(screen, home, folder, server, keyring=True)
             wait_for("the first answer", lambda: len(facts(home, "TurnEnded")) == 1)
             screen.key("ctrl+q")
-            process.wait(10)
+            process.wait(60)
         assert not any("a-key" in file.read_text("utf-8", "replace") for file in home.rglob("*.toml"))
         assert not (home / "keys.json").exists()
         with program(screen, home, more=more, within=within) as process:
@@ -208,6 +215,6 @@ def test_with_a_secret_service_the_key_is_there_after_a_restart(screen: Screen, 
             screen.key("Return")
             wait_for("the second request", lambda: len(server.bodies) == 2)
             screen.key("ctrl+q")
-            process.wait(10)
+            process.wait(60)
     sent = [seen.headers.get("authorization") for seen in server.requests if seen.method == "POST"]
     assert sent == ["Bearer a-key", "Bearer a-key"]

@@ -72,9 +72,9 @@ def test_signs_are_chosen_with_the_mouse(view: LineView) -> None:
 
 def test_a_huge_line_costs_little_and_is_copied_whole(view: LineView) -> None:
     view.show_lines(["x" * 1_000_000, "y"])
-    start = time.perf_counter()
+    start = time.process_time()
     view.viewport().repaint()
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     QTest.keyClick(view, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     assert len(view.chosen_text()) == 1_000_002
     QTest.mouseClick(view.viewport(), LEFT, pos=QPoint(5, 16))
