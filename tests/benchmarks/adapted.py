@@ -10,6 +10,7 @@ from typing import Any
 
 from tests.benchmarks.row import Figure, Row
 
+HEADS_OF = "the system prompt and tools of "  # how the tables with another program's head are called
 NAMED = "layered, where the agent knows the page"  # a row of the policies beside the others
 
 
@@ -215,7 +216,10 @@ def _cache_rows(text: str) -> Iterator[Row]:
 def policies(text: str) -> list[Row]:
     """What `layered` is billed as a share of sending everything, recalls and head included, beside every other policy."""
     rows = []
-    for table, said in _json(text).items():
+    tables = _json(text)
+    heads = {name: tables.pop(name) for name in list(tables) if name.startswith(HEADS_OF)}
+    first = next(iter(tables.values()))["no management"]
+    for table, said in tables.items():
         whole = said["no management"]
         named = said.pop(NAMED, None)
         shares = {name: _share(one, whole) for name, one in said.items()}
@@ -240,7 +244,14 @@ def policies(text: str) -> list[Row]:
         )
         if named:
             rows += [_retention(said), *_asked_of_layered(said["layered"], named, whole)]
-    return rows
+    return rows + [_headed(name, said, first) for name, said in heads.items()]
+
+
+def _headed(name: str, said: Mapping[str, Any], whole: Mapping[str, Any]) -> Row:
+    """In the same unit as the others: of sending everything with our own head."""
+    shares = {policy: _share(one, whole) for policy, one in said.items()}
+    tokens = said["layered"]["head_tokens"]
+    return Row(f"bill with {name}, {tokens:,} tokens", "", shares.pop("layered"), shares)
 
 
 def _retention(said: Mapping[str, Any]) -> Row:

@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 
 from helix_desktop import places
@@ -173,7 +174,7 @@ def _arguments(shell: str, command: str) -> dict[str, Any]:
     return {"command": ["bash", "-lc", command]} if shell == "shell" else {"command": command, "description": "numbers"}
 
 
-def _installed(folder: Path, name: str) -> Path:
+def installed(folder: Path, name: str) -> Path:
     """The folder of the agent's program; RuntimeError where it cannot be had."""
     place = folder / name / "node_modules" / ".bin"
     if not (place / name).exists():
@@ -201,7 +202,7 @@ class Seen:
 
 def worked(folder: Path, name: str, steps: int) -> Seen:
     """One agent that begins, goes on and shortens its history, is put back to where it was, and goes on from there."""
-    program = _installed(folder, name)
+    program = installed(folder, name)
     work = Work(name, steps)
     with (
         tempfile.TemporaryDirectory() as home,
@@ -241,12 +242,19 @@ def _put_back(home: Path, kept: Path) -> None:
     shutil.copytree(kept, home, symlinks=True, dirs_exist_ok=True)
 
 
-def _started(
-    seen: Seen, name: str, program: Path, home: Path, place: Path, given: Sequence[str], **more: Any
+def started(
+    provider: Provider,
+    name: str,
+    program: Path,
+    home: Path,
+    place: Path,
+    given: Sequence[str],
+    own: Mapping[str, str] = MappingProxyType({}),
+    **more: Any,
 ) -> subprocess.Popen[str]:
-    """The agent, as `wrap` starts it."""
+    """The agent, as `wrap` starts it. `own`: variables of its own."""
     keys = dict.fromkeys(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY"), KEY)
-    own = {
+    usual = {
         "HOME": str(home),
         "PATH": f"{os.environ['PATH']}:{program}",
         "IS_SANDBOX": "1",
@@ -258,11 +266,11 @@ def _started(
         "CLAUDE_CODE_AUTO_COMPACT_WINDOW": str(CLAUDE_WINDOW),
         "NO_PROXY": "127.0.0.1,localhost",
     }
-    gateway = ["wrap", "--upstream", seen.provider.url, name, "--", *given]
+    gateway = ["wrap", "--upstream", provider.url, name, "--", *given]
     return subprocess.Popen(
         [sys.executable, "-m", "helix_desktop", "--home", f"{home}/helix", *gateway],
         cwd=place,
-        env={**os.environ, **keys, **own, **quiet},
+        env={**os.environ, **keys, **usual, **quiet, **own},
         stdout=subprocess.PIPE,
         text=True,
         **more,
@@ -276,7 +284,7 @@ def _run(seen: Seen, name: str, program: Path, home: Path, place: Path, *, goes_
     elif goes_on and name == "pi":
         given = [*GOES_ON[name], *BEGINS[name]]
     none, pipe = subprocess.DEVNULL, subprocess.PIPE
-    process = _started(seen, name, program, home, place, given, stdin=none, stderr=pipe)
+    process = started(seen.provider, name, program, home, place, given, stdin=none, stderr=pipe)
     with process:
         try:
             out, err = process.communicate(timeout=LONGEST)
@@ -294,8 +302,15 @@ def _converse(seen: Seen, program: Path, home: Path, place: Path, runs: Sequence
     """Gemini CLI in one process that is told what to do as an editor tells it (ACP): what it writes down of a session has two
     results for one call, and cannot be gone on with.
     """
-    process = _started(
-        seen, "gemini", program, home, place, BEGINS["gemini"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL
+    process = started(
+        seen.provider,
+        "gemini",
+        program,
+        home,
+        place,
+        BEGINS["gemini"],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
     )
     with process, Editor(process, seen) as editor:
         editor.ask("initialize", {"protocolVersion": 1, "clientCapabilities": {}})

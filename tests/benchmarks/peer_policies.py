@@ -284,9 +284,11 @@ PEERS: Mapping[str, Callable[[], Policy]] = {
 }
 
 
-def play(recording: Recording, policy: Policy, window: int, prices: Prices, count: Count, name: str = "") -> Figures:
+def play(
+    recording: Recording, policy: Policy, window: int, prices: Prices, count: Count, head: int = HEAD_TOKENS
+) -> Figures:
     """One session under a policy. Without one it is not stopped at the window, so that shares have a whole."""
-    context = Context(window, prices, Ledger(prices, window))
+    context = Context(window, prices, Ledger(prices, window), head=head)
     earlier: set[str] = set()
     used = standing = 0
     waiting: list[Part] = []
@@ -317,8 +319,8 @@ def play(recording: Recording, policy: Policy, window: int, prices: Prices, coun
         earlier |= _names(texts(message))
     ledger = context.ledger
     return Figures(
-        name=name or recording.name, window=window, steps=tuple(ledger.steps), sent=ledger.sent,
-        billed=round(ledger.billed - ledger.recalls), recalls_billed=round(ledger.recalls), head_tokens=HEAD_TOKENS,
+        name=recording.name, window=window, steps=tuple(ledger.steps), sent=ledger.sent,
+        billed=round(ledger.billed - ledger.recalls), recalls_billed=round(ledger.recalls), head_tokens=head,
         cache_read=ledger.cache_read, peak=ledger.peak,
         overflowed=int(ledger.overflowed > 0), plain_sent=0, plain_billed=0, folds=context.folds,
         used=used, standing=standing, standing_plain=standing,

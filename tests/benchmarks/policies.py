@@ -29,8 +29,10 @@ from helix_desktop.replay.counting import Counting
 from helix_desktop.replay.figures import Figures, total
 from helix_desktop.replay.misses import Recalls
 from helix_desktop.replay.player import Terms
-from tests.benchmarks.adapted import NAMED
+from tests.benchmarks.adapted import HEADS_OF, NAMED
+from tests.benchmarks.figures import last
 from tests.benchmarks.peer_policies import PEERS, play
+from tests.benchmarks.row import Row
 
 TABLES: Mapping[str, Prices] = {
     "cache read 0.1, write 1.25": Prices(0.1, 1.25, 5.0),
@@ -40,6 +42,12 @@ TABLES: Mapping[str, Prices] = {
 }
 FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
 OURS = ("layered", "helix", "observational", "none")
+HEADED = (
+    "outputs masked after 10 steps",
+    "summary at 80%, 15,000 tokens kept",
+    "summary at 90%",
+    "excerpts, observations at 30%",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,6 +68,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     terms = Terms(policy.preset("layered"), arguments.window, prices, recalls=Recalls.NAMED)
     tables[usual][NAMED] = total([play_one(recording, terms, counting) for recording in recordings])
     if arguments.json:
+        tables |= {
+            f"{HEADS_OF}{label}": headed(recordings, arguments.window, head, counting)
+            for label, head in heads().items()
+        }
         print(json.dumps({name: {row: made.as_json() for row, made in rows.items()} for name, rows in tables.items()}))
         return 0
     print(f"{len(recordings)} sessions, window {arguments.window:,}")
@@ -90,6 +102,22 @@ def table(recordings: Sequence[Recording], window: int, prices: Prices, counting
         print(f"{name} done", file=sys.stderr)
     for name, peer in PEERS.items():
         rows[name] = total([play(each, peer(), window, prices, counting.count) for each in recordings])
+    return rows
+
+
+def heads() -> dict[str, int]:
+    """The tokens that other agents send in front of every request, as the benchmark `heads` measured them last."""
+    rows = [Row.from_json(row) for run in last() if run["name"] == "heads" for row in run["rows"]]
+    return {name: int(figure.median) for row in rows for name, figure in row.peers.items()}
+
+
+def headed(recordings: Sequence[Recording], window: int, head: int, counting: Counting) -> dict[str, Figures]:
+    """`layered` and what agents do with a full context, with the head of one of them, at the usual prices."""
+    prices = next(iter(TABLES.values()))
+    terms = Terms(policy.preset("layered"), window, prices, head=head, recalls=Recalls.SEARCHED)
+    rows = {"layered": total([play_one(each, terms, counting) for each in recordings])}
+    for name in HEADED:
+        rows[name] = total([play(each, PEERS[name](), window, prices, counting.count, head) for each in recordings])
     return rows
 
 
