@@ -1,3 +1,3 @@
 """Helix Desktop: work with AI agents for hours without the context window in the way."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -124,7 +124,9 @@ def test_what_the_policies_say_becomes_rows() -> None:
         "a peer": {**one, "effective": 39},
     }
     named = {**one, "effective": 43, "retention_plain": 0.95}
+    headed = {"layered": {**one, "effective": 50, "head_tokens": 17_000}, "a peer": {**one, "effective": 70}}
     tables = {"prices": {"layered": one, adapted.NAMED: named, **others}, "more prices": {"layered": one, **others}}
+    tables[f"{adapted.HEADS_OF}a peer 2.1"] = headed
     rows = adapted.policies(json.dumps(tables))
     assert [row.name for row in rows if row.met is False] == [
         "bill with `layered` (prices)",
@@ -135,6 +137,8 @@ def test_what_the_policies_say_becomes_rows() -> None:
     assert rows[0].peers["a peer"].median == 0.39
     assert rows[1].peers["a peer"].median == 0.9
     assert adapted.NAMED not in rows[0].peers
+    assert rows[-1].name == "bill with the system prompt and tools of a peer 2.1, 17,000 tokens"
+    assert (rows[-1].ours.median, rows[-1].peers["a peer"].median) == (0.5, 0.7)
 
 
 def test_what_the_cache_page_prints_becomes_rows() -> None:
