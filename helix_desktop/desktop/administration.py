@@ -17,7 +17,7 @@ from helix_desktop.gui.engine_sentences import said as told
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
-from helix_desktop.gui.settings.program import Covered, Finding, Going, Kept, Offered, Server, WorkspaceSettings
+from helix_desktop.gui.settings.program import Covered, Finding, Going, Kept, Offered, Server
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
 from helix_desktop.places import Places
@@ -117,12 +117,6 @@ class Keeping:
         made = await _real(bench).workspace.back_up()
         return tr("Backup saved as {file}.", file=made.path.name)
 
-    def chosen(self, bench: Shown) -> WorkspaceSettings:
-        return _real(bench).workspace.settings
-
-    async def change(self, bench: Shown, changes: Mapping[str, Any]) -> None:
-        await _real(bench).change(changes)
-
     # --- MCP servers
 
     def servers(self, bench: Shown) -> Sequence[Server]:
@@ -135,18 +129,6 @@ class Keeping:
         from helix_desktop.mcp_host.config import parse
 
         return [Server(config.name, config.shown) for config in parse(text, name=name).servers]
-
-    async def add_servers(self, bench: Shown, text: str, name: str) -> None:
-        await _real(bench).servers.paste(text, name)
-
-    async def remove_server(self, bench: Shown, name: str) -> None:
-        await _real(bench).servers.remove(name)
-
-    async def switch_server(self, bench: Shown, name: str, *, on: bool) -> None:
-        await _real(bench).servers.switch(name, on=on)
-
-    async def restart_server(self, bench: Shown, name: str) -> None:
-        await _real(bench).servers.restart(name)
 
     async def sign_in_server(self, bench: Shown, name: str) -> None:
         async def page(address: str) -> None:
@@ -168,26 +150,11 @@ class Keeping:
         found = setup.coverage(real.workspace.settings.changes)
         return Covered(found.leave_out, found.most_files, found.most_bytes, real.changes.keep_days, found.off)
 
-    async def mark_reading(self, bench: Shown, name: str, tool: str, *, reads: bool) -> None:
-        await _real(bench).servers.mark_reading(name, tool, reads=reads)
-
-    async def switch_tool(self, bench: Shown, name: str, tool: str, *, on: bool) -> None:
-        await _real(bench).servers.switch_tool(name, tool, on=on)
-
-    async def limit_server(self, bench: Shown, name: str, **seconds: float) -> None:
-        await _real(bench).servers.limit(name, **seconds)
-
     async def test_server(self, bench: Shown, name: str) -> str:
         status, tools, lines = await _real(bench).servers.test(name)
         wrote = tr("Its output: {line}", line=lines[-1][:300]) if lines and status.why else ""
         said = tr("{name} responded and offers {tools}.", name=name, tools=count(len(tools), "{n} tool", "{n} tools"))
         return in_a_row(told(status.why) or said, wrote)
-
-    async def choose_model(self, bench: Shown, name: str, role: str) -> None:
-        await _real(bench).choose_model(name, role)
-
-    async def choose_policy(self, bench: Shown, preset: str, values: Mapping[str, Any]) -> None:
-        await _real(bench).choose_policy(preset, values)
 
     # --- the replay lab and the tour
 

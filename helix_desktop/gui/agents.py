@@ -79,7 +79,7 @@ class AgentsDialog(QDialog):
         """Show them as they are now, or one part of them after the other; only what has changed is painted, and what was
         folded stays so.
         """
-        rows = self._bench.agents(self._conversation)
+        rows = self._bench.workforce.rows(self._conversation)
         new = {row.id: self._added(row) for row in rows if row.id not in self._items}
         self._turn = (self._turn + 1) % parts
         for number, row in enumerate(rows):
@@ -121,11 +121,11 @@ class AgentsDialog(QDialog):
 
     def _stop(self) -> None:
         if chosen := self._chosen():
-            self._bench.stop_agent(chosen)
+            self._bench.workforce.stop(chosen)
             self.look()
 
     def stop_all(self) -> None:
-        self._bench.stop_agents(self._conversation)
+        self._bench.workforce.stop_all(self._conversation)
         self.look()
 
 

@@ -128,7 +128,7 @@ async def mentions(bench: Workbench, asked: Asked) -> list[Offer]:
         if letters and letters in f"{server}:{name} {uri}".casefold():
             offers.append(Offer(f"{server}: {name}", value=Resource(server, uri), icon="entry", note=uri[:60]))
     if len(asked.letters) >= 2:
-        hits = await bench.search(asked.letters, limit=12)
+        hits = await bench.workspace.index.search(asked.letters, limit=12)
         offers += [_entry(hit) for hit in hits if hit.digest is not None][:4]
     return offers
 

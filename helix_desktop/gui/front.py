@@ -138,7 +138,7 @@ class Front(QObject):
         """A rules file that is new or has changed is shown before it is followed."""
         bench, window = self._window.bench, self._window
         if bench is not None:
-            work = asyncio.to_thread(bench.to_trust)
+            work = asyncio.to_thread(lambda: bench.project.look().asking())
             then = partial(self._rules_found, bench)
             window.doing.do(work, name="look for rules files", then=then, owner=window)
 
@@ -156,7 +156,10 @@ class Front(QObject):
             used = tr("From the next step on, the agent will use: {names}", names=names)
             tell = self._window.notices.tell
             self._window.doing.do(
-                bench.trust(*seen), name="trust what a folder brings", then=lambda _done: tell(used), owner=self._window
+                bench.project.trust(*seen),
+                name="trust what a folder brings",
+                then=lambda _done: tell(used),
+                owner=self._window,
             )
 
         TrustDialog(self._window.theme, files, trust, self._window).open()

@@ -199,7 +199,7 @@ def search(window: MainWindow, words: str) -> None:
         show(finding.of_hits(hits, titles, bench.id, window.go, name))
 
     for bench in opened:
-        work = bench.search(words)
+        work = bench.workspace.index.search(words)
         window.doing.do(work, name="search everything", then=partial(found, bench), owner=window)
     _search_closed(window, words, closed, show)
 

@@ -180,16 +180,11 @@ class Index:
 
     async def begin_anew(self) -> None:
         """Facts were moved to another conversation: what it says of them is made again, in the background."""
-
-        async def nothing() -> None: ...
-
-        await self.renew(nothing)
+        await self.renew(_nothing)
 
     async def _make_anew(self) -> None:
-        async def nothing() -> None: ...
-
         self._damaged = False
-        await self._renew(nothing)
+        await self._renew(_nothing)
 
     async def _ask(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
         """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
@@ -322,3 +317,6 @@ class Index:
         self._closing = True
         for thread in (self._writer, self._reader, self._ahead):
             await thread.aclose()
+
+
+async def _nothing() -> None: ...

@@ -8,7 +8,7 @@ import secrets as random
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -36,8 +36,8 @@ from helix_desktop.engine.facts import (
     UserPart,
 )
 from helix_desktop.engine.policy import DEFAULT_PRESET
-from helix_desktop.engine.ports import About, Emptied, Hit, ModelClient, Purged, Tokens
-from helix_desktop.engine.rows import AgentRow, ConversationRow
+from helix_desktop.engine.ports import About, Emptied, ModelClient, Purged, Tokens
+from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.view import State
@@ -110,12 +110,12 @@ class Workbench:
         self.models = Models(shared.access, lambda: workspace.settings.models)
         self._shared = shared
         self._permissions = permissions
-        self._sessions = Sessions()
+        self.sessions = Sessions()
         self.workforce = Workforce(
             self.project,
             self._open_agent,
             self._tasks.spawn,
-            self._sessions.find,
+            self.sessions.find,
             lambda: setup.limits_of(workspace.settings.limits),
         )
         self._reading = asyncio.Lock()  # of facts that must not change meanwhile; and each conversation once
@@ -177,7 +177,7 @@ class Workbench:
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self._tasks.aclose, limit=1.0)
             last_first.push_async_callback(self.servers.aclose)
-            sessions = tuple(self._sessions)
+            sessions = tuple(self.sessions)
             await asyncio.gather(*(session.aclose() for session in sessions))
             self.workspace.linked = lambda: None
             await self.sharing.end()
@@ -235,7 +235,7 @@ class Workbench:
         if self._rows.find(conversation) is None:
             raise NotThere(f"There is no conversation {conversation} in {self.name}.")
         async with self._reading:
-            session = self._sessions.find(conversation)
+            session = self.sessions.find(conversation)
             if session is None:
                 opened = await Conversation.open(self.workspace.journal, conversation)
                 if opened.state.own_model:
@@ -245,7 +245,7 @@ class Workbench:
                 session = self._made(opened)
                 if len(session.facts) > MANY:
                     gc.freeze()  # so many facts that last are not looked through again at every collection
-            self._sessions.keep(session)
+            self.sessions.keep(session)
             return session
 
     async def new_conversation(self, title: str = "", *, agent: str = "", parent: str = "") -> Session:
@@ -260,7 +260,7 @@ class Workbench:
 
     async def look_ahead(self, conversation: str) -> None:
         """Work out what its next request will be sent with, where that has changed since the last: what is shown of it follows."""
-        if (session := self._sessions.find(conversation)) is not None:
+        if (session := self.sessions.find(conversation)) is not None:
             await self._look_ahead(session)
 
     async def _look_ahead(self, session: Session) -> None:
@@ -312,7 +312,7 @@ class Workbench:
 
     async def child(self, conversation: str) -> Sequence[Recorded]:
         """The facts of a conversation, to look at: a sub-agent's, or one of another day."""
-        session = self._sessions.find(conversation)
+        session = self.sessions.find(conversation)
         return tuple(session.facts) if session is not None else await self.workspace.journal.read(conversation)
 
     async def _begin(self, started: ConversationStarted) -> str:
@@ -417,7 +417,7 @@ class Workbench:
                 self._instead[new] = model
             conversation = await Conversation.open(self.workspace.journal, new)
             session = self._made(conversation, depth=wish.depth, only=wish.tools)
-            self._sessions.keep(session)
+            self.sessions.keep(session)
         return session
 
     @property
@@ -441,7 +441,7 @@ class Workbench:
         """
         result = result or bring_in.Result(bring_in.new_run())
         ahead = (await self.unbegun()).conversation.ahead.settings
-        work = bring_in.Import(self.workspace, self.tokens, kind, self._held, wanted or {}, result, ahead)
+        work = bring_in.Import(self.workspace, self.tokens, kind, self.held, wanted or {}, result, ahead)
         try:
             return await work.read(files, report)
         finally:
@@ -453,28 +453,20 @@ class Workbench:
         """Take an import back."""
         found = {one.conversation for one in await self.workspace.journal.brought_in()}
         try:
-            return await bring_in.undo(self.workspace, run, self._held)
+            return await bring_in.undo(self.workspace, run, self.held)
         finally:
             await self._read_again(found)
 
     @asynccontextmanager
-    async def _held(self, conversation: str) -> AsyncIterator[None]:
-        """Its facts may change: its session, where it has one, holds still, and nobody opens it meanwhile."""
+    async def held(self, conversation: str) -> AsyncIterator[None]:
+        """Its facts may change within: its session, where it has one, holds still, and nobody opens it meanwhile."""
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._reading)
-            if (session := self._sessions.find(conversation)) is not None:
+            if (session := self.sessions.find(conversation)) is not None:
                 await held.enter_async_context(session.held())
             yield
 
     # --- conversations other machines have too
-
-    def found(self, conversation: str) -> Session | None:
-        """Its session, where it has one."""
-        return self._sessions.find(conversation)
-
-    def held(self, conversation: str) -> AbstractAsyncContextManager[None]:
-        """Its facts may change within."""
-        return self._held(conversation)
 
     async def grown(self, conversation: str) -> None:
         """It came from another machine, or went on there, and nobody has it open here."""
@@ -493,7 +485,7 @@ class Workbench:
         """Remove a text, or entries, from the whole workspace for good. Every session holds still meanwhile, and reads
         again what has changed; Refused while one of them works.
         """
-        async with self.workspace.still(), self._reading, self._sessions.still():
+        async with self.workspace.still(), self._reading, self.sessions.still():
             await asyncio.to_thread(self._partial.clear)
             purged = await self.workspace.forget(text=text, entries=entries, report=report)
             await self._read_again(purged.conversations)
@@ -501,10 +493,10 @@ class Workbench:
 
     async def empty_trash(self) -> Emptied:
         """Remove the conversations in the trash for good, with what only they use; Refused while anything works."""
-        async with self._reading, self._sessions.still():
+        async with self._reading, self.sessions.still():
             emptied = await self.workspace.empty_trash()
         self._rows.drop(emptied.conversations)
-        await self._sessions.close(emptied.conversations)
+        await self.sessions.close(emptied.conversations)
         self._room.look()
         return emptied
 
@@ -515,10 +507,6 @@ class Workbench:
     def watch_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
         """Hear when the limit is passed, with the bytes beyond it, and when it no longer is, with 0."""
         return self._room.watch(listener)
-
-    async def search(self, query: str, *, limit: int = 20) -> Sequence[Hit]:
-        """Messages and entries of this workspace."""
-        return await self.workspace.index.search(query, limit=limit)
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         return await self.workspace.cache.read(digest, start, length)
@@ -657,38 +645,6 @@ class Workbench:
         await self.project.look_again()
         return await slash.expanded(self.project.now, session, parts, self._shared.access.tokens, self.servers)
 
-    async def brought(self) -> Sequence[Item]:
-        """Everything the folders and the user's own bring, used or not."""
-        return (await self.project.look_again()).items
-
-    async def switch_item(self, key: str, *, on: bool) -> None:
-        """Use a rules file, a skill, a command, a hook or an agent, or do not."""
-        await self.project.switch(key, on=on)
-
-    async def run_outside(self, item: Item, *, on: bool) -> None:
-        """A trusted hook with exactly this content runs outside the sandbox, or inside again."""
-        await self.project.run_outside(item, on=on)
-
-    def agents(self, conversation: str) -> Sequence[AgentRow]:
-        """All agents below a conversation, at every depth."""
-        return self.workforce.rows(conversation)
-
-    def stop_agent(self, agent: str) -> None:
-        """End an agent, with all it has delegated itself."""
-        self.workforce.stop(agent)
-
-    def stop_agents(self, conversation: str) -> None:
-        """End every agent below a conversation."""
-        self.workforce.stop_all(conversation)
-
-    def to_trust(self) -> Sequence[Item]:
-        """What the folders bring that is new or has changed since the user agreed to it: shown, then trusted or left."""
-        return self.project.look().asking()
-
-    async def trust(self, *items: Item) -> None:
-        """The user has seen this content and agrees: it is used from the next step on."""
-        await self.project.trust(*items)
-
     @property
     def notes(self) -> Sequence[str]:
         """What opening the workspace had to mend, and what its settings hold that means nothing: for the user."""
@@ -713,7 +669,7 @@ class Workbench:
 
     def _client(self, conversation: str, role: ModelRole) -> ModelClient | None:
         if (writer := self._writers.get(conversation)) is not None:
-            main = self._sessions.find(conversation)
+            main = self.sessions.find(conversation)
             chosen = main.conversation.state.settings.model(ModelRole.MAIN) if main else None
             return writer(chosen.model if chosen else "") if role is ModelRole.MAIN else None
         instead = self._instead.get(conversation)
@@ -750,7 +706,7 @@ class Workbench:
         self.workspace.change(lambda now: {"permissions.rules": [*now.rules, rule.plain()]})
 
     def _last_seq(self, conversation: str) -> int:
-        session = self._sessions.find(conversation)
+        session = self.sessions.find(conversation)
         return session.conversation.state.last_seq if session is not None else 0
 
     def _heard(self, event: Event) -> None:
@@ -768,13 +724,13 @@ class Workbench:
             listener(event)
 
     def _keep(self, conversation: str) -> None:
-        session = self._sessions.find(conversation)
+        session = self.sessions.find(conversation)
         if session is not None:
-            self._sessions.keep(session)
+            self.sessions.keep(session)
 
     def _note(self, recorded: Recorded) -> None:
         """Keep the list true, and at the end of a turn the meter beside the conversation."""
-        session = self._sessions.find(recorded.conversation)
+        session = self.sessions.find(recorded.conversation)
         meter = session.meter() if session else None
         self._rows.take(recorded, meter)
         if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is Running.IDLE):
@@ -782,7 +738,7 @@ class Workbench:
 
     def _measured(self, conversation: str) -> None:
         """The list shows what the window does."""
-        session, row = self._sessions.find(conversation), self._rows.find(conversation)
+        session, row = self.sessions.find(conversation), self._rows.find(conversation)
         if session is not None and row is not None:
             meter = session.meter()
             if (row.parts, row.window) != (meter.parts, meter.window):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import FactAppended, ReadAnew
-from helix_desktop.engine.session import Session
 from helix_desktop.errors import Away, HelixError, NotThere, Refused
 from helix_desktop.store.engine_ports import anybody
 from helix_desktop.store.shared.conversations import Conversations
@@ -22,6 +21,7 @@ from helix_desktop.store.shared.postgres_heads import heads_of
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.values import dataclass
 from helix_desktop.workbench import shared_store
+from helix_desktop.workbench.sessions import Sessions
 
 if TYPE_CHECKING:
     from helix_desktop.secrets import Secrets
@@ -53,8 +53,7 @@ class Held(Protocol):
     """What the workbench does for it: sessions, rows, and who hears."""
 
     workspace: Workspace
-
-    def found(self, conversation: str) -> Session | None: ...
+    sessions: Sessions
 
     def held(self, conversation: str) -> AbstractAsyncContextManager[None]: ...
 
@@ -192,7 +191,7 @@ class Sharing:
                 f"{machine} is working in this conversation.",
                 remedy="To take over the conversation, choose “Continue here”.",
             )
-        session = self._bench.found(conversation)
+        session = self._bench.sessions.find(conversation)
         if session is not None and not session.at_rest:
             self._working.add(conversation)
 
@@ -209,7 +208,9 @@ class Sharing:
 
     async def _once(self, connect: Connect) -> bool:
         """Whether the engine was reached."""
-        self._working = {one for one in self._working if (found := self._bench.found(one)) and not found.at_rest}
+        self._working = {
+            one for one in self._working if (found := self._bench.sessions.find(one)) and not found.at_rest
+        }
         try:
             if self._conversations is None:
                 made = await connect()
@@ -253,7 +254,7 @@ class Sharing:
 
     async def grow(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
         """Where it is open, its session hears each fact; where something goes on there, not now."""
-        session = self._bench.found(conversation)
+        session = self._bench.sessions.find(conversation)
         if session is None:
             await work()
             await self._bench.grown(conversation)
@@ -264,7 +265,7 @@ class Sharing:
 
     @asynccontextmanager
     async def still(self, conversation: str) -> AsyncIterator[None]:
-        session = self._bench.found(conversation)
+        session = self._bench.sessions.find(conversation)
         if session is not None and not session.at_rest:
             raise Refused("The agent is working in this conversation.")
         async with self._bench.held(conversation):

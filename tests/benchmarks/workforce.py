@@ -78,28 +78,30 @@ async def main() -> None:
         watching = asyncio.ensure_future(watch())  # noqa: TID251
         started = time.perf_counter()
         session.send((Text("ROOT"),))
-        while len(bench.agents(session.id)) < NUMBER or team.working < NUMBER - 35:
+        while len(bench.workforce.rows(session.id)) < NUMBER or team.working < NUMBER - 35:
             await asyncio.sleep(0.01)
         print(
-            f"{len(bench.agents(session.id))} agents of {5 + 30 + 210} wanted began in {time.perf_counter() - started:.1f} s"
+            f"{len(bench.workforce.rows(session.id))} agents of {5 + 30 + 210} wanted began in {time.perf_counter() - started:.1f} s"
         )
         print(
             f"memory: {before} MB before, {memory()} MB with all of them; the loop was held {worst * 1000:.0f} ms at the most"
         )
         _contexts(team)
         started = time.perf_counter()
-        bench.stop_agents(session.id)
+        bench.workforce.stop_all(session.id)
         session.stop()
         while team.working:
             await asyncio.sleep(0)
         print(f"no request runs any more after {time.perf_counter() - started:.3f} s")
         await session.idle()
-        while team.working or any(row.state in ("working", "waiting", "asking") for row in bench.agents(session.id)):
+        while team.working or any(
+            row.state in ("working", "waiting", "asking") for row in bench.workforce.rows(session.id)
+        ):
             await asyncio.sleep(0.005)
         print(
             f"all recorded after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team(session.id).started}"
         )
-        print("states:", dict(Counter(row.state for row in bench.agents(session.id))))
+        print("states:", dict(Counter(row.state for row in bench.workforce.rows(session.id))))
         done = True
         await watching
         await desk.aclose()

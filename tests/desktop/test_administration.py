@@ -67,7 +67,7 @@ async def test_a_backup_waits_for_what_is_being_forgotten(
 
 async def test_room_is_made_only_down_to_a_limit(keeping: Keeping, bench: Workbench) -> None:
     assert "No limit is set" in await keeping.collect(bench)
-    await keeping.change(bench, {"limits.cache_bytes": 1})
+    await bench.change({"limits.cache_bytes": 1})
     going = await keeping.going(bench)
     assert going.over > 0
     assert (going.entries, going.names, going.left) == (1, ["user a.txt"], 0)
@@ -75,10 +75,10 @@ async def test_room_is_made_only_down_to_a_limit(keeping: Keeping, bench: Workbe
 
 
 async def test_policy_model_and_limits_are_written_to_the_workspace(keeping: Keeping, bench: Workbench) -> None:
-    await keeping.choose_policy(bench, "observational", {"handover_share": 0.7})
-    await keeping.choose_model(bench, "demo/demo", "main")
-    await keeping.change(bench, {"limits.steps": 50})
-    chosen = keeping.chosen(bench)
+    await bench.choose_policy("observational", {"handover_share": 0.7})
+    await bench.choose_model("demo/demo", "main")
+    await bench.change({"limits.steps": 50})
+    chosen = bench.workspace.settings
     assert (chosen.preset, dict(chosen.policy)) == ("observational", {"handover_share": 0.7})
     assert chosen.models == {"main": "demo/demo"}
     assert chosen.limits["steps"] == 50
@@ -105,10 +105,10 @@ async def test_servers_are_read_as_they_will_be_started_and_kept(keeping: Keepin
     assert [(each.name, each.words) for each in keeping.read_servers(text, "")] == [
         ("files", "/nonexistent/server --root 'a b'")
     ]
-    await keeping.add_servers(bench, text, "")
-    await keeping.switch_server(bench, "files", on=False)
+    await bench.servers.paste(text, "")
+    await bench.servers.switch("files", on=False)
     assert [(each.name, each.enabled) for each in keeping.servers(bench)] == [("files", False)]
-    await keeping.remove_server(bench, "files")
+    await bench.servers.remove("files")
     assert keeping.servers(bench) == []
 
 
@@ -116,13 +116,13 @@ async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
     keeping: Keeping, bench: Workbench, expect: Expect
 ) -> None:
     expect("the settings of MCP server bad cannot be read")
-    await keeping.add_servers(bench, "/nonexistent/server", "good")
+    await bench.servers.paste("/nonexistent/server", "good")
     await bench.change({"mcp.bad": {"kind": "stdio", "command": "x", "start_seconds": "soon"}})
     good, bad = keeping.servers(bench)
     assert (good.name, good.mistake, bad.name) == ("good", "", "bad")
     assert bad.mistake
-    await keeping.limit_server(bench, "good", call_seconds=30.0)
-    await keeping.switch_tool(bench, "good", "delete", on=False)
+    await bench.servers.limit("good", call_seconds=30.0)
+    await bench.servers.switch_tool("good", "delete", on=False)
     assert keeping.servers(bench)[0].call_seconds == 30.0
     assert bench.workspace.settings.mcp["good"]["off"] == ["delete"]
     assert "The program /nonexistent/server was not found" in await keeping.test_server(bench, "good")
@@ -130,7 +130,7 @@ async def test_one_servers_mistake_stops_no_other_and_limits_and_tools_are_kept(
 
 async def test_a_server_that_answers_shows_its_tools_and_its_log(keeping: Keeping, bench: Workbench) -> None:
     script = Path(__file__).parents[1] / "mcp_host" / "modern_server.py"
-    await keeping.add_servers(bench, f"{sys.executable} {script}", "modern")
+    await bench.servers.paste(f"{sys.executable} {script}", "modern")
     assert "modern responded" in await keeping.test_server(bench, "modern")
     async with asyncio.timeout(60):
         while not keeping.servers(bench)[0].offered:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About, Hit, Purged
 from helix_desktop.errors import NotThere
 from tests.gui import story
+from tests.gui.fake_setup import SONNET
 
 _ABOUT = {
     story.TABLE: About("read_file", "src/lock/table.rs"),
@@ -17,10 +20,27 @@ _ABOUT = {
 }
 
 
+@dataclass
+class Chosen:
+    models: dict[str, str] = field(default_factory=lambda: {"main": SONNET.name})
+    effort: str = ""
+    temperature: float | None = None
+    top_p: float | None = None
+    instructions: str = ""
+    preset: str = "layered"
+    policy: dict[str, Any] = field(default_factory=dict)
+    rules: list[Mapping[str, Any]] = field(default_factory=list)
+    mcp: dict[str, dict[str, Any]] = field(default_factory=dict)
+    limit: int = 0
+    limits: dict[str, Any] = field(default_factory=dict)
+    roots: Sequence[str] = ("/home/me/code",)
+
+
 class FakeCatalogue:
     """Newest first, whatever order is asked for."""
 
     def __init__(self) -> None:
+        self.settings = Chosen()
         self.rows = [
             Row(story.stored(text), about, len(text) // 3, len(text) // 4, 1_795_162_800.0 - 60 * at, uses=1)
             for at, (text, about) in enumerate(_ABOUT.items())
@@ -59,7 +79,9 @@ class FakeCatalogue:
         return found[0]
 
     async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
-        return [Hit(text[:60], digest=digest) for digest, text in story.CONTENT.items() if query in text][:limit]
+        found = [Hit(text.splitlines()[0], digest=digest) for digest, text in story.CONTENT.items() if query in text]
+        said = [] if entries_only else [Hit(f"… {query} …", conversation=story.CONVERSATION, seq=14)]
+        return [*found, *said][:limit]
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         return story.CONTENT[digest].encode()[start : start + length]

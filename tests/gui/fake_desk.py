@@ -43,7 +43,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.ports import Answer, Emptied, Found, Hit, Purged, Question
+from helix_desktop.engine.ports import Answer, Emptied, Found, Purged, Question
 from helix_desktop.engine.rows import AgentRow
 from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.engine.view import State, state_of
@@ -53,6 +53,7 @@ from helix_desktop.workbench.sharing import Standing
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
+from tests.gui.fake_setup import FakeServers
 
 Listener = Callable[[Event], None]
 
@@ -358,6 +359,56 @@ class FakeSharing:
         return ""
 
 
+@dataclass(frozen=True)
+class FakeBrought:
+    """`new`: those the user has not seen yet."""
+
+    items: Sequence[Item]
+    new: Sequence[Item]
+
+    def asking(self) -> Sequence[Item]:
+        return self.new
+
+
+class FakeProject:
+    """What the folder of a workspace brings."""
+
+    def __init__(self, bench: FakeWorkbench) -> None:
+        self._bench = bench
+
+    def look(self) -> FakeBrought:
+        rules, trusted = self._bench.rules, self._bench.trusted
+        return FakeBrought(rules, [each for each in rules if each not in trusted])
+
+    async def look_again(self) -> FakeBrought:
+        return self.look()
+
+    async def trust(self, *items: Item) -> None:
+        self._bench.trusted += items
+
+    async def switch(self, key: str, *, on: bool) -> None:
+        self._bench.switched.append((key, on))
+
+    async def run_outside(self, item: Item, *, on: bool) -> None:
+        self._bench.switched.append((f"{item.key}#outside", on))
+
+
+class FakeWorkforce:
+    """The agents of a workspace, whichever conversation they belong to."""
+
+    def __init__(self, bench: FakeWorkbench) -> None:
+        self._bench = bench
+
+    def rows(self, conversation: str) -> Sequence[AgentRow]:
+        return self._bench.team
+
+    def stop(self, agent: str) -> None:
+        self._bench.switched.append((agent, False))
+
+    def stop_all(self, conversation: str) -> None:
+        self._bench.switched.append((conversation, False))
+
+
 class FakeWorkbench:
     """One workspace. Its rows follow what its sessions record."""
 
@@ -383,6 +434,8 @@ class FakeWorkbench:
         self.gone: set[Digest] = set()
         self.limit_heard: list[Callable[[int], object]] = []
         self.workspace = FakeCatalogue()
+        self.servers = FakeServers()
+        self.written: list[tuple[str, Any]] = []
         self.changes = FakeChanges()
         self.sharing = FakeSharing()
         self.watching: list[Callable[[], object]] = []
@@ -444,10 +497,6 @@ class FakeWorkbench:
     async def use_own_model(self, conversation: str, name: str) -> None:
         self.own[conversation] = name or self.model
 
-    async def search(self, query: str, *, limit: int = 20) -> Sequence[Hit]:
-        found = [Hit(text.splitlines()[0], digest=d) for d, text in story.CONTENT.items() if query in text]
-        return [*found, Hit(f"… {query} …", conversation=story.CONVERSATION, seq=14)][:limit]
-
     async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:
         self.attached.append((name, content))
         return Attachment(name, Stored(Digest.of(content), len(content), 0, media_type), len(content) // 4)
@@ -487,29 +536,13 @@ class FakeWorkbench:
     async def attach_resource(self, server: str, uri: str) -> Attachment:
         return await self.attach(uri, f"{server} {uri}".encode(), "text/plain")
 
-    async def brought(self) -> Sequence[Item]:
-        return tuple(self.rules)
+    @property
+    def project(self) -> FakeProject:
+        return FakeProject(self)
 
-    async def switch_item(self, key: str, *, on: bool) -> None:
-        self.switched.append((key, on))
-
-    async def run_outside(self, item: Item, *, on: bool) -> None:
-        self.switched.append((f"{item.key}#outside", on))
-
-    def agents(self, conversation: str) -> Sequence[AgentRow]:
-        return self.team
-
-    def stop_agent(self, agent: str) -> None:
-        self.switched.append((agent, False))
-
-    def stop_agents(self, conversation: str) -> None:
-        self.switched.append((conversation, False))
-
-    def to_trust(self) -> Sequence[Item]:
-        return [rules for rules in self.rules if rules not in self.trusted]
-
-    async def trust(self, *items: Item) -> None:
-        self.trusted += items
+    @property
+    def workforce(self) -> FakeWorkforce:
+        return FakeWorkforce(self)
 
     def modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
@@ -548,11 +581,20 @@ class FakeWorkbench:
         self.watching.append(listener)
         return lambda: self.watching.remove(listener)
 
-    async def choose_policy(self, name: str) -> None:
-        self.policy = name
+    async def change(self, changes: Mapping[str, Any]) -> None:
+        for key, value in changes.items():
+            self.written.append((key, value))
+            if key == "permissions.rules":
+                self.workspace.settings.rules = value
 
-    async def choose_model(self, name: str) -> None:
-        self.model = name
+    async def choose_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+        self.policy = name
+        self.workspace.settings.preset, self.workspace.settings.policy = name, dict(values or {})
+
+    async def choose_model(self, name: str, role: str = "main") -> None:
+        self.workspace.settings.models[role] = name
+        if role == "main":
+            self.model = name
         for listener in tuple(self.watching):
             listener()
 
@@ -606,7 +648,7 @@ class FakeDesk:
     async def search_closed(self, workspace: str, words: str) -> Found:
         if workspace in self.unsearched:
             raise self.unsearched[workspace]
-        hits = await self.benches[workspace].search(words)
+        hits = await self.benches[workspace].workspace.search(words)
         return Found(hits, {story.CONVERSATION: "Extract the lock manager"}, workspace in self.behind)
 
     async def create(self, name: str, folder: Path) -> FakeWorkbench:

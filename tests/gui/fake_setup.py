@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
 from helix_desktop.gui.bring_in.port import Group
@@ -72,20 +72,36 @@ class FakeSetup:
         self.corrected.pop(model, None)
 
 
-@dataclass
-class Chosen:
-    models: dict[str, str] = field(default_factory=lambda: {"main": SONNET.name})
-    effort: str = ""
-    temperature: float | None = None
-    top_p: float | None = None
-    instructions: str = ""
-    preset: str = "layered"
-    policy: dict[str, Any] = field(default_factory=dict)
-    rules: list[Mapping[str, Any]] = field(default_factory=list)
-    mcp: dict[str, dict[str, Any]] = field(default_factory=dict)
-    limit: int = 0
-    limits: dict[str, Any] = field(default_factory=dict)
-    roots: Sequence[str] = ("/home/me/code",)
+class FakeServers:
+    """`running`: those of the settings; `changes`: the limits that were written, `marked` the tools that only read."""
+
+    def __init__(self) -> None:
+        self.running: list[Server] = []
+        self.changes: list[tuple[str, float]] = []
+        self.marked: list[tuple[str, str, bool]] = []
+
+    async def paste(self, text: str, name: str = "") -> None:
+        self.running.append(Server(name or "server", text.strip()))
+
+    async def remove(self, name: str) -> None:
+        self.running = [server for server in self.running if server.name != name]
+
+    async def switch(self, name: str, *, on: bool) -> None:
+        self.running = [replace(each, enabled=on) if each.name == name else each for each in self.running]
+
+    async def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
+        for at, server in enumerate(self.running):
+            offered = tuple(replace(each, on=on) if each.name == tool else each for each in server.offered)
+            self.running[at] = replace(server, offered=offered) if server.name == name else server
+
+    async def limit(self, name: str, **seconds: float) -> None:
+        self.changes += [(f"{name}.{key}", value) for key, value in seconds.items()]
+
+    async def restart(self, name: str) -> None:
+        raise NotThere(f"There is no MCP server {name}.")
+
+    async def mark_reading(self, name: str, tool: str, *, reads: bool) -> None:
+        self.marked.append((name, tool, reads))
 
 
 class FakeHistories:
@@ -130,15 +146,11 @@ class FakeHistories:
 
 
 class FakeInstallation:
-    """`changes` is what was written."""
+    """`played`: what the replay lab was asked for."""
 
     def __init__(self) -> None:
         self.of_others = FakeHistories()
-        self.settings = Chosen()
-        self.changes: list[tuple[str, Any]] = []
-        self.running: list[Server] = []
         self.played: list[Wanted] = []
-        self.marked: list[tuple[str, str, bool]] = []
 
     def histories(self, desk: Desk) -> FakeHistories:
         return self.of_others
@@ -172,62 +184,25 @@ class FakeInstallation:
         return "Backed up."
 
     def servers(self, bench: Workbench) -> Sequence[Server]:
-        return self.running
+        return cast("FakeServers", bench.servers).running
 
     def read_servers(self, text: str, name: str) -> Sequence[Server]:
         if not text.strip():
             raise WrongUse("This text doesn't contain an MCP server configuration.")
         return [Server(name or "server", text.strip())]
 
-    async def add_servers(self, bench: Workbench, text: str, name: str) -> None:
-        self.running = [*self.running, *self.read_servers(text, name)]
-
-    async def remove_server(self, bench: Workbench, name: str) -> None:
-        self.running = [server for server in self.running if server.name != name]
-
-    async def switch_server(self, bench: Workbench, name: str, *, on: bool) -> None:
-        self.running = [replace(each, enabled=on) if each.name == name else each for each in self.running]
-
-    async def switch_tool(self, bench: Workbench, name: str, tool: str, *, on: bool) -> None:
-        for at, server in enumerate(self.running):
-            offered = tuple(replace(each, on=on) if each.name == tool else each for each in server.offered)
-            self.running[at] = replace(server, offered=offered) if server.name == name else server
-
-    async def limit_server(self, bench: Workbench, name: str, **seconds: float) -> None:
-        self.changes += [(f"{name}.{key}", value) for key, value in seconds.items()]
-
     async def test_server(self, bench: Workbench, name: str) -> str:
         return f"{name} answers: 3 tools."
 
     async def sign_in_server(self, bench: Workbench, name: str) -> None:
-        self.running = [replace(each, state="ready") if each.name == name else each for each in self.running]
-
-    async def restart_server(self, bench: Workbench, name: str) -> None:
-        raise NotThere(f"There is no MCP server {name}.")
-
-    def chosen(self, bench: Workbench) -> Chosen:
-        return self.settings
+        servers = cast("FakeServers", bench.servers)
+        servers.running = [replace(each, state="ready") if each.name == name else each for each in servers.running]
 
     def too_wide(self, rule: Mapping[str, Any]) -> bool:
         return str(rule.get("command", "")).startswith("python3 ")
 
     def covered(self, bench: Workbench) -> Covered:
         return Covered(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)
-
-    async def mark_reading(self, bench: Workbench, name: str, tool: str, *, reads: bool) -> None:
-        self.marked.append((name, tool, reads))
-
-    async def change(self, bench: Workbench, changes: Mapping[str, Any]) -> None:
-        for key, value in changes.items():
-            self.changes.append((key, value))
-            if key == "permissions.rules":
-                self.settings.rules = value
-
-    async def choose_model(self, bench: Workbench, name: str, role: str) -> None:
-        self.settings.models[role] = name
-
-    async def choose_policy(self, bench: Workbench, preset: str, values: Mapping[str, Any]) -> None:
-        self.settings.preset, self.settings.policy = preset, dict(values)
 
     async def play(self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Outcome:
         report(1, 2)

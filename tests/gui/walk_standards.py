@@ -164,7 +164,7 @@ class Walk:
         await type_("hook")
         await self._shot("trust-filtered")
         dialog.close()
-        await self.bench.trust(*self.bench.to_trust())
+        await self.bench.project.trust(*self.bench.project.look().asking())
 
     async def _page(self) -> None:
         self.window.actions_["brought"].trigger()
@@ -240,7 +240,7 @@ class Walk:
         dialog.close()
 
     def _states(self) -> list[str]:
-        return [row.state for row in self.bench.agents(self.session.id)]
+        return [row.state for row in self.bench.workforce.rows(self.session.id)]
 
     async def _say(self, words: str) -> None:
         await click(self.window.chat.composer.text)

@@ -204,7 +204,7 @@ class Soak:
         counts = (len(QApplication.allWidgets()), _qt_objects(run.shell), len(gc.get_objects()))
         open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         steps = sum(
-            len(session.facts) for bench in (run._desk.opened() if run._desk else ()) for session in bench._sessions
+            len(session.facts) for bench in (run._desk.opened() if run._desk else ()) for session in bench.sessions
         )
         sample = Sample(
             minute, machine.memory(), *counts, threading.active_count(), open_files, self.turns, steps, 1000 * self.gap

@@ -115,11 +115,11 @@ async def test_inside_the_sandbox_a_hook_writes_only_in_the_folder(
     assert (folder / "inside").exists()
     assert not outside.exists()
     (item,) = bench.project.now.in_force("hook")
-    await bench.run_outside(item, on=True)
+    await bench.project.run_outside(item, on=True)
     await told(bench, session, model, calls("read_file", path="src/pairs.py"))
     assert outside.exists()
     outside.unlink()
-    await bench.run_outside(item, on=False)
+    await bench.project.run_outside(item, on=False)
     await told(bench, session, model, calls("read_file", path="src/pairs.py"))
     assert not outside.exists()
 

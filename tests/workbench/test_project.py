@@ -34,7 +34,7 @@ def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScriptedModel:
 
 
 async def trusting(bench: Workbench) -> None:
-    await bench.trust(*bench.to_trust())
+    await bench.project.trust(*bench.project.look().asking())
 
 
 def skill(folder: Path, name: str, about: str, body: str) -> Path:

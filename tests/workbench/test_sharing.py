@@ -96,7 +96,7 @@ async def told(session: Session, words: str) -> None:
 
 
 def facts(home: Home, session: Session) -> list[object]:
-    found = home.bench.found(session.id)
+    found = home.bench.sessions.find(session.id)
     return [] if found is None else [(one.seq, one.time, one.fact) for one in found.facts]
 
 
@@ -179,8 +179,10 @@ async def test_what_two_machines_wrote_apart_becomes_two_conversations(homes: tu
     assert [one.view() for one in (session, await here.bench.session(branch))] == [
         one.view() for one in (seen, await there.bench.session(branch))
     ]
-    await here.bench.workspace.index.caught_up()
-    found = await here.bench.search("zebra")
+    index = here.bench.workspace.index
+    await until(lambda: not index._removing)  # it is made anew after the list knows the branch
+    await index.caught_up()
+    found = await here.bench.workspace.index.search("zebra")
     assert {hit.conversation for hit in found if hit.conversation} == {branch}
 
 

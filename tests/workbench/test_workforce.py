@@ -238,7 +238,7 @@ async def test_no_more_work_side_by_side_in_the_whole_tree_than_may(desks: Desks
     team.hold.set()
     await asyncio.wait_for(session.idle(), 60)
     assert team.most == 2
-    assert [row.state for row in bench.agents(session.id)] == ["done"] * 16
+    assert [row.state for row in bench.workforce.rows(session.id)] == ["done"] * 16
     assert bench.workforce.team(session.id).working == 0
 
 
@@ -248,13 +248,13 @@ async def test_stopping_all_ends_those_that_wait_for_their_turn(desks: Desks, fo
     team.answers = {"ROOT": [delegates(*({"task": f"TASK {n}"} for n in range(6)))], "TASK": []}
     session.send((Text("ROOT"),))
     async with asyncio.timeout(60):
-        while len(bench.agents(session.id)) < 6 or team.working < 2:
+        while len(bench.workforce.rows(session.id)) < 6 or team.working < 2:
             await asyncio.sleep(0.01)
-    assert sorted(row.state for row in bench.agents(session.id)) == ["waiting"] * 4 + ["working"] * 2
-    bench.stop_agents(session.id)
+    assert sorted(row.state for row in bench.workforce.rows(session.id)) == ["waiting"] * 4 + ["working"] * 2
+    bench.workforce.stop_all(session.id)
     team.hold.set()
     await asyncio.wait_for(session.idle(), 60)
-    assert {row.state for row in bench.agents(session.id)} == {"stopped"}
+    assert {row.state for row in bench.workforce.rows(session.id)} == {"stopped"}
     assert sum("TASK" in str(request.messages[0]) for request in team.requests) == 2
     assert all("stopped" in result.head for result in results(session)[2:])
 
@@ -278,9 +278,9 @@ async def test_stopping_all_ends_those_that_are_being_opened(desks: Desks, folde
     async with asyncio.timeout(60):
         while len(opening) < 3 or team.working < 1:
             await asyncio.sleep(0.01)
-    bench.stop_agents(session.id)
+    bench.workforce.stop_all(session.id)
     slowly.set()
     team.hold.set()
     await asyncio.wait_for(session.idle(), 60)
-    assert [row.state for row in bench.agents(session.id)] == ["stopped"] * 3
+    assert [row.state for row in bench.workforce.rows(session.id)] == ["stopped"] * 3
     assert sum("TASK" in str(request.messages[0]) for request in team.requests) == 1

@@ -13,7 +13,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.trust_dialog import TrustDialog, many
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.layouts import clear
-from helix_desktop.gui.ports import Brought, Workbench
+from helix_desktop.gui.ports import AllBrought, Brought, Workbench
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.shared.plain import plain_label, push_button
 from helix_desktop.gui.theme import Theme
@@ -45,11 +45,13 @@ class BroughtPage(Page):
         self.look()
 
     def look(self) -> None:
-        self._doing.do(self._bench.brought(), name="look at what the folder brings", then=self._fill, owner=self)
+        self._doing.do(
+            self._bench.project.look_again(), name="look at what the folder brings", then=self._fill, owner=self
+        )
 
-    def _fill(self, items: object) -> None:
+    def _fill(self, brought: AllBrought) -> None:
         clear(self._items)
-        found = list(items) if isinstance(items, tuple | list) else []
+        found = brought.items
         if not found:
             self._items.addWidget(
                 self._label(tr("This folder has no rules, skills, slash commands, hooks or agents yet."), "faint")
@@ -99,14 +101,16 @@ class BroughtPage(Page):
     def _ways(self, item: Brought) -> list[tuple[str, Callable[[], object]]]:
         ways: list[tuple[str, Callable[[], object]]] = [(tr("Read"), lambda: self._review([item]))]
         if item.outside:
-            ways.append((tr("Run inside the sandbox"), lambda: self._do(self._bench.run_outside(item, on=False))))
+            ways.append(
+                (tr("Run inside the sandbox"), lambda: self._do(self._bench.project.run_outside(item, on=False)))
+            )
         elif item.kind == "hook" and item.state == "in use":
             ways.append((tr("Run outside the sandbox…"), lambda: self._ask_outside(item)))
         return ways
 
     def _ask_outside(self, item: Brought) -> None:
         def agree(_: object) -> None:
-            self._do(self._bench.run_outside(item, on=True))
+            self._do(self._bench.project.run_outside(item, on=True))
 
         TrustDialog(self._theme, [item], agree, self, outside=True).open()
 
@@ -119,11 +123,11 @@ class BroughtPage(Page):
         box = QCheckBox(tr("Use"), self.inside)
         box.setChecked(not item.off)
         box.setAccessibleName(tr("Use {name}", name=item.name))
-        box.toggled.connect(lambda on: self._do(self._bench.switch_item(item.key, on=on)))
+        box.toggled.connect(lambda on: self._do(self._bench.project.switch(item.key, on=on)))
         return box
 
     def _review(self, items: Sequence[Brought]) -> None:
-        TrustDialog(self._theme, items, lambda seen: self._do(self._bench.trust(*seen)), self).open()
+        TrustDialog(self._theme, items, lambda seen: self._do(self._bench.project.trust(*seen)), self).open()
 
     def _do(self, work: object) -> None:
         self._doing.do(work, name="change what is used", then=lambda _done: self.look(), owner=self)  # type: ignore[arg-type]

@@ -101,13 +101,13 @@ class SettingsDialog(QDialog):
         bench = window.bench
         if bench is not None:
             self._heading(bench.name)
-            self._page("models", tr("Models"), lambda: ModelsPage(window, bench, program, self._models))
+            self._page("models", tr("Models"), lambda: ModelsPage(window, bench, self._models))
             self._page("instructions", tr("Instructions"), lambda: self._instructions(bench))
-            self._page("policy", tr("Policy"), lambda: PolicyPage(bench, program, doing))
+            self._page("policy", tr("Policy"), lambda: PolicyPage(bench, doing))
             self._page("permissions", tr("Permissions"), lambda: self._permissions(bench))
             self._page("brought", tr("Rules and skills"), lambda: BroughtPage(window.theme, bench, doing))
             self._page("servers", tr("MCP servers"), lambda: ServersPage(bench, program, doing))
-            self._page("limits", tr("Limits"), lambda: LimitsPage(bench, program, doing))
+            self._page("limits", tr("Limits"), lambda: LimitsPage(bench, doing))
             self._page("checkpoints", tr("Checkpoints"), lambda: CheckpointsPage(bench, program, doing))
             self._page("storage", tr("Storage"), lambda: self._storage(bench))
         self._heading("Helix Desktop")
@@ -119,7 +119,7 @@ class SettingsDialog(QDialog):
         return page
 
     def _instructions(self, bench: Workbench) -> InstructionsPage:
-        page = InstructionsPage(bench, self._program, self._window.doing)
+        page = InstructionsPage(bench, self._window.doing)
         page.everywhere_wanted.connect(lambda: self.open_at("general"))
         return page
 

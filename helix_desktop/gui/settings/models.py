@@ -11,7 +11,6 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.settings.fields import Declared, Value, labelled, row
 from helix_desktop.gui.settings.page import Page
-from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.setup import Model
 from helix_desktop.gui.words import tr
 
@@ -22,15 +21,9 @@ STEP = 0.05  # below the least value a field shows "Default"
 class ModelsPage(Page):
     """Each role has a button that opens the same chooser as the window's."""
 
-    def __init__(
-        self,
-        window: MainWindow,
-        bench: Workbench,
-        program: Installation,
-        models: Sequence[Model],
-    ) -> None:
+    def __init__(self, window: MainWindow, bench: Workbench, models: Sequence[Model]) -> None:
         super().__init__(tr("Models"))
-        self._window, self._bench, self._program, self._doing = window, bench, program, window.doing
+        self._window, self._bench, self._doing = window, bench, window.doing
         self._models = {model.name: model for model in models}
         self._chooser: ModelChooser | None = None
         self._fill()
@@ -38,7 +31,7 @@ class ModelsPage(Page):
     def _fill(self) -> None:
         self.clear()
         self.sentence(tr("If you don't choose a fast or long-window model, the main model is used instead."))
-        chosen = self._program.chosen(self._bench)
+        chosen = self._bench.workspace.settings
         for role, title, sentence in (
             ("main", tr("Main model"), tr("Used for conversations.")),
             ("fast", tr("Fast model"), tr("Shortens outputs, records observations and writes summaries.")),
@@ -93,7 +86,7 @@ class ModelsPage(Page):
         chooser.show_models(list(self._models.values()), refreshing=False)
 
     def _choose(self, role: str, name: str) -> None:
-        work = self._program.choose_model(self._bench, name, role)
+        work = self._bench.choose_model(name, role)
         self._doing.do(work, name="choose a model", then=lambda _done: self._fill(), owner=self)
 
     def _thinking(self, current: str) -> QWidget:
@@ -120,5 +113,5 @@ class ModelsPage(Page):
         return tr("{model} supports neither temperature nor top-p, so neither is sent.", model=model.id)
 
     def _change(self, name: str, value: Value | None) -> None:
-        work = self._program.change(self._bench, {name: value})
+        work = self._bench.change({name: value})
         self._doing.do(work, name="change how the model answers", owner=self)

@@ -47,7 +47,7 @@ class PermissionsPage(Page):
         )
         self.add(row(declared, lambda value: self._choose(str(value)), self.inside))
         self.heading(tr("Folders"))
-        for root in program.chosen(bench).roots:
+        for root in bench.workspace.settings.roots:
             self.sentence(root, "mono")
         folder = self.button(tr("Choose another folder…"))
         folder.clicked.connect(self.folder_wanted)
@@ -75,7 +75,7 @@ class PermissionsPage(Page):
 
     def _fill(self) -> None:
         clear(self._rules)
-        rules = self._program.chosen(self._bench).rules
+        rules = self._bench.workspace.settings.rules
         for rule in rules:
             self._rules.addWidget(self._row(rule))
 
@@ -123,15 +123,15 @@ class PermissionsPage(Page):
         if len(rule) > 1:
             self._tool.clear()
             self._command.clear()
-            self._write([*self._program.chosen(self._bench).rules, rule])
+            self._write([*self._bench.workspace.settings.rules, rule])
 
     def _remove(self, rule: Mapping[str, Any]) -> None:
         """By what it says: others may have come or gone since it was shown."""
-        rules = list(self._program.chosen(self._bench).rules)
+        rules = list(self._bench.workspace.settings.rules)
         if rule in rules:
             rules.remove(rule)
             self._write(rules)
 
     def _write(self, rules: list[Mapping[str, Any]]) -> None:
-        work = self._program.change(self._bench, {"permissions.rules": [dict(rule) for rule in rules]})
+        work = self._bench.change({"permissions.rules": [dict(rule) for rule in rules]})
         self._doing.do(work, name="change the rules", then=lambda _done: self._fill(), owner=self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import QTimer
@@ -87,27 +88,27 @@ class ServersPage(Page):
             self._cards[server.name].show_server(server)
 
     def _work(self, what: str, name: str, **given: Any) -> Coroutine[Any, Any, Any]:
-        program = self._program
+        program, servers = self._program, self._bench.servers
         acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
-            "switch": program.switch_server,
-            "switch_tool": program.switch_tool,
-            "mark_reading": program.mark_reading,
-            "limit": program.limit_server,
-            "test": program.test_server,
-            "restart": program.restart_server,
-            "sign_in": program.sign_in_server,
-            "remove": program.remove_server,
+            "switch": servers.switch,
+            "switch_tool": servers.switch_tool,
+            "mark_reading": servers.mark_reading,
+            "limit": servers.limit,
+            "test": partial(program.test_server, self._bench),
+            "restart": servers.restart,
+            "sign_in": partial(program.sign_in_server, self._bench),
+            "remove": servers.remove,
         }
         self._said.setText(tr("Testing {name}…", name=name) if what == "test" else "")
-        return acts[what](self._bench, name, **given)
+        return acts[what](name, **given)
 
     def _do(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
         """Of what is done only a test has something to say."""
         self._wrong.setText("")
 
-        def done(said: str | None) -> None:
+        def done(said: object) -> None:
             then()
-            self._said.setText(said or "")
+            self._said.setText(said if isinstance(said, str) else "")
             self.refresh()
 
         def failed(error: HelixError) -> None:
@@ -133,7 +134,7 @@ class ServersPage(Page):
                 self._text.clear()
                 self._name.clear()
 
-        self._do(self._program.add_servers(self._bench, text, name), clear)
+        self._do(self._bench.servers.paste(text, name), clear)
 
 
 def _becomes(servers: Sequence[Server]) -> str:

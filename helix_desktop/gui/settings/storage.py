@@ -35,7 +35,7 @@ class StoragePage(Page):
         self._folder = self.sentence("", "mono")
         self._over = self.sentence("", "danger")
         self._over.hide()
-        limit = program.chosen(bench).limit // MEGABYTE
+        limit = bench.workspace.settings.limit // MEGABYTE
         declared = Declared(
             "limit",
             tr("Limit"),
@@ -155,5 +155,5 @@ class StoragePage(Page):
         self._said.setText(text)
 
     def _set_limit(self, value: Value) -> None:
-        work = self._program.change(self._bench, {"limits.cache_bytes": int(value) * MEGABYTE})
+        work = self._bench.change({"limits.cache_bytes": int(value) * MEGABYTE})
         self._doing.do(work, name="set the limit", then=lambda _done: self.refresh(), owner=self)

@@ -64,11 +64,11 @@ class InstructionsPage(Page):
 
     everywhere_wanted = Signal()
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+    def __init__(self, bench: Workbench, doing: Doing) -> None:
         super().__init__(tr("Instructions"))
-        self._bench, self._program, self._doing = bench, program, doing
+        self._bench, self._doing = bench, doing
         sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
-        declared = Declared("instructions", "", sentence, program.chosen(bench).instructions, long=True)
+        declared = Declared("instructions", "", sentence, bench.workspace.settings.instructions, long=True)
         self.add(row(declared, self._write, self.inside))
         self.sentence(
             tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
@@ -76,21 +76,21 @@ class InstructionsPage(Page):
         self.button(tr("Instructions for every workspace…"), "link").clicked.connect(self.everywhere_wanted)
 
     def _write(self, text: Value) -> None:
-        work = self._program.change(self._bench, {"instructions": str(text).strip() or None})
+        work = self._bench.change({"instructions": str(text).strip() or None})
         self._doing.do(work, name="write the instructions", owner=self)
 
 
 class PolicyPage(Page):
     """The preset, and every threshold with what it means. A value that differs from the preset can be put back."""
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+    def __init__(self, bench: Workbench, doing: Doing) -> None:
         super().__init__(tr("Policy"))
-        self._bench, self._program, self._doing = bench, program, doing
+        self._bench, self._doing = bench, doing
         self._fill()
 
     def _fill(self) -> None:
         self.clear()
-        chosen = self._program.chosen(self._bench)
+        chosen = self._bench.workspace.settings
         self._preset = chosen.preset or policy.DEFAULT_PRESET
         self._values: dict[str, Any] = dict(chosen.policy)
         names, words = zip(*policy_choices(), strict=True)
@@ -137,7 +137,7 @@ class PolicyPage(Page):
         self._write(preset, values, again=True)
 
     def _write(self, preset: str, values: Mapping[str, Any], *, again: bool = False) -> None:
-        work = self._program.choose_policy(self._bench, preset, values)
+        work = self._bench.choose_policy(preset, values)
         self._doing.do(work, name="set the policy", then=lambda _done: self._fill() if again else None, owner=self)
 
 
@@ -146,7 +146,7 @@ class CheckpointsPage(Page):
 
     def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
         super().__init__(tr("Checkpoints"))
-        self._bench, self._program, self._doing = bench, program, doing
+        self._bench, self._doing = bench, doing
         covered = program.covered(bench)
         self.sentence(
             tr(
@@ -210,17 +210,17 @@ class CheckpointsPage(Page):
             changed = [line.strip() for line in str(value).splitlines() if line.strip()]
         elif name == "most_bytes":
             changed = int(value) * MEGABYTE
-        work = self._program.change(self._bench, {f"changes.{name}": changed})
+        work = self._bench.change({f"changes.{name}": changed})
         self._doing.do(work, name="change what checkpoints cover", owner=self)
 
 
 class LimitsPage(Page):
     """Where a turn stops by itself."""
 
-    def __init__(self, bench: Workbench, program: Installation, doing: Doing) -> None:
+    def __init__(self, bench: Workbench, doing: Doing) -> None:
         super().__init__(tr("Limits"))
-        self._bench, self._program, self._doing = bench, program, doing
-        chosen = program.chosen(bench).limits
+        self._bench, self._doing = bench, doing
+        chosen = bench.workspace.settings.limits
         for name, title, sentence, usual, most in LIMITS:
             value = type(usual)(chosen.get(name, usual))
             unset = "" if usual else tr("No limit")
@@ -228,7 +228,7 @@ class LimitsPage(Page):
             self.add(row(declared, partial(self._set, name), self.inside))
 
     def _set(self, name: str, value: Value) -> None:
-        work = self._program.change(self._bench, {f"limits.{name}": value})
+        work = self._bench.change({f"limits.{name}": value})
         self._doing.do(work, name="set a limit", owner=self)
 
 

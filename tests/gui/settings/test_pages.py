@@ -220,9 +220,9 @@ def test_removing_a_provider_is_asked_first(window: MainWindow) -> None:
 
 
 def test_a_model_for_each_role_is_chosen_in_the_same_list_as_in_the_window(
-    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+    window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    page = ModelsPage(window, bench, program, [SONNET, QWEN])
+    page = ModelsPage(window, bench, [SONNET, QWEN])
     fast = child(page, QPushButton, "fast")
     assert isinstance(fast, QPushButton)
     assert fast.text() == "The main model"
@@ -238,35 +238,35 @@ def test_a_model_for_each_role_is_chosen_in_the_same_list_as_in_the_window(
     assert chooser.isVisible()
     chooser.line.setText("qwen")
     chooser.choose()
-    assert program.settings.models == {"main": SONNET.name, "fast": QWEN.name}
+    assert bench.workspace.settings.models == {"main": SONNET.name, "fast": QWEN.name}
     QTest.mouseClick(button(page, "Clear"), Qt.MouseButton.LeftButton)
-    assert program.settings.models["fast"] == ""
+    assert bench.workspace.settings.models["fast"] == ""
     page.close()
 
 
 def test_a_temperature_is_set_and_taken_back_and_a_model_that_takes_none_is_named(
-    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+    window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    page = ModelsPage(window, bench, program, [replace(SONNET, temperature=False)])
+    page = ModelsPage(window, bench, [replace(SONNET, temperature=False)])
     assert "claude-sonnet supports neither temperature nor top-p" in said(page)
     temperature = child(page, QDoubleSpinBox, "temperature")
     assert isinstance(temperature, QDoubleSpinBox)
     assert temperature.text() == "Default"
     temperature.setValue(0.7)
     temperature.setValue(temperature.minimum())
-    assert program.changes == [("temperature", 0.7), ("temperature", None)]
+    assert bench.written == [("temperature", 0.7), ("temperature", None)]
 
 
 def test_instructions_are_written_when_the_field_is_left(
-    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, settings: Settings
+    window: MainWindow, bench: FakeWorkbench, settings: Settings
 ) -> None:
-    page = InstructionsPage(bench, program, window.doing)
+    page = InstructionsPage(bench, window.doing)
     text = child(page, QPlainTextEdit, "instructions")
     assert isinstance(text, QPlainTextEdit)
     page.show()
     text.setPlainText("Answer in French.")
     page.hide()
-    assert program.changes == [("instructions", "Answer in French.")]
+    assert bench.written == [("instructions", "Answer in French.")]
     general = DeclaredPage("General", settings, GENERAL)
     everywhere = child(general, QPlainTextEdit, INSTRUCTIONS.key)
     assert isinstance(everywhere, QPlainTextEdit)
@@ -288,35 +288,31 @@ def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings:
     assert settings[FONT] == ""
 
 
-def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
-    page = ModelsPage(window, bench, program, [SONNET])
+def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench) -> None:
+    page = ModelsPage(window, bench, [SONNET])
     thinking = child(page, QComboBox, "effort")
     assert isinstance(thinking, QComboBox)
     assert thinking.currentText() == "Default"
     choose(thinking, "high")
     choose(thinking, "")
-    assert program.changes == [("effort", "high"), ("effort", None)]
+    assert bench.written == [("effort", "high"), ("effort", None)]
 
 
-def test_every_threshold_has_a_row_and_what_differs_is_kept(
-    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
-) -> None:
-    page = PolicyPage(bench, program, window.doing)
+def test_every_threshold_has_a_row_and_what_differs_is_kept(window: MainWindow, bench: FakeWorkbench) -> None:
+    page = PolicyPage(bench, window.doing)
     for name, threshold in policy.thresholds().items():
         assert page.findChild(QWidget, name) is not None, name
         assert threshold.sentence in said(page)
     share = child(page, QDoubleSpinBox, "handover_share")
     assert isinstance(share, QDoubleSpinBox)
     share.setValue(0.7)
-    assert program.settings.policy == {"handover_share": 0.7}
+    assert bench.workspace.settings.policy == {"handover_share": 0.7}
     share.setValue(0.85)
-    assert program.settings.policy == {}
+    assert bench.workspace.settings.policy == {}
 
 
-def test_every_choice_of_a_threshold_is_said_in_words(
-    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
-) -> None:
-    page = PolicyPage(bench, program, window.doing)
+def test_every_choice_of_a_threshold_is_said_in_words(window: MainWindow, bench: FakeWorkbench) -> None:
+    page = PolicyPage(bench, window.doing)
     for threshold in policy.thresholds().values():
         if threshold.choices:
             box = child(page, QComboBox, threshold.name)
@@ -326,16 +322,14 @@ def test_every_choice_of_a_threshold_is_said_in_words(
             assert all(each[0].isupper() for each in words)
 
 
-def test_another_preset_begins_with_its_own_numbers(
-    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
-) -> None:
-    program.settings.policy = {"handover_share": 0.7}
-    page = PolicyPage(bench, program, window.doing)
+def test_another_preset_begins_with_its_own_numbers(window: MainWindow, bench: FakeWorkbench) -> None:
+    bench.workspace.settings.policy = {"handover_share": 0.7}
+    page = PolicyPage(bench, window.doing)
     assert "Preset: 0.85." in said(page)
     preset = child(page, QComboBox, "preset")
     assert isinstance(preset, QComboBox)
     choose(preset, "observational")
-    assert (program.settings.preset, program.settings.policy) == ("observational", {})
+    assert (bench.workspace.settings.preset, bench.workspace.settings.policy) == ("observational", {})
     assert policy.PRESETS["observational"] in said(page)
 
 
@@ -343,10 +337,10 @@ def test_rules_are_added_and_removed(window: MainWindow, bench: FakeWorkbench, p
     page = PermissionsPage(bench, program, window.doing)
     page._command.setText("cargo test *")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
-    assert program.settings.rules == [{"decision": "allow", "command": "cargo test *"}]
+    assert bench.workspace.settings.rules == [{"decision": "allow", "command": "cargo test *"}]
     assert "allow · cargo test *" in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
-    assert program.settings.rules == []
+    assert bench.workspace.settings.rules == []
     assert rule_words({"decision": "deny"}) == "deny · everything"
 
 
@@ -361,9 +355,9 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
     assert "github: npx server 'a b'" in box.text()
-    assert program.running == []
+    assert bench.servers.running == []
     next(each for each in box.buttons() if each.text() == "Add").click()
-    assert program.running == [Server("github", "npx server 'a b'")]
+    assert bench.servers.running == [Server("github", "npx server 'a b'")]
 
 
 @pytest.mark.parametrize(
@@ -390,7 +384,7 @@ def test_what_was_pasted_stays_until_it_is_kept(
     page = ServersPage(bench, program, window.doing)
     page._text.setPlainText("npx server")
     with monkeypatch.context() as patched:
-        patched.setattr(program, "add_servers", refused)
+        patched.setattr(bench.servers, "paste", refused)
         page._add("npx server", "")
     assert "There is no keyring here." in said(page)
     assert page._text.toPlainText() == "npx server"
@@ -401,7 +395,7 @@ def test_what_was_pasted_stays_until_it_is_kept(
 def test_a_server_is_switched_off_restarted_and_removed(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    program.running = [Server("github", "npx server", "ready", tools=3)]
+    bench.servers.running = [Server("github", "npx server", "ready", tools=3)]
     page = ServersPage(bench, program, window.doing)
     assert "ready · 3 tools" in said(page)
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
@@ -411,15 +405,15 @@ def test_a_server_is_switched_off_restarted_and_removed(
     QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
     assert "github answers: 3 tools." in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
-    assert len(program.running) == 1
+    assert len(bench.servers.running) == 1
     next(each for each in page.findChildren(QMessageBox)[0].buttons() if each.text() == "Remove").click()
-    assert program.running == []
+    assert bench.servers.running == []
 
 
 def test_a_server_that_waits_for_its_user_is_signed_in_to(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    program.running = [Server("far", "https://far.example/mcp", "sign in", "Sign-in required.")]
+    bench.servers.running = [Server("far", "https://far.example/mcp", "sign in", "Sign-in required.")]
     page = ServersPage(bench, program, window.doing)
     assert "Waiting for you to sign in." in said(page)
     QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
@@ -431,7 +425,7 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
     offered = (Offered("search", "Searches issues."), Offered("delete", on=False))
-    program.running = [
+    bench.servers.running = [
         Server("github", "npx server", "ready", tools=2, offered=offered, log=("hello",), approvals=("delete",)),
         Server("broken", "", mistake="args have to be texts"),
     ]
@@ -445,26 +439,26 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
     assert (log.toPlainText(), log.isVisible()) == ("hello", True)
     checks["search"].click()
-    assert [each.on for each in program.running[0].offered] == [False, False]
+    assert [each.on for each in bench.servers.running[0].offered] == [False, False]
     seconds = child(page, QDoubleSpinBox, "call_seconds")
     assert isinstance(seconds, QDoubleSpinBox)
     seconds.setFocus()
     seconds.setValue(30)
-    assert program.changes == [("github.call_seconds", 30.0)]
-    program.running[0] = replace(program.running[0], log=("hello", "more"))
+    assert bench.servers.changes == [("github.call_seconds", 30.0)]
+    bench.servers.running[0] = replace(bench.servers.running[0], log=("hello", "more"))
     page.refresh()
     assert log.toPlainText() == "hello\nmore"
     assert seconds.isVisible()
 
 
-def test_limits_are_written(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
-    page = LimitsPage(bench, program, window.doing)
+def test_limits_are_written(window: MainWindow, bench: FakeWorkbench) -> None:
+    page = LimitsPage(bench, window.doing)
     steps, cost = child(page, QSpinBox, "steps"), child(page, QDoubleSpinBox, "day_cost")
     assert isinstance(steps, QSpinBox)
     assert isinstance(cost, QDoubleSpinBox)
     steps.setValue(50)
     cost.setValue(2.5)
-    assert program.changes == [("limits.steps", 50), ("limits.day_cost", 2.5)]
+    assert bench.written == [("limits.steps", 50), ("limits.day_cost", 2.5)]
 
 
 def test_storage_says_what_is_kept_and_looks_after_it(
@@ -529,17 +523,17 @@ def test_another_folder_is_chosen_from_the_permissions(window: MainWindow, progr
 
 def test_a_rule_is_removed_by_what_it_says(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
     """“Always allow” under a question may have made another one since the page was opened."""
-    program.settings.rules = [{"decision": "deny", "tool": "fetch"}]
+    bench.workspace.settings.rules = [{"decision": "deny", "tool": "fetch"}]
     page = PermissionsPage(bench, program, window.doing)
-    program.settings.rules = [{"decision": "allow", "tool": "search"}, *program.settings.rules]
+    bench.workspace.settings.rules = [{"decision": "allow", "tool": "search"}, *bench.workspace.settings.rules]
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
-    assert program.settings.rules == [{"decision": "allow", "tool": "search"}]
+    assert bench.workspace.settings.rules == [{"decision": "allow", "tool": "search"}]
 
 
 def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    program.running = [Server("github", "npx server", "ready", tools=3)]
+    bench.servers.running = [Server("github", "npx server", "ready", tools=3)]
     storage, servers = StoragePage(bench, program, window.doing), ServersPage(bench, program, window.doing)
     setup = FakeSetup()
     setup.added = [(OLLAMA, "", "")]
@@ -559,7 +553,7 @@ def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
 def test_a_rule_that_allows_other_programs_as_well_is_marked(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    program.settings.rules = [
+    bench.workspace.settings.rules = [
         {"decision": "allow", "command": "python3 *"},
         {"decision": "allow", "command": "cargo test *"},
     ]
@@ -570,12 +564,12 @@ def test_a_rule_that_allows_other_programs_as_well_is_marked(
 def test_a_tool_of_a_server_is_marked_as_reading(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    program.running = [Server("issues", "npx", "ready", tools=1, offered=(Offered("search"),))]
+    bench.servers.running = [Server("issues", "npx", "ready", tools=1, offered=(Offered("search"),))]
     page = ServersPage(bench, program, window.doing)
     box = next(box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Read-only: search")
     assert not box.isChecked()
     box.setChecked(True)
-    assert program.marked == [("issues", "search", True)]
+    assert bench.servers.marked == [("issues", "search", True)]
 
 
 def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
@@ -591,7 +585,7 @@ def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbe
     assert isinstance(size, QSpinBox)
     days.setValue(7)
     size.setValue(2_000)
-    assert program.changes == [
+    assert bench.written == [
         ("changes.leave_out", ["node_modules/", "dist/"]),
         ("changes.keep_days", 7),
         ("changes.most_bytes", 2_000_000_000),
