@@ -16,16 +16,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from helix_desktop.engine import outcomes
+from helix_desktop.engine import outcomes, remarks
 from helix_desktop.engine.facts import FileChanged
 from helix_desktop.engine.ports import Tokens
+from helix_desktop.engine.remarks import sentences
 from helix_desktop.engine.rules import states_a_rule, states_a_wish
 from helix_desktop.values import dataclass
 
 SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
-BRIEF, NOD = 4, 15  # sentences of a message that is nothing but a demand; characters of one that is more than a nod
+BRIEF = 600  # characters of a message that is kept as one demand
+NOD = 15  # characters of a message that is more than a nod
 ERROR_LINE = 2_000
 COMMAND = 2_000
+TRIED, WORKS = 100, 150  # characters of a line that failed, and of one that proves something
 WORD = 8_000  # characters of an address or a path
 MESSAGE = 100_000  # characters of one message of the user that are kept whole
 FAILURES = 12  # that nothing has solved, the newest
@@ -34,12 +37,11 @@ MOST = 200_000  # details of an entry; what is beyond is counted, and the entry 
 ALIKE = 40  # words of one text that differ in their digits alone; the rest are a numbered log
 PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
 
-CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "written", "works", "artifact")
+CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
 REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
 WORDS = ("url", "read", "path", "identifier")  # without spaces: in an entry all of one message stand in one line
 KINDS = (*CRITICAL, *REFERENCE)
 
-_SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _URL = re.compile(r"\bhttps?://[^\s<>\"'`\\]+")
 # Every repetition is bounded: texts come from anywhere, and a run of a million letters must not cost a million squared.
 _PATH = re.compile(
@@ -77,7 +79,7 @@ _DECIDED = re.compile(
     r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
-_OPEN = re.compile(r"^\s*(?:[-*]|\d+\.)?\s*(?:\[ \]|TODO:?)\s+(\S.{3,200})$", re.MULTILINE)
+_RECORDED = re.compile(r"\[[^\]]*\]")  # a recorder's own words: [Request interrupted by user]
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 
@@ -153,6 +155,16 @@ def inherited(before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[
 # --- collecting ------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """What a call tries, the line it runs, and the files it writes if that works."""
+
+    seq: int
+    subject: str
+    line: str = ""
+    paths: tuple[str, ...] = ()
+
+
 class _Collecting:
     """One pass over the sources. A failure waits for what solves it: then it becomes a lesson. What no entry would have
     room for is let go on the way: a command may print a million numbers.
@@ -161,10 +173,12 @@ class _Collecting:
     def __init__(self) -> None:
         self.found: Known = {}
         self._asked = ""  # the end of what the assistant said last
+        self._said: Source | None = None  # what it said last: whether a call comes with it tells what to keep of it
         self._commands: list[Source] = []
         self._answered = 0
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}  # by what was tried and why it failed
-        self._tried: dict[int, tuple[str, str]] = {}  # by call: what it tries, and the line it runs
+        self._acted = False  # whether a call has written a file, or checked something, since the user's message
+        self._tried: dict[int, _Try] = {}  # by call
         self._shapes: Counter[str] = Counter()
         self._open: list[tuple[str, int]] = []  # of the last list of tasks a call gave
 
@@ -177,6 +191,9 @@ class _Collecting:
         self._references(source)
 
     def finish(self) -> None:
+        self._answer()
+        for tried in self._tried.values():
+            self._wrote(tried)
         for seq, failure in list(self._failures.values())[-FAILURES:]:
             self._add("failure", failure, seq)
         for text, seq in self._open:
@@ -196,40 +213,71 @@ class _Collecting:
             self.found = {key: detail for key, detail in self.found.items() if detail in kept}
 
     def _user(self, source: Source) -> None:
-        if source.text.strip():
-            self._keep(Detail("message", source.text.strip()[:MESSAGE], source.seq))
-        said = sentences(source.text[:MESSAGE])
-        for sentence in said:
-            if states_a_rule(sentence) or (len(said) <= BRIEF and len(sentence) >= NOD and not _YES.match(sentence)):
+        self._answer()
+        self._acted = False
+        text = source.text.strip()
+        if text:
+            self._keep(Detail("message", text[:MESSAGE], source.seq))
+        confirmed = self._asked and len(text) < SENTENCE and _YES.match(text)
+        if confirmed:
+            self._add("decision", f"{self._asked} — {text}", source.seq)
+        if len(text) > BRIEF:
+            self._demands(source)
+        elif states_a_rule(text) or not (confirmed or len(text) < NOD or _RECORDED.fullmatch(text)):
+            self._add("rule", text, source.seq)
+        for name in source.names:
+            self._add("artifact", name, source.seq)
+
+    def _demands(self, source: Source) -> None:
+        """Of a long message, the sentences that demand something, and the errors that were pasted."""
+        for sentence in sentences(source.text[:MESSAGE]):
+            if states_a_rule(sentence):
                 self._add("rule", sentence, source.seq)
+            elif _is_a_figure(sentence):
+                self._add("figure", sentence, source.seq)
             elif states_a_wish(sentence):
                 self._add("wish", sentence, source.seq)
-            if _is_a_figure(sentence) and not states_a_rule(sentence):
-                self._add("figure", sentence, source.seq)
             if _DECIDED.search(sentence) and len(sentence) < SENTENCE // 2:
                 self._add("decision", sentence, source.seq)
         for line in outcomes.reported(source.text):
             self._add("failure", line, source.seq)
-        if self._asked and len(source.text) < SENTENCE and _YES.match(source.text):
-            self._add("decision", f"{self._asked} — {source.text.strip()}", source.seq)
-        for name in source.names:
-            self._add("artifact", name, source.seq)
 
     def _assistant(self, source: Source) -> None:
-        said = [sentence for sentence in sentences(source.text) if sentence.strip()]
-        for task in _OPEN.findall(source.text[:MESSAGE]):
+        self._answer()
+        self._said = replace(source, text=source.text[:MESSAGE])
+        for task in remarks.left_open(self._said.text):
             self._add("todo", task, source.seq)
+        said = sentences(source.text)
         self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
+
+    def _answer(self) -> None:
+        """What deserves it of what the assistant said last, if it called nothing."""
+        answer, self._said = self._said, None
+        if answer is None or (self._commands and self._commands[-1].seq == answer.seq):
+            return
+        reported = remarks.report(answer.text) if self._acted else ""
+        self._add("report", reported, answer.seq)
+        for text in remarks.conclusions(answer.text[len(reported) :]):
+            self._add("lesson", text, answer.seq)
 
     def _files(self, source: Source) -> None:
         """What a call writes, and what it tries."""
         given = outcomes.values(source.text)
         command = outcomes.command_of(source.tool, given, source.text)
-        for path in outcomes.files_changed(source.tool, given, command):
-            self._add("written", path, source.seq)
+        paths = tuple(outcomes.files_changed(source.tool, given, command))
         if (tasks := outcomes.open_tasks(given)) is not None:
             self._open = [(task, source.seq) for task in tasks]
-        self._tried[len(self._commands)] = (outcomes.subject(source.tool, given, command), command)
+        self._acted = self._acted or bool(paths) or outcomes.proves(command)
+        if self._said and self._said.seq == source.seq and remarks.finds(self._said.text, changes=bool(paths)):
+            self._add("lesson", self._said.text, source.seq)
+            self._said = None
+        subject = outcomes.subject(source.tool, given, command)
+        self._tried[len(self._commands)] = _Try(source.seq, subject, command, paths)
+
+    def _wrote(self, tried: _Try, changes: Sequence[FileChanged] = ()) -> None:
+        for path in tried.paths:
+            if not any(path.endswith(change.path) or change.path.endswith(path) for change in changes):
+                self._add("written", path, tried.seq)
 
     def _call(self, source: Source) -> None:
         self._commands.append(source)
@@ -240,9 +288,10 @@ class _Collecting:
 
     def _output(self, source: Source) -> None:
         call = self._commands[self._answered] if self._answered < len(self._commands) else None
-        subject, line = self._tried.pop(self._answered, (source.tool, ""))
+        tried = self._tried.pop(self._answered, _Try(source.seq, source.tool))
+        subject, line = tried.subject, tried.line
         self._answered += call is not None
-        label = f"{call.tool} {call.text[:160]}" if call else source.tool
+        label = line[:TRIED] or subject
         for change in source.changes:
             done = "created" if change.before is None else "deleted" if change.after is None else "changed"
             self._add("written", f"{done} {change.path}", source.seq)
@@ -253,15 +302,17 @@ class _Collecting:
         for error in error_lines(source.text):
             self._add("error", error, source.seq, ERROR_LINE)
         why = outcomes.failure(source.text, ok=source.ok, command=bool(line) or not call)
+        if line or not why:
+            self._wrote(tried, source.changes)
         if why:
             self._failures.pop((subject, why), None)
             self._failures[subject, why] = (source.seq, f"{label} failed: {why}")
         elif solved := [each for each in self._failures if each[0] == subject]:
             for each in solved:
                 seq, failure = self._failures.pop(each)
-                self._add("lesson", f"{failure[:400]} — then worked: {label[:200]}", max(seq, source.seq))
+                self._add("lesson", f"{failure[:400]} — then worked: {label}", max(seq, source.seq))
         elif line and outcomes.proves(line):
-            self._add("works", line, source.seq)
+            self._add("works", outcomes.without_documents(line), source.seq, WORKS)
 
     def _references(self, source: Source) -> None:
         """None of them has a space in it: each word is looked at once, and only for what it may be."""
@@ -324,11 +375,6 @@ def pieces(text: str) -> Iterator[str]:
         start = end
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences and lines of a message, each without the space around it."""
-    return [piece.strip() for piece in _SENTENCES.split(text) if piece and piece.strip()]
-
-
 def error_lines(text: str) -> Iterator[str]:
     """The lines of an output that look like errors, each once."""
     seen: set[str] = set()
@@ -363,6 +409,7 @@ SECTION_OF: Mapping[str, str] = {
     "decision": "Project Background",
     "failure": "Current Issues",
     "lesson": "Technical Details",
+    "report": "Completed Work",
     "written": "Completed Work",
     "works": "Completed Work",
     "artifact": "Completed Work",
@@ -374,10 +421,14 @@ ROOM: Mapping[str, float] = {  # shares of the room, so that no kind crowds out 
     "decision": 0.1,
     "failure": 0.15,
     "lesson": 0.1,
+    "report": 0.1,
     "written": 0.15,
     "works": 0.1,
     "artifact": 0.1,
 }
+
+# What is left over is for the rest: an agent's prose is long, and everything in the document is read at every step.
+LEFT: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 
 def missing(found: Iterable[Detail], text: str) -> list[Detail]:
@@ -391,7 +442,7 @@ def chosen(lacking: Sequence[Detail], room: int, tokens: Tokens) -> list[Detail]
     taken: dict[int, Detail] = {}
     ranked = {kind: sorted((d for d in lacking if d.kind == kind), key=_rank) for kind in CRITICAL}
     left = room
-    for share in (ROOM, dict.fromkeys(CRITICAL, 1.0)):
+    for share in (ROOM, LEFT):
         for kind, details in ranked.items():
             kind_left = min(left, int(room * share[kind]))
             for detail in details:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 TAIL = 20_000  # characters of an output in which a program says why it ended
-LINE, SAID = 300, 3  # characters of a line that says why, and such lines
+LINE, SAID = 200, 3  # characters of a line that says why, and such lines
 FAILED = 12  # lines that a person pastes
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
@@ -31,9 +31,9 @@ _TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IG
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
 _CHANGES = (
-    re.compile(rf"(?<![<>&\d])>>?\s*(?!/dev/|&){_TARGET}"),
+    re.compile(rf"(?<![<>&\d=-])>>?\s*(?!/dev/|&){_TARGET}"),
     re.compile(
-        rf"(?:^|[;&|]\s*|\n)\s*(?:tee(?: -a)?|touch|rm(?: -\w+)*|sed -i\S*\s+(?:'[^']*'|\"[^\"]*\"))\s+{_TARGET}"
+        rf"(?:^|[;&|]\s*|\n)\s*(?:tee(?: -a)?|touch|rm(?: -\w+)*|sed -i\S*\s+(?:''\s+)?(?:'[^']*'|\"[^\"]*\"))\s+{_TARGET}"
     ),
     re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET}"),
 )
@@ -51,7 +51,7 @@ _MADE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successf
 _PROOF = re.compile(
     r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
     r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test|"
-    r"git (?:-C \S+ )?(?:commit|push|merge|rebase))"
+    r"git (?:-C \S+ )?(?:init|commit|push|merge|rebase)|gh \w+ create)"
 )
 
 
@@ -75,7 +75,7 @@ def command_of(tool: str, given: Mapping[str, object], arguments: str) -> str:
 def files_changed(tool: str, given: Mapping[str, object], command: str) -> Iterator[str]:
     """The files a call writes, creates, renames or deletes, as far as its arguments say so."""
     if command:
-        line = _HERE.sub("", command[:4_000])
+        line = without_documents(command[:4_000])
         yield from dict.fromkeys(
             found
             for pattern in _CHANGES
@@ -103,16 +103,18 @@ def _path_of(given: Mapping[str, object]) -> str:
 
 def failure(text: str, *, ok: bool, command: bool) -> str:
     """The last lines that say why a call failed; empty where it did not."""
-    if ok and not command:
-        return ""
     ended = _COLOUR.sub("", text[-TAIL:])
+    if ok and not command:
+        return ended.strip() if len(text) <= LINE and _WHY.fullmatch(ended.strip()) else ""
     lines = _WHY.findall(ended)
     if lines:
         return "; ".join(dict.fromkeys(" ".join(line.split())[:LINE] for line in lines[-SAID:]))
     if ok:
         return ""
     said = [line.strip() for line in ended.splitlines() if line.strip()]
-    return said[-1][:LINE] if said else "it failed and said nothing"
+    if not said:
+        return "it failed and said nothing"
+    return said[-1][:LINE] if command else " ".join(said)[:LINE]
 
 
 def reported(text: str) -> list[str]:
@@ -128,7 +130,12 @@ def files_made(text: str) -> list[str]:
 
 def proves(command: str) -> bool:
     """Whether the command is one that shows that something works."""
-    return bool(_PROOF.search(_HERE.sub("", command)))
+    return bool(_PROOF.search(without_documents(command)))
+
+
+def without_documents(command: str) -> str:
+    """A command line without the texts that it brings along."""
+    return _HERE.sub("", command)
 
 
 def open_tasks(given: Mapping[str, object]) -> list[str] | None:
@@ -143,7 +150,7 @@ def open_tasks(given: Mapping[str, object]) -> list[str] | None:
 def subject(tool: str, given: Mapping[str, object], command: str) -> str:
     """What two calls share that try the same thing: the program of the last part of a line, or the file."""
     if not command:
-        return f"{tool} {_path_of(given)}"
+        return f"{tool} {_path_of(given)}".strip()
     last = (
         re.split(r"&&|\|\||;|\n", command.strip())[-1] if not command.count("\n") else command.strip().splitlines()[0]
     )

@@ -25,9 +25,12 @@ def user(text: str, seq: int = 1) -> Source:
     return Source(seq, "user", text)
 
 
-def test_rules_are_whole_sentences_word_for_word_with_their_seq() -> None:
+LONG = "\n" + "2026-11-22 a line of a log\n" * 40  # more than a message that is one demand
+
+
+def test_the_rules_of_a_long_message_are_whole_sentences_word_for_word_with_their_seq() -> None:
     found = collect(
-        [user("Hello there. You must  never touch main.py! It is old.\nAlways use x?y (don't ask!) here.\nBye", 7)]
+        [user(f"{LONG}You must  never touch main.py! It is old.\nAlways use x?y (don't ask!) here.\nBye", 7)]
     )
     assert of_kind(found, "rule") == ["You must  never touch main.py!", "Always use x?y (don't ask!) here."]
     assert {detail.seq for detail in found} == {7}
@@ -98,7 +101,7 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     assert of_kind(found, "failure") == []
     (lesson,) = of_kind(found, "lesson")
     assert "AssertionError" in lesson
-    assert "then worked: run command: pytest -q --fixed" in lesson
+    assert "then worked: pytest -q --fixed" in lesson
 
 
 def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all() -> None:
@@ -121,7 +124,8 @@ def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all(
 
 
 def test_errors_a_person_pastes_are_failures() -> None:
-    assert of_kind(collect([user("See this:\nKeyError: 'name'\nWhat is it?")]), "failure") == ["KeyError: 'name'"]
+    found = collect([user(f"See this:{LONG}KeyError: 'name'\nWhat is it?")])
+    assert of_kind(found, "failure") == ["KeyError: 'name'"]
 
 
 def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
@@ -198,7 +202,7 @@ def test_what_is_not_looked_at_is_none(text: str) -> None:
 @pytest.mark.parametrize("run", ["x", "a+", "a-", "a.", "a/", "/", "~", ".", "9", "1-", "A_", "saved a", "http", "\\"])
 def test_long_runs_of_anything_are_read_in_time(run: str) -> None:
     """A pattern that goes back and forth would take hours here."""
-    for role in ("output", "user"):
+    for role in ("output", "user", "assistant"):
         assert collect([Source(1, role, run * (70_000 // len(run)))]) is not None
 
 
@@ -235,6 +239,13 @@ def test_demands_come_before_wishes() -> None:
     wishes = [Detail("wish", f"I want it to be {number}", 100 + number) for number in range(50)]
     taken = chosen([*wishes, *demands], 90, Words())
     assert set(demands) <= set(taken)
+
+
+def test_the_words_of_an_agent_take_no_more_than_their_share() -> None:
+    said = [
+        Detail(kind, f"the agent found out {number}", number) for number in range(30) for kind in ("lesson", "report")
+    ]
+    assert sum(Words().count(details.shown(detail)) for detail in chosen(said, 400, Words())) <= 80
 
 
 def test_room_one_kind_leaves_is_taken_by_others() -> None:
@@ -274,7 +285,7 @@ def test_the_numbered_lines_of_a_log_are_no_details() -> None:
 def test_figures_decisions_and_open_tasks() -> None:
     found = collect(
         [
-            user("It has to answer in 200 ms. Let's go with SQLite. Nothing else.", 1),
+            user(f"{LONG}It has to answer in 200 ms. Let's go with SQLite. Nothing else.", 1),
             Source(2, "assistant", "Left:\n- [ ] write the migration\n- [x] the schema"),
         ]
     )
@@ -304,5 +315,56 @@ def test_of_the_lists_of_tasks_that_calls_give_the_last_one_counts() -> None:
 
 def test_a_short_message_is_a_demand_and_a_nod_is_none() -> None:
     said = "Split the reader from the writer. Then run the checks"
-    assert of_kind(collect([user(said)]), "rule") == said.replace(". ", ".|").split("|")
-    assert of_kind(collect([user("Yes, go on with all of it")]), "rule") == []
+    assert of_kind(collect([user(said)]), "rule") == [said]
+    asked = Source(1, "assistant", "Shall I go on with all of it?")
+    assert of_kind(collect([asked, user("Yes, go on with all of it", 2)]), "rule") == []
+    assert of_kind(collect([asked, user("Yes, but never touch main.py", 2)]), "rule") == [
+        "Yes, but never touch main.py"
+    ]
+    assert of_kind(collect([user("go on"), user("[Request interrupted by user]", 2)]), "rule") == []
+
+
+def call(seq: int, tool: str, **given: str) -> Source:
+    return Source(seq, "call", json.dumps(given), tool)
+
+
+def test_what_an_agent_found_before_a_change_is_a_lesson_and_what_it_does_next_is_none() -> None:
+    found = "The parser reads the header twice because the stream is not rewound after it was tried. Let me see where that happens:"
+    reads, writes = call(1, "read_file", path="a.py"), call(1, "write_file", path="a.py", text="x")
+    assert of_kind(collect([Source(1, "assistant", found), reads, writes]), "lesson") == [found]
+    assert of_kind(collect([Source(1, "assistant", found), reads]), "lesson") == []
+    assert (
+        of_kind(collect([Source(1, "assistant", found), call(2, "write_file", path="a.py", text="x")]), "lesson") == []
+    )
+
+
+def test_of_an_answer_after_work_the_beginning_is_a_report() -> None:
+    said = "Done. The parser rewinds the stream now, " + "and so do the other readers, " * 40
+    asked, answer = user("Mend the parser, please", 1), Source(4, "assistant", said)
+    for works, report in (("make", [said[:600].strip()]), ("cat a.py", [])):
+        assert (
+            of_kind(
+                collect([asked, call(2, "bash", command=works), Source(3, "output", "ok", "bash"), answer]), "report"
+            )
+            == report
+        )
+
+
+def test_the_causes_an_answer_names_and_what_it_leaves_are_kept_to_its_end() -> None:
+    said = f"**Cause:** the stream is not rewound.\n{'It was long. ' * 60}\nRemaining:\n- test the writer\n\nNotes:\n- none"
+    found = collect([Source(1, "assistant", said)])
+    assert of_kind(found, "lesson") == ["**Cause:** the stream is not rewound."]
+    assert of_kind(found, "todo") == ["test the writer"]
+
+
+def test_a_file_is_written_where_the_call_worked() -> None:
+    edit = call(1, "edit_file", path="a.py", old_text="x", new_text="y")
+    assert (
+        of_kind(collect([edit, Source(2, "output", "the text is not there", "edit_file", ok=False)]), "written") == []
+    )
+    assert of_kind(collect([edit, Source(2, "output", "done", "edit_file")]), "written") == ["a.py"]
+    assert of_kind(collect([edit]), "written") == ["a.py"]  # nothing has answered it yet
+    changed = Source(2, "output", "done", changes=(FileChanged("a.py", None, Digest.of(b"b")),))
+    assert of_kind(collect([edit, changed]), "written") == ["created a.py"]
+    command = call(1, "bash", command="echo x > a.py && make")
+    assert of_kind(collect([command, Source(2, "output", "make: *** [all] Error 2", "bash")]), "written") == ["a.py"]

@@ -29,6 +29,7 @@ def changed(tool: str, **given: object) -> list[str]:
         ("bash", {"command": "pytest 2>&1 | tail > /dev/null"}, []),
         ("bash", {"command": "mv a.py b.py && rm -f c.py"}, ["c.py", "b.py"]),
         ("bash", {"command": "grep -n x a.py"}, []),
+        ("bash", {"command": "# x -> y\nsed -i '' 's/x => y/z -> y/' a.py"}, ["a.py"]),
     ],
 )
 def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: list[str]) -> None:
@@ -47,15 +48,22 @@ def test_the_files_a_call_changes(tool: str, given: dict[str, object], files: li
 )
 def test_a_command_that_failed_says_why(text: str) -> None:
     assert outcomes.failure(text, ok=True, command=True)
-    assert not outcomes.failure(text, ok=True, command=False)
+    assert not outcomes.failure(f"a file\n{text}", ok=True, command=False)
 
 
 def test_what_only_mentions_an_error_is_no_failure() -> None:
     assert outcomes.failure("12: raise ValueError\n13: # Error: no", ok=True, command=True) == ""
 
 
-def test_a_tool_that_says_it_failed_gives_its_last_line() -> None:
-    assert outcomes.failure("one\nthe text is not there", ok=False, command=False) == "the text is not there"
+def test_a_tool_that_says_it_failed_says_why_in_its_words_and_a_command_in_its_last_line() -> None:
+    said = "not found in file.\nText: x"
+    assert outcomes.failure(said, ok=False, command=False) == "not found in file. Text: x"
+    assert outcomes.failure(said, ok=False, command=True) == "Text: x"
+
+
+def test_an_output_that_is_nothing_but_an_error_is_a_failure_of_any_tool() -> None:
+    assert outcomes.failure("Error: the card is not known\n", ok=True, command=False) == "Error: the card is not known"
+    assert outcomes.failure("Error: one\nof a file that was read", ok=True, command=False) == ""
 
 
 def test_what_a_person_pastes_says_what_failed_as_programs_end_or_with_a_place_in_a_file() -> None:
