@@ -190,7 +190,7 @@ class Tour(QObject):
             Step(
                 tr("See what was left out"),
                 tr(
-                    "One command printed 52,000 tokens. The model saw a short excerpt; the rest is in the cache. Click the token count to see both."
+                    "One command printed 52,000 tokens. The model saw a short excerpt; the rest is in the cache. Click the label to see both."
                 ),
                 tr("On the right, you see what the model saw, and how to get the original back. Nothing is ever lost."),
                 self._excerpt,

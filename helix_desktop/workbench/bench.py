@@ -211,15 +211,27 @@ class Workbench:
 
     def conversations(self) -> Sequence[ConversationRow]:
         """All of them, the one that changed last first; sub-agents' name their parent."""
-        return sorted(map(self._with_machine, self._rows), key=lambda row: -row.updated)
+        window = self._window()
+        return sorted((self._shown(row, window) for row in self._rows), key=lambda row: -row.updated)
 
     def row(self, conversation: str) -> ConversationRow | None:
         row = self._rows.find(conversation)
-        return None if row is None else self._with_machine(row)
+        return None if row is None else self._shown(row, self._window())
 
-    def _with_machine(self, row: ConversationRow) -> ConversationRow:
+    def _window(self) -> int:
+        """Of the chosen model; 0 where none is known."""
+        with suppress(HelixError):
+            return self.models.named(self.model).info.window
+        return 0
+
+    def _shown(self, row: ConversationRow, window: int) -> ConversationRow:
+        """With the machine that wrote there last; at rest measured by the `window` of its next request."""
         machine = self.sharing.machine_of(row.id)
-        return replace(row, machine=machine) if machine else row
+        row = replace(row, machine=machine) if machine else row
+        session = self.sessions.find(row.id)
+        resting = session is None or session.running in (Running.IDLE, Running.FAILED)
+        own = row.agent or row.id in self._instead
+        return replace(row, window=window) if window and row.parts and resting and not own else row
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Hear everything of every conversation; call what is returned to stop."""

@@ -126,6 +126,21 @@ async def test_what_is_chosen_since_the_last_request_is_in_every_figure_of_the_n
     assert session.conversation.ahead is session.conversation.state
 
 
+async def test_the_list_measures_by_the_model_chosen_now_also_what_is_not_open(desks: Desks, folder: Path) -> None:
+    bench = await bench_on(desks, folder)
+    first, second = [await bench.new_conversation() for _ in range(2)]
+    for session in (first, second):
+        await told(session, "read README.md")
+    await bench.choose_model("anthropic/claude-sonnet-4-5")
+    assert [row.window for row in bench.conversations()] == [200_000, 200_000]
+    bench.use_model(second.id, MODEL)
+    row = bench.row(second.id)
+    assert row is not None
+    assert row.window == 32_000
+    await bench.choose_model("")
+    assert [row.window for row in bench.conversations()] == [32_000, 32_000]
+
+
 async def test_a_share_measured_before_the_last_fact_is_not_shown(desks: Desks, folder: Path) -> None:
     """The program was killed in a turn, or another machine went on."""
     desk = desks()
