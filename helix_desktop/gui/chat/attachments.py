@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from PySide6.QtCore import QMimeData, QPoint, QRect, QSize, Qt, Signal
@@ -66,7 +66,7 @@ def holds_files(mime: QMimeData) -> bool:
 
 
 class Flow(QLayout):
-    """Places its items in lines, like words."""
+    """Places its items in lines, like words; in the middle of a line where it is higher than they are."""
 
     def __init__(self, parent: QWidget | None = None, *, gap: int = 6) -> None:
         super().__init__(parent)
@@ -106,16 +106,28 @@ class Flow(QLayout):
         return size
 
     def _place(self, rect: QRect, *, move: bool) -> int:
-        left, top, line = rect.left(), rect.top(), 0
+        bottom = rect.top() - self._gap
+        for line in self._lines(rect.width()):
+            left, top = rect.left(), bottom + self._gap
+            high = max(item.sizeHint().height() for item in line)
+            for item in line if move else ():
+                size = item.sizeHint()
+                item.setGeometry(QRect(QPoint(left, top + (high - size.height()) // 2), size))
+                left += size.width() + self._gap
+            bottom = top + high
+        return max(bottom - rect.top(), 0)
+
+    def _lines(self, room: int) -> Iterator[list[QLayoutItem]]:
+        line: list[QLayoutItem] = []
+        wide = 0
         for item in self._items:
-            size = item.sizeHint()
-            if left > rect.left() and left + size.width() > rect.right() + 1:
-                left, top, line = rect.left(), top + line + self._gap, 0
-            if move:
-                item.setGeometry(QRect(QPoint(left, top), size))
-            left += size.width() + self._gap
-            line = max(line, size.height())
-        return top + line - rect.top()
+            if line and wide + item.sizeHint().width() > room:
+                yield line
+                line, wide = [], 0
+            line.append(item)
+            wide += item.sizeHint().width() + self._gap
+        if line:
+            yield line
 
 
 class Attachments(QWidget):

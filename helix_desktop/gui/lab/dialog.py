@@ -60,7 +60,7 @@ class Lab(QDialog):
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle(tr("Replay lab"))
         room = self.screen().availableGeometry().size() * 0.95
-        self.resize(QSize(theme.px(820), theme.px(360)).boundedTo(room))
+        self.resize(QSize(theme.px(840), theme.px(380)).boundedTo(room))
         self.list = self._conversations()
         self.checks = {name: QCheckBox(words, self) for name, words in policies}
         self.window_ = QComboBox(self)
@@ -119,6 +119,7 @@ class Lab(QDialog):
         self._room.setFrameShape(QFrame.Shape.NoFrame)
         self._room.hide()
         column = QVBoxLayout(self)
+        column.setContentsMargins(20, 20, 20, 20)
         for each in (words, self.list, files):
             column.addWidget(each)
         column.addLayout(choices)

@@ -41,6 +41,10 @@ def test_policies_are_played_side_by_side_and_one_is_taken_over(
 ) -> None:
     window.actions_["lab"].trigger()
     (lab,) = window.findChildren(Lab)
+    lab.resize(1200, 400)
+    QApplication.processEvents()
+    middles = {each.geometry().center().y() for each in (*lab.checks.values(), lab.window_, lab.run_)}
+    assert max(middles) - min(middles) <= 1, "on one line"
     lab.checks["none"].setChecked(False)
     lab.window_.setCurrentIndex(0)
     QTest.mouseClick(lab.run_, Qt.MouseButton.LeftButton)
