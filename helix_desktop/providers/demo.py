@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from helix_desktop.engine.blocks import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
 from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall, Usage
 from helix_desktop.providers import demo_tour, demo_writing
+from helix_desktop.providers.demo_speech import Say, speech
 from helix_desktop.providers.demo_tour import Said, Scene
 from helix_desktop.values import dataclass
 
@@ -22,9 +23,9 @@ DEMO = "demo"
 PACE = 0.012  # seconds for a word: quick, but to be seen
 WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
 WORDS = (
-    "`tour` shows what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
+    "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
     "`run <command>`, `large`, `recall <hash>`, `find <words>`, `todo <item>; <item>`, `write <file>: <text>`, "
-    "`delegate <task>`. For real work, choose a model of a provider at the top right."
+    "`delegate <task>`. For real work, choose a provider's model at the top right."
 )
 _COMMAND = re.compile(
     r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL
@@ -90,7 +91,8 @@ def answer(request: Request) -> Said:
         return _one_step(scene, command[1].lower(), command[2].strip())
     if command is not None or _TOUR.search(scene.asked):
         return demo_tour.next_step(scene)
-    return Said(f"{WHO}\n\nYou wrote: {_quoted(scene.asked)}\n\n{WORDS}" if scene.asked else f"{WHO}\n\n{WORDS}")
+    wrote = (scene.say("You wrote: {text}", text=_quoted(scene.asked)),) if scene.asked else ()
+    return Said("\n\n".join((scene.say(WHO), *wrote, scene.say(WORDS))))
 
 
 def _quoted(text: str) -> str:
@@ -106,24 +108,23 @@ def scene_of(request: Request) -> Scene:
     results = {part.call: part for message in after for part in message.parts if isinstance(part, ToolResult)}
     done = tuple((call, results.get(call.id)) for call in calls)
     note = _note(request.messages[-1]) if request.messages else ""
-    return Scene(asked, done, request.tools, tuple(_texts(request.messages)), note)
+    say = speech(text for message in reversed(request.messages) for text in _own(message))
+    return Scene(asked, done, request.tools, tuple(_texts(request.messages)), say, note)
 
 
 def _last_asked(messages: Sequence[Message]) -> tuple[int, str]:
-    """The last message of the user alone: what stands beside results is a note to work under way, and what stands in
-    brackets was put there by the program.
-    """
+    """The last message of the user alone: what stands beside results is a note to work under way."""
     for position in range(len(messages) - 1, -1, -1):
-        message = messages[position]
-        if message.role is Role.USER and not any(isinstance(part, ToolResult) for part in message.parts):
-            own = [
-                part.text
-                for part in message.parts
-                if isinstance(part, Text) and part.text.lstrip()[:1] not in {"[", "("}
-            ]
-            if own:
-                return position, own[-1].strip()
+        own = _own(messages[position])
+        if own and not _note(messages[position]):
+            return position, own[-1].strip()
     return 0, ""
+
+
+def _own(message: Message) -> list[str]:
+    """What the user wrote: what stands in brackets was put there by the program."""
+    texts = [part.text for part in message.parts if isinstance(part, Text)] if message.role is Role.USER else []
+    return [text for text in texts if text.lstrip()[:1] not in {"[", "("}]
 
 
 def _note(message: Message) -> str:
@@ -136,19 +137,21 @@ def _note(message: Message) -> str:
 def _one_step(scene: Scene, verb: str, rest: str) -> Said:
     """Call the tool the user named; once it has answered, say what came of it."""
     if scene.done:
-        return Said("\n\n".join(f"{_outcome(call, result)}" for call, result in scene.done))
+        return Said("\n\n".join(_outcome(call, result, scene.say) for call, result in scene.done))
     name, arguments = demo_tour.call_for(verb, rest)
     if not any(tool.name == name for tool in scene.tools):
-        return Said(f"{WHO} The tool {name} is not offered in this conversation.")
-    return Said("", ((name, demo_tour.with_keep(arguments, verb, scene.tools)),))
+        return Said(scene.say(WHO) + " " + scene.say("This conversation does not offer the tool {name}.", name=name))
+    return Said("", ((name, demo_tour.with_keep(arguments, verb, scene)),))
 
 
-def _outcome(call: ToolCall, result: ToolResult | None) -> str:
+def _outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:
     if result is None:
-        return f"{call.name} gave no result."
-    lines = result.text.count("\n") + 1
-    told = "answered" if result.ok else "did not work"
-    return f"`{call.name}` {told}: {lines:,} lines, {len(result.text):,} characters shown.\n\n{_head(result.text)}"
+        return say("`{name}` returned no result.", name=call.name)
+    figures = {"lines": result.text.count("\n") + 1, "characters": len(result.text)}
+    told = (
+        "`{name}` returned {lines} lines, {characters} characters." if result.ok else "`{name}` failed: {lines} lines."
+    )
+    return f"{say(told, name=call.name, **figures)}\n\n{_head(result.text)}"
 
 
 def _head(text: str) -> str:

@@ -10,6 +10,7 @@ from enum import IntEnum
 from helix_desktop.engine.blocks import ToolResult
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.providers.demo_speech import Say
 from helix_desktop.providers.wire import Json, Object, object_at, parse_object
 from helix_desktop.values import dataclass
 
@@ -39,6 +40,7 @@ class Scene:
     done: tuple[tuple[ToolCall, ToolResult | None], ...]
     tools: Sequence[ToolSpec]
     texts: tuple[str, ...]
+    say: Say
     note: str = ""
 
     def offers(self, name: str) -> bool:
@@ -103,11 +105,8 @@ def next_step(scene: Scene) -> Said:
     words.
     """
     reached = max((one for call, _ in scene.done if (one := station_of(call)) is not None), default=None)
-    heard = (
-        f"I read your note: “{' '.join(scene.note.split())[:120]}”. The script cannot act on it.\n\n"
-        if scene.note
-        else ""
-    )
+    note = " ".join(scene.note.split())[:120]
+    heard = scene.say("I read your note: “{note}”. The script cannot act on it.", note=note) + "\n\n" if note else ""
     for station in Station:
         if reached is not None and station <= reached:
             continue
@@ -121,34 +120,34 @@ def next_step(scene: Scene) -> Said:
 
 
 def _plan(scene: Scene) -> Said | None:
-    greeting = (
+    greeting = scene.say(
         "I am the built-in demonstration: a script, not a language model. Everything else you see is real. The tools run in "
         "your folder, their outputs go into the cache, and what I am sent is the view the program made."
     )
-    return (
-        Said(f"{greeting}\n\nFirst a plan.", (((ToolName.SET_TODO, _todo("doing", 0))),))
-        if scene.offers(ToolName.SET_TODO)
-        else None
-    )
+    words = f"{greeting}\n\n{scene.say('First, a plan.')}"
+    return Said(words, ((ToolName.SET_TODO, _todo(scene, "doing", 0)),)) if scene.offers(ToolName.SET_TODO) else None
 
 
-def _todo(first: str, done: int) -> Arguments:
+def _todo(scene: Scene, first: str, done: int) -> Arguments:
     """The plan with so many items done and the next one as `first` says."""
     states = ["done"] * done + [first] + ["open"] * len(PLAN)
-    return {"items": [{"text": text, "state": states[at]} for at, (text, _) in enumerate(PLAN)]}
+    return {"items": [{"text": scene.say(text), "state": states[at]} for at, (text, _) in enumerate(PLAN)]}
 
 
 def _list(scene: Scene) -> Said | None:
-    return Said("What is in this folder?", ((ToolName.LIST_FILES, {}),)) if scene.offers(ToolName.LIST_FILES) else None
+    words = scene.say("What is in this folder?")
+    return Said(words, ((ToolName.LIST_FILES, {}),)) if scene.offers(ToolName.LIST_FILES) else None
 
 
 def _read(scene: Scene) -> Said | None:
     names = _files_in(scene)[:3]
     if not names or not scene.offers(ToolName.READ_FILE):
         return None
-    several = "them side by side: parallel calls run at the same time" if len(names) > 1 else "it"
+    files = ", ".join(f"`{name}`" for name in names)
+    several = "I read these files in parallel: {files}. The calls run at the same time."
+    words = scene.say(several if len(names) > 1 else "I read {files}.", files=files)
     calls: tuple[tuple[str, Arguments], ...] = tuple((ToolName.READ_FILE, {"path": name}) for name in names)
-    return Said(f"{', '.join(f'`{name}`' for name in names)}: I read {several}.", calls)
+    return Said(words, calls)
 
 
 def _files_in(scene: Scene) -> list[str]:
@@ -161,46 +160,50 @@ def _files_in(scene: Scene) -> list[str]:
 def _search(scene: Scene) -> Said | None:
     if not scene.offers(ToolName.SEARCH_FILES):
         return None
-    words = [word for text in scene.results(Station.READ) for word in _WORD.findall(text[:4000])]
-    word = max(words, key=lambda one: (len(one), one), default="the")
-    return Said(
-        f"I search the folder for “{word}”, a word I have just read.", ((ToolName.SEARCH_FILES, {"pattern": word}),)
-    )
+    found = (word for text in scene.results(Station.READ) for word in _WORD.findall(text[:4000]))
+    word = max(found, key=lambda one: (len(one), one), default="the")
+    words = scene.say("I search the folder for “{word}”, a word I have just read.", word=word)
+    return Said(words, ((ToolName.SEARCH_FILES, {"pattern": word}),))
 
 
 def _run(scene: Scene) -> Said | None:
     if not scene.offers(ToolName.RUN_COMMAND):
         return None
-    words = "A command, in the sandbox where this system has one. Depending on the permission mode you are asked first."
+    words = scene.say(
+        "Now a command. It runs in a sandbox if this system has one. Depending on the permission mode, you are asked first."
+    )
     return Said(words, ((ToolName.RUN_COMMAND, {"command": small_command()}),))
 
 
 def _large(scene: Scene) -> Said | None:
     if not scene.offers(ToolName.RUN_COMMAND):
         return None
-    words = (
-        f"Now one that prints {RECORDS:,} lines. With the call I say what I need of them, so the program can keep the whole "
-        "in its cache and show me a short excerpt."
+    words = scene.say(
+        "Now one that prints {n} lines. With the call, I say what I need from the output, so that the program can store all of "
+        "it in the cache and show me a short excerpt.",
+        n=RECORDS,
     )
-    return Said(words, ((ToolName.RUN_COMMAND, with_keep({"command": large_command()}, "large", scene.tools)),))
+    return Said(words, ((ToolName.RUN_COMMAND, with_keep({"command": large_command()}, "large", scene)),))
 
 
 def _recall(scene: Scene) -> Said | None:
     found = [digest for text in scene.results(Station.LARGE) for digest in _HASH.findall(text)]
     anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
     if found and scene.offers(ToolName.RECALL):
-        words = f"The excerpt names the hash of the whole. I recall line {WANTED:,} of it from the cache."
+        words = scene.say("The excerpt names the hash of the whole output. I recall line {n} from the cache.", n=WANTED)
         return Said(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {WANTED} "}),))
     if anywhere and scene.offers(ToolName.RECALL):
-        words = "Something earlier stands here as a marker with its hash. I bring the beginning of the original back."
+        words = scene.say("An earlier output is only a marker with a hash now. I recall the beginning of the original.")
         return Said(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
     if scene.offers(ToolName.SEARCH_CACHE):
-        return Said("I look for it in the cache.", ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),))
+        return Said(scene.say("I search the cache for it."), ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),))
     return None
 
 
 def _close(scene: Scene) -> Said | None:
-    return Said("", ((ToolName.SET_TODO, _todo("done", len(PLAN))),)) if scene.offers(ToolName.SET_TODO) else None
+    return (
+        Said("", ((ToolName.SET_TODO, _todo(scene, "done", len(PLAN))),)) if scene.offers(ToolName.SET_TODO) else None
+    )
 
 
 STATIONS: Mapping[Station, Callable[[Scene], Said | None]] = {
@@ -220,17 +223,22 @@ def _closing(scene: Scene) -> str:
     failed = [call.name for call, result in scene.done if result is not None and not result.ok]
     folded = sum(result.text.startswith("[CACHED]") for _, result in scene.done if result is not None)
     recalled = scene.results(Station.RECALL)
-    lines = [f"Done. I can still see {len(scene.done)} calls, all of them real."]
+    say = scene.say
+    lines = [say("Done. I can still see {n} calls, all of them real.", n=len(scene.done))]
     if recalled and f"record {WANTED}" in recalled[-1]:
         found = next(line for line in recalled[-1].splitlines() if f"record {WANTED}" in line)
-        lines.append(f"The recalled line reads `{found.strip()[:120]}`; I had never been sent it before.")
+        line = found.strip()[:120]
+        lines.append(say("The recalled line is `{line}`. I had never been sent it before.", line=line))
     if folded:
-        lines.append(f"{folded} older outputs are now markers in what I am sent; their originals are in the cache.")
-    if failed:
         lines.append(
-            f"Not done, or refused: {', '.join(sorted(set(failed)))}. That is shown to me as the call's result."
+            say("In what I am sent, {n} older outputs are now markers. The originals are in the cache.", n=folded)
         )
-    lines.append("Next, open the context inspector, fold now and undo it. Then choose a real model at the top right.")
+    if failed:
+        tools = ", ".join(sorted(set(failed)))
+        lines.append(say("Failed or refused: {tools}. I see that as the result of the call.", tools=tools))
+    lines.append(
+        say("Next, open the context inspector, fold now, and undo the fold. Then choose a real model at the top right.")
+    )
     return "\n\n".join(lines)
 
 
@@ -264,11 +272,12 @@ _CALLS = {
 }
 
 
-def with_keep(arguments: Arguments, verb: str, tools: Sequence[ToolSpec]) -> Arguments:
+def with_keep(arguments: Arguments, verb: str, scene: Scene) -> Arguments:
     """With the words that say what is needed of a long output, where the tool offers an argument for them."""
     if verb != "large":
         return arguments
-    tool = next((one for one in tools if one.name == ToolName.RUN_COMMAND), None)
+    tool = next((one for one in scene.tools if one.name == ToolName.RUN_COMMAND), None)
     properties: Object = object_at(parse_object(tool.schema), "properties") if tool else {}
     name = next((one for one in properties if one.startswith("keep")), "")
-    return {**arguments, name: f"the line of record {WANTED}, and how many records there are"} if name else arguments
+    wish = scene.say("the line of record {n}, and how many records there are", n=WANTED)
+    return {**arguments, name: wish} if name else arguments

@@ -56,9 +56,11 @@ def result_of(call: ToolCall) -> str:
     return answers.get(call.name, "fine")
 
 
-async def tour(tools: Sequence[ToolSpec] = TOOLS, *, refuse: str = "", most: int = 20) -> tuple[list[Message], str]:
+async def tour(
+    tools: Sequence[ToolSpec] = TOOLS, *, refuse: str = "", most: int = 20, asked: str = "tour"
+) -> tuple[list[Message], str]:
     """The whole tour: every call answered, until it calls no more."""
-    messages = [user("tour")]
+    messages = [user(asked)]
     for _ in range(most):
         reply = await reply_to(*messages, tools=tools)
         if not calls(reply):
@@ -184,7 +186,7 @@ async def test_single_words_call_the_tool_and_tell_what_came(text: str, name: st
     assert (calls(after), "3 lines" in words(after)) == ([], True)
     assert "````" in words(after), "a fence longer than any in the output"
     missing = await reply_to(user(text), tools=())
-    assert "not offered" in words(missing)
+    assert "does not offer" in words(missing)
 
 
 async def test_words_stream_at_a_pace_and_calls_at_the_end() -> None:
