@@ -14,7 +14,7 @@ from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.words import tr
 
-WIDTH = 340
+WIDTHS = (340, 264)  # the narrower one where the other would cover the place
 AWAY = 14  # pixels between the ring and the card
 EDGE = 12  # and between the card and the window's edge
 SHADE = 70  # of 255
@@ -87,8 +87,8 @@ class Card(QWidget):
         column.addLayout(row)
         self._theme = theme
 
-    def needed(self) -> QSize:
-        width = self._theme.px(WIDTH)
+    def needed(self, width: int) -> QSize:
+        width = self._theme.px(width)
         layout = self.layout()
         height = layout.heightForWidth(width) if layout is not None else 0
         return QSize(width, max(height, self.sizeHint().height() if height <= 0 else height))
@@ -162,8 +162,9 @@ class Coach(QObject):
 
     def _place(self) -> None:
         self.ring.setGeometry(self._window.rect())
-        size = self.card.needed()
-        wanted = QRect(beside(self.ring.place, size, self._window.rect()), size)
+        sizes = [self.card.needed(width) for width in WIDTHS]
+        ways = [QRect(beside(self.ring.place, size, self._window.rect()), size) for size in sizes]
+        wanted = next((way for way in ways if not way.intersects(self.ring.place)), ways[0])
         if self.card.geometry() != wanted:
             self.card.setGeometry(wanted)
 

@@ -33,6 +33,17 @@ def test_the_card_stands_in_the_window_and_not_over_what_it_is_about(
     assert not card.intersects(place)
 
 
+def test_beside_a_large_place_in_a_small_window_the_card_is_narrower(theme: Theme) -> None:
+    window = QWidget()
+    window.resize(884, 538)
+    coach = Coach(theme, window)
+    coach.say((1, 6), "Send a message", "Click the suggestion. A built-in script answers, the tools it calls are real.")
+    question = QRect(304, 130, 580, 296)
+    coach.point_at(question)
+    assert not coach.card.geometry().intersects(question)
+    coach.end()
+
+
 def test_it_says_a_step_and_takes_no_click(theme: Theme) -> None:
     window = QWidget()
     window.resize(900, 600)
