@@ -307,7 +307,7 @@ class QuestionCard(QWidget):
         self.allow("once")
 
     def _buttons(self, keys: Mapping[str, str]) -> QBoxLayout:
-        hint = tr("Describe what is missing") if self._question.plan else tr("Tell the agent what to do instead")
+        hint = tr("Describe what is missing") if self._question.plan else tr("What to do instead")
         self._words.setPlaceholderText(hint)
         self._words.setAccessibleName(hint)
         self._words.returnPressed.connect(self.refuse)
