@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +25,7 @@ from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.tools import confine
 from helix_desktop.tools.aftermath import Watched
+from helix_desktop.tools.background import ADDRESS, ALONE, Background
 from helix_desktop.tools.files import changed_by_command
 from helix_desktop.tools.guard import Guard
 from helix_desktop.tools.permission import Action, Effect
@@ -36,11 +38,6 @@ _TAIL = 64 * 1024
 _SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05
 _SETTLE = 1.0
 _ONLY_SETS = re.compile(r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*")
-_ADDRESS = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|\blistening\b|\bport \d", re.IGNORECASE)
-_ALONE = (
-    "Without the network a command is reached by nobody and reaches no other, on this machine either. What is to be "
-    "reached, and what is to reach it, are both started with `network`."
-)
 _QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
 _LEAVES = re.compile(r"(?<![&|<>\\])&(?![&>])")
 _WAITS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
@@ -58,23 +55,6 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Background:
-    """A command left running. `kept` is the newest of its output, `dropped` what came before that."""
-
-    name: str
-    line: str
-    command: Command
-    started: float
-    watched: Watched | None = None
-    closed: bool = False  # it runs without the network
-    kept: bytearray = field(default_factory=bytearray)
-    dropped: int = 0
-    read: int = 0
-    code: int | None = None
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-
-@dataclass(slots=True)
 class Shell:
     """The commands of one workspace: how they are locked in, and which ones run in the background."""
 
@@ -87,6 +67,11 @@ class Shell:
     background: dict[str, Background] = field(default_factory=dict)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     planning: Callable[[], bool] = lambda: False  # whether commands may write nothing now
+
+    @property
+    def running(self) -> list[Background]:
+        """The commands in the background that have not ended."""
+        return [one for one in self.background.values() if one.runs]
 
     async def start(self, line: str, folder: Path, *, network: bool, free: bool) -> Command:
         sandbox = replace(self.sandbox, read_only=True) if self.planning() else self.sandbox
@@ -105,15 +90,14 @@ class Shell:
         """What is to be put back after a command; before that, what those in the background have done meanwhile."""
         if self.guard is None or free:
             return None
-        for one in self.background.values():
-            if one.watched is not None and one.code is None:
-                one.kept += (await one.watched.settle(use, ask=True)).encode()
+        for one in self.running:
+            await one.settle(use, ask=True)
         return await Watched.begin(self.guard, lasting=lasting and self.sandbox.kind is Kind.BUBBLEWRAP)
 
     def settled(self, watched: Watched) -> None:
         """What a command left behind is decided: those in the background are compared with that."""
-        for one in self.background.values():
-            if one.watched is not None and one.code is None:
+        for one in self.running:
+            if one.watched is not None:
                 one.watched.before = watched.before
 
     async def aclose(self) -> None:
@@ -128,21 +112,11 @@ class Shell:
 
 def tools(commands: Shell) -> tuple[Tool, ...]:
     """The four tools on one workspace's commands."""
-
-    async def run(args: Arguments, use: Use) -> Result:
-        return await run_command(commands, args, use)
-
-    async def listed(args: Arguments, use: Use) -> Result:  # noqa: ARG001 -- the shape of every tool
-        return list_commands(commands)
-
-    async def read(args: Arguments, use: Use) -> Result:
-        return await read_output(commands, args, use)
-
-    async def stop(args: Arguments, use: Use) -> Result:  # noqa: ARG001
-        return await stop_command(commands, args)
-
-    made = zip(_SPECS, (run, listed, read, stop), strict=True)
-    first, *rest = [Tool(name, about, schema, act, rare=act is not run) for (name, about, schema), act in made]
+    acts = (run_command, list_commands, read_output, stop_command)
+    first, *rest = [
+        Tool(name, about, schema, partial(act, commands), rare=act is not run_command)
+        for (name, about, schema), act in zip(_SPECS, acts, strict=True)
+    ]
     where = _ASKED_FOR if commands.sandbox.kind is Kind.NONE else _SANDBOXED
     return (replace(first, description=f"{_RUN}{where}{_BACKGROUND}", alone=True), *rest)
 
@@ -160,8 +134,7 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     if args.flag("background"):
         return await _leave_running(commands, use, line, command, watched, closed=closed)
     seconds = min(max(args.number("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
-    others = closed and any(one.code is None for one in commands.background.values())
-    hint = _ALONE if others and _ADDRESS.search(line) else _hint(line)
+    hint = ALONE if closed and commands.running and ADDRESS.search(line) else _hint(line)
     return await _follow(commands, use, line, command, seconds, hint, watched)
 
 
@@ -280,7 +253,7 @@ async def _printed(
     yield _footer(end, seconds, trim.size).encode()
     if end.watched is not None:
         yield (await end.watched.settle(use, ask=not end.stopped)).encode()
-    if hint and not end.stopped and (end.code == 0 or hint == _ALONE):
+    if hint and not end.stopped and (end.code == 0 or hint == ALONE):
         yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
 
 
@@ -388,80 +361,45 @@ class _Shower:
 async def _leave_running(
     commands: Shell, use: Use, line: str, command: Command, watched: Watched | None, *, closed: bool
 ) -> Result:
-    running = [one for one in commands.background.values() if one.code is None]
+    running = commands.running
     if len(running) >= commands.limits.background_commands:
         await command.gone()
         raise Refused(
             f"{len(running)} commands are already running in the background.",
             remedy="Stop one of them with stop_command.",
         )
-    ended = [name for name, one in commands.background.items() if one.code is not None]
+    ended = [name for name, one in commands.background.items() if not one.runs]
     for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
         del commands.background[name]
     one = Background(f"bg{next(commands.numbers)}", line, command, time.time(), watched, closed)
     commands.background[one.name] = one
-    commands.spawn(_collect(commands, use, one), name=f"output of {one.name}")
-    await _settle(one)
-    first = _news(one)
-    state = "still running" if one.code is None else f"ended with exit code {one.code}"
+    commands.spawn(one.collect(use, commands.limits.background_output), name=f"output of {one.name}")
+    await one.wait(_SETTLE, for_news=False)  # a server that cannot start says so at once
+    first = one.news()
+    state = "still running" if one.runs else f"ended with exit code {one.code}"
     return Result(f"[{one.name}: {state}]\n{first}", source=line[:200], ok=not one.code)
 
 
-async def _settle(one: Background) -> None:
-    """Give it a moment: a server that cannot start says so at once."""
-    try:
-        async with asyncio.timeout(_SETTLE):
-            while one.code is None:
-                one.news.clear()
-                await one.news.wait()
-    except TimeoutError:
-        return
-
-
-async def _collect(commands: Shell, use: Use, one: Background) -> None:
-    """Keep the newest output in memory, up to a limit, until the command ends."""
-    try:
-        async for piece in one.command.output():
-            one.kept += piece
-            surplus = len(one.kept) - commands.limits.background_output
-            if surplus > 0:
-                del one.kept[:surplus]
-                one.dropped += surplus
-            one.news.set()
-    finally:
-        code = await asyncio.shield(one.command.gone())
-        if one.watched is not None:
-            one.kept += (await asyncio.shield(one.watched.settle(use, ask=False))).encode()
-        one.code = code
-        one.news.set()
-
-
-def list_commands(commands: Shell) -> Result:
-    lines = [f"{one.name}  {_state(one)}  {one.line}" for one in commands.background.values()]
+async def list_commands(commands: Shell, _args: Arguments, _use: Use) -> Result:
+    lines = [f"{one.name}  {one.state}  {one.line}" for one in commands.background.values()]
     return Result("\n".join(lines) or "[no command was started in the background]")
 
 
 async def read_output(commands: Shell, args: Arguments, use: Use) -> Result:
     one = _named(commands, args.text("name"))
-    if one.watched is not None and one.code is None:
-        one.kept += (await one.watched.settle(use, ask=True)).encode()
+    if one.runs:
+        await one.settle(use, ask=True)
     if args.flag("all"):
         one.read = 0
     if wait := min(args.number("wait", 0), 60):
-        try:
-            async with asyncio.timeout(wait):
-                while one.code is None and one.read >= one.dropped + len(one.kept):
-                    one.news.clear()
-                    await one.news.wait()
-        except TimeoutError:
-            pass
-    return Result(f"[{one.name}: {_state(one)}]\n{_news(one)}", source=one.line[:200])
+        await one.wait(wait, for_news=True)
+    return Result(f"[{one.name}: {one.state}]\n{one.news()}", source=one.line[:200])
 
 
-async def stop_command(commands: Shell, args: Arguments) -> Result:
+async def stop_command(commands: Shell, args: Arguments, _use: Use) -> Result:
     one = _named(commands, args.text("name"))
     one.code = await one.command.gone()
-    return Result(f"[{one.name}: stopped]\n{_news(one)}", source=one.line[:200])
+    return Result(f"[{one.name}: stopped]\n{one.news()}", source=one.line[:200])
 
 
 def _named(commands: Shell, name: str) -> Background:
@@ -469,20 +407,6 @@ def _named(commands: Shell, name: str) -> Background:
         known = ", ".join(commands.background) or "none"
         raise NotThere(f"No command named {name[:40]!r} was started in the background.", remedy=f"Available: {known}.")
     return commands.background[name]
-
-
-def _state(one: Background) -> str:
-    return f"running for {time.time() - one.started:.0f} s" if one.code is None else f"ended, exit code {one.code}"
-
-
-def _news(one: Background) -> str:
-    """What was printed since the last look, with a note of what is gone."""
-    start = max(one.read - one.dropped, 0)
-    gone = max(one.dropped - one.read, 0)
-    one.read = one.dropped + len(one.kept)
-    text_ = bytes(one.kept[start:]).decode("utf-8", "replace")
-    told = f"[{_ALONE}]\n" if one.closed and one.code is None and _ADDRESS.search(text_) else ""
-    return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text_ or "[nothing new]\n") + told
 
 
 _SHELL = "PowerShell" if sys.platform == "win32" else "shell"

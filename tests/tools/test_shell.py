@@ -12,29 +12,17 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-import pytest_asyncio
 
 from helix_desktop.engine.ports import Answer
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.process import Command
-from helix_desktop.tools.sandbox import Kind, holds
+from helix_desktop.tools.sandbox import Kind
 from helix_desktop.tools.shell import Limits, _End, _in_time
 from helix_desktop.tools.undo import undo_changes
 from tests.tools.world import World, world
 from tests.turns import lasted
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
-
-
-@pytest_asyncio.fixture(params=[Kind.BUBBLEWRAP, Kind.LANDLOCK, Kind.NONE], ids=str)
-async def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
-    """The same in every sandbox there is."""
-    async with world(tmp_path) as made:
-        sandbox = dataclasses.replace(made.kit.sandbox, kind=request.param)
-        if request.param is not Kind.NONE and not await holds(sandbox):
-            pytest.skip(f"{request.param} does not work here")
-        made.kit.commands.sandbox = sandbox
-        yield made
 
 
 def alive(mark: str) -> list[int]:
@@ -155,13 +143,6 @@ async def test_what_is_printed_without_a_pause_does_not_outrun_the_clock() -> No
     assert (end.late, flood.ended, flood.pieces < 100_000) == (True, True, True)
 
 
-async def test_of_commands_that_ended_only_the_newest_are_kept(here: World) -> None:
-    here.kit.commands.limits = Limits(background_commands=2)
-    for number in range(5):
-        await here.run("run_command", command=f"echo {number}", background=True)
-    assert list(here.kit.commands.background) == ["bg3", "bg4", "bg5"]
-
-
 STUBBORN = """
 trap '' TERM INT HUP
 for i in $(seq 100); do (trap '' TERM INT HUP; setsid sleep {mark} & sleep {mark}) & done
@@ -227,51 +208,6 @@ async def test_output_past_the_limit_is_cut_in_the_middle_with_a_note(here: Worl
 async def test_output_just_past_the_limit_is_kept_whole(here: World) -> None:
     here.kit.commands.limits = Limits(output=1000)
     assert await here.said("run_command", command="seq 1 400") == "".join(f"{number}\n" for number in range(1, 401))
-
-
-async def test_a_command_in_the_background(everywhere: World) -> None:
-    first = await everywhere.run(
-        "run_command", command="echo begun; while read x < pipe; do echo got $x; done", background=True
-    )
-    assert everywhere.text(first).startswith("[bg1: ")
-    assert "begun" in everywhere.text(first)
-    loop = "i=0; while true; do i=$((i+1)); echo tick $i; sleep 0.05; done"
-    assert "still running" in await everywhere.said("run_command", command=loop, background=True)
-    assert "bg2  running for" in await everywhere.said("list_commands")
-    assert "tick" in await everywhere.said("read_command_output", name="bg2", wait=5)
-    assert "tick 1\n" in await everywhere.said("read_command_output", name="bg2", all=True)
-    assert "stopped" in await everywhere.said("stop_command", name="bg2")
-    assert "bg2  ended" in await everywhere.said("list_commands")
-
-
-SERVER = "python3 -u -m http.server --bind 127.0.0.1"
-
-
-async def test_what_runs_without_the_network_is_said_to_be_reached_by_nobody(here: World) -> None:
-    if here.kit.sandbox.kind is not Kind.BUBBLEWRAP:
-        pytest.skip("elsewhere a server cannot even start, or is reached")
-    said = "both started with `network`"
-    await here.run("run_command", command=f"{SERVER} 18091", background=True)
-    assert said in await here.said("read_command_output", name="bg1", all=True, wait=10)
-    assert said not in await here.said("read_command_output", name="bg1")
-    assert said in await here.said("run_command", command="curl -s http://127.0.0.1:18091/")
-    assert said not in await here.said("run_command", command="echo hi")
-    await here.run("stop_command", name="bg1")
-    assert said not in await here.said("run_command", command="curl -s http://localhost:18091/")
-
-
-async def test_a_server_that_cannot_start_says_so_at_once(here: World) -> None:
-    outcome = await here.run("run_command", command="echo port taken; exit 98", background=True)
-    assert here.text(outcome) == "[bg1: ended with exit code 98]\nport taken\n"
-    assert not outcome.ok
-
-
-async def test_the_output_kept_of_a_command_in_the_background_is_limited(here: World) -> None:
-    here.kit.commands.limits = Limits(background_output=1000)
-    said = await here.said("run_command", command="seq 1 1000; echo end", background=True)
-    assert "bytes before this are gone]" in said
-    assert said.endswith("end\n")
-    assert len(said) < 1200
 
 
 async def test_nothing_is_left_running_when_the_kit_is_closed(tmp_path: Path) -> None:
