@@ -28,12 +28,13 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     ToolsOffered,
     ToolSpec,
+    Usage,
     UserPart,
 )
 from helix_desktop.engine.following import Following, Output, Written
 from helix_desktop.engine.ports import About
 from helix_desktop.engine.session import Session
-from helix_desktop.gateway.arrival import Arrival, Ask, Replied, Ticket
+from helix_desktop.gateway.arrival import Arrival, Ask, Replied
 from helix_desktop.gateway.shown import Showing, Shown
 from helix_desktop.gateway.tracks import Track
 from helix_desktop.providers.client import priced
@@ -63,7 +64,7 @@ class AgentsModel:
             self.conversation, question, request.system if alone else "", request.max_output
         )
         yield TextDelta(text)
-        yield Reply((Text(text),) if text else (), Stop.END, usage, model or self.model)
+        yield Reply((Text(text),) if text else (), Stop.END, _priced(usage, model, self.model), self.model)
 
 
 @dataclass(slots=True)
@@ -233,10 +234,17 @@ class Follower:
             return Attachment("block", stored, self.bench.tokens.count(piece.text))
         return Text(piece.text)
 
-    def written(self, replied: Replied, ticket: Ticket) -> Written:
-        info = look_up(ticket.wire, replied.model)
-        usage = priced(replied.usage, info)
-        return Written(reply_parts(replied.pieces), info.name, replied.stop, usage, replied.raw, replied.seconds)
+    def written(self, replied: Replied) -> Written:
+        """Under the name the agent asks for: what is learned of a model is learned under that name."""
+        main = self.conversation.state.settings.model(ModelRole.MAIN)
+        asked = main.model if main else replied.model
+        usage = _priced(replied.usage, replied.model, asked)
+        return Written(reply_parts(replied.pieces), asked, replied.stop, usage, replied.raw, replied.seconds)
+
+
+def _priced(usage: Usage, answered: str, asked: str) -> Usage:
+    """By the model that answered; where its price is not known, by the one that was asked."""
+    return priced(priced(usage, look_up("", answered)), look_up("", asked))
 
 
 def reply_parts(pieces: Sequence[Piece]) -> tuple[ReplyPart, ...]:

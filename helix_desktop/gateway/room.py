@@ -103,7 +103,15 @@ class Room:
         return [*entries, *(As(at) for at in range(place.known if place.seqs else 0, len(messages)))]
 
     def _place(self, arrival: Arrival) -> Place:
-        return self._tracks.find(arrival.chain, arrival.session, arrival.head, arrival.parent)
+        """Conversations that were deleted meanwhile are forgotten."""
+        while True:
+            place = self._tracks.find(arrival.chain, arrival.session, arrival.head, arrival.parent)
+            named = (place.track.conversation if place.track else "", place.parent)
+            gone = next((name for name in named if name and self._bench.row(name) is None), "")
+            if not gone:
+                return place
+            self._tracks.drop(gone)
+            self._followers.pop(gone, None)
 
     def _new_track(self, arrival: Arrival) -> Track:
         track = Track("", arrival.session, arrival.head)
@@ -254,7 +262,7 @@ class Room:
             async with track.held():
                 if self._is_at(track, ticket):
                     follower = await self._follower(track)
-                    await follower.following.replied(follower.written(replied, ticket), _saw(track, ticket))
+                    await follower.following.replied(follower.written(replied), _saw(track, ticket))
                     await follower.following.returned([Output(name, text, ok) for name, _, text, ok in answered])
         return answered
 
@@ -270,7 +278,7 @@ class Room:
             conversation = follower.conversation
             if replied is not None:
                 await follower.count([piece.text for piece in replied.pieces])
-                await follower.following.replied(follower.written(replied, ticket), _saw(track, ticket))
+                await follower.following.replied(follower.written(replied), _saw(track, ticket))
             self._tracks.extend(track, longer(track.chain, ticket.wire, shown), conversation.state.last_seq)
             facts: list[Fact] = [Received((track.chain[-1],), (track.tip,), track.session, track.head)]
             if replied is not None and replied.stop is not Stop.CALLS:
@@ -315,7 +323,7 @@ class Room:
         return [each for each in found if each.requests or not since]
 
     def _track_of(self, ticket: Ticket) -> Track | None:
-        return self._tracks.of(ticket.conversation)
+        return self._tracks.of(ticket.conversation) if self._bench.row(ticket.conversation) else None
 
     @staticmethod
     def _is_at(track: Track, ticket: Ticket) -> bool:
@@ -331,7 +339,9 @@ class Room:
                 limit = asked.get("limit", 10)
                 count = limit if isinstance(limit, int) else 10
                 return await recall.search(stores.index, str(asked.get("query", "")), limit=count), True
-            if call.name == ToolName.RECALL_HISTORY and track is not None:
+            if call.name == ToolName.RECALL_HISTORY:
+                if track is None:
+                    return "[This conversation's earlier messages cannot be recalled now.]", False
                 state = (await self._follower(track)).conversation.state
                 fold, words = str(asked.get("fold") or ""), str(asked.get("find") or "")
                 return await recall.history(state, stores.cache, tokens, fold, words), True

@@ -18,6 +18,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from helix_desktop.engine.blocks import Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories import reading
 from helix_desktop.histories.recording import RecordedMessage, Recording
-from helix_desktop.replay.misses import Misses, Page, rounds
+from helix_desktop.replay.misses import Misses, Page, rounds, unseen
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.tokens import Counter
 from tests.benchmarks import gateway_peers
@@ -81,8 +82,8 @@ class Biller:
             self._tokens[text] = self._count(text)
         return self._tokens[text]
 
-    def take(self, body: Mapping[str, Json], now: float, output: str) -> None:
-        """One request and its reply."""
+    def take(self, body: Mapping[str, Json], now: float, output: str) -> dict[str, int]:
+        """One request and its reply. What a provider reports of it."""
         pieces = list(_blocks(body))
         prefixes, sums, so_far, total = [], [], hashlib.sha256(), 0
         for text, _ in pieces:
@@ -107,6 +108,7 @@ class Biller:
         self.bill.sent += total
         self.bill.requests += 1
         self.bill.billed += read * READ + written * WRITE + (total - read - written) + spoken * OUTPUT
+        return {"input": total, "read": read, "write": written}
 
 
 def _blocks(body: Mapping[str, Json]) -> Iterator[tuple[str, bool]]:
@@ -144,15 +146,22 @@ class Playing:
         self._reply: RecordedMessage | None = None
         self._rounds: list[list[Page]] | None = None  # of recalls, still to come before the reply
         self._numbers = 0
+        self._usage = threading.local()  # each request is answered in a thread of its own
 
     # --- the provider
 
+    def usage(self, _: Asked) -> Mapping[str, int]:
+        found: Mapping[str, int] = self._usage.told
+        return found
+
+    def _bill(self, body: Mapping[str, Json], output: str) -> None:
+        self._usage.told = self.biller.take(body, self._now, output)
+
     def script(self, asked: Asked) -> Sequence[Block]:
         body = asked.body
-        said = _last_text(body)
-        if self._reply is None or "## Project Background" in said or "Project Background" in said:
+        if self._reply is None or "Project Background" in _last_text(body):
             text = self._document(body)
-            self.biller.take(body, self._now, text)
+            self._bill(body, text)
             return [Says(text)]
         reply = self._reply
         texts = [text for text, _ in _blocks(body)][1:]
@@ -162,13 +171,13 @@ class Playing:
             pages = [{"sha256": page.entry, **dict(page.asked)} for page in self._rounds.pop(0)]
             before = self.biller.bill.billed
             self.biller.bill.recalls += len(pages)
-            self.biller.take(body, self._now, json.dumps(pages))
+            self._bill(body, json.dumps(pages))
             self.biller.bill.recalled += self.biller.bill.billed - before
             return [Calls("recall_cached_content", page) for page in pages]
         self._count_retention(texts, reply)
         blocks: list[Block] = [Says(reply.text)] if reply.text.strip() else []
         blocks += [Calls(call.name, _object(call.arguments), self._id()) for call in reply.calls]
-        self.biller.take(body, self._now, reply.text + "".join(call.arguments for call in reply.calls))
+        self._bill(body, reply.text + "".join(call.arguments for call in reply.calls))
         return blocks or [Says("(nothing)")]
 
     def _id(self) -> str:
@@ -182,7 +191,7 @@ class Playing:
             for text in texts
         ]
         self._misses.show(blocks, _plain)
-        missed = self._misses.of(reply)
+        missed = unseen(self._misses.of(reply), map(_unescaped, texts))
         if not missed:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
@@ -365,7 +374,7 @@ def long_sessions() -> list[Recording]:
 def played(recording: Recording, counter: Counter, through: str = "") -> tuple[Bill, list[str]]:
     """One session, and what was refused. `through`: ours, headroom or litellm."""
     playing = Playing(recording, counter, recalls=through == "ours")
-    with Provider(playing.script) as provider, tempfile.TemporaryDirectory() as home:
+    with Provider(playing.script, usage=playing.usage) as provider, tempfile.TemporaryDirectory() as home:
         if not through:
             return playing.play(provider.url, session="s"), provider.refused
         stands = gateway(provider.url) if through == "ours" else gateway_peers.running(PEERS, through, provider.url, Path(home))  # fmt: skip

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine import budget
+from helix_desktop.engine.blocks import Message, Reply, Request, Role
 from helix_desktop.engine.facts import (
     Fact,
     FoldKind,
@@ -15,12 +18,14 @@ from helix_desktop.engine.facts import (
     Recorded,
     Rewound,
     Stop,
+    Text,
     ToolReturned,
     Usage,
     UserSaid,
 )
+from helix_desktop.engine.policy import Policy
 from helix_desktop.gateway.arrival import Arrival, Replied
-from helix_desktop.gateway.follower import Follower, _picture
+from helix_desktop.gateway.follower import AgentsModel, Follower, _picture
 from helix_desktop.gateway.room import MANY, PART, Room, title_of
 from helix_desktop.gateway.shown import As, Changed
 from helix_desktop.gateway.tracks import chain_of
@@ -81,6 +86,64 @@ async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands
         ((_, name, text, well),) = await room.hidden(sent.ticket, replied, asks.message.pieces)
         assert (name, well) == ("recall_history", True)
         assert "user: The port is 4711. Look around." in text
+        await room.aclose()
+
+
+async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_for(tmp_path: Path) -> None:
+    units: list[object] = [anthropic.said("a word of it " * 1_000)]
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        for number in range(5):
+            sent = await room.arrive(*arrival(units))
+            state = (await made.session(sent.ticket.conversation)).conversation.state
+            answer = anthropic.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number)))
+            usage = Usage(round(budget.meter(state, Policy()).used / state.factor() * 1.1), 0, 0, 1)
+            replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
+            await room.replied(sent.ticket, replied, answer.message.key)
+            units += [*answer.message.units, anthropic.result(f"c{number}", "Bash", "fine")]
+        assert state.factor() == pytest.approx(1.1, abs=0.01)
+        assert (await room.figures())[0].paid == pytest.approx((await room.figures())[0].sent * 5e-6, rel=0.02)
+        await room.aclose()
+
+
+async def test_what_a_fold_costs_with_the_agents_own_key_stands_on_the_bill() -> None:
+    async def ask(*_: object) -> tuple[str, Usage, str]:
+        return "a summary", Usage(1_000_000, 0, 0, 0), "claude-opus-4-6-20260205"
+
+    model = AgentsModel("c", "anthropic/claude-opus-4-6", ask)
+    request = Request("", "system", (Message(Role.USER, (Text("a question"),)),))
+    reply = [delta async for delta in model.stream(request)][-1]
+    assert isinstance(reply, Reply)
+    assert reply.usage.cost == pytest.approx(5.0)
+    assert reply.model == "anthropic/claude-opus-4-6"
+
+
+async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: Path) -> None:
+    units: list[object] = [anthropic.said("look around")]
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        sent = await room.arrive(*arrival(units))
+        asks = anthropic.answer(WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1"))
+        replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
+        gone = replace(sent.ticket, conversation="gone")
+        ((_, _, text, well),) = await room.hidden(gone, replied, asks.message.pieces)
+        assert (text, well) == ("[This conversation's earlier messages cannot be recalled now.]", False)
+        await room.aclose()
+
+
+async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_path: Path) -> None:
+    units: list[object] = [anthropic.said("look around")]
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        sent = await room.arrive(*arrival(units))
+        answer = anthropic.answer(WRITERS["anthropic"].whole([Says("done")], USAGE, "1"))
+        replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage())
+        await room.replied(sent.ticket, replied, answer.message.key)
+        await (await made.session(sent.ticket.conversation)).trash()
+        await made.empty_trash()
+        again = await room.arrive(*arrival([*units, *answer.message.units, anthropic.said("go on")]))
+        assert [row.id for row in made.conversations()] == [again.ticket.conversation]
+        assert again.ticket.conversation != sent.ticket.conversation
         await room.aclose()
 
 
