@@ -3,7 +3,8 @@
 The provider knows nothing of the engine: it bills from the bytes it receives, with a cache that finds a marked beginning at
 most 20 blocks before a mark, holds it five minutes and not under 1,024 tokens. Where the recorded reply uses what stands in
 none of these bytes, it first calls the recall that a marker names, as in a replay, round after round, and
-that is billed as well. Time goes ten seconds a step.
+that is billed as well. Time goes ten seconds a step, for the program too: it goes by a clock that is set here, and the next step
+waits until it is at rest. So a run is like every other, however fast the machine is.
 """
 
 from __future__ import annotations
@@ -12,21 +13,23 @@ import argparse
 import functools
 import hashlib
 import json
+import mmap
 import os
 import re
+import runpy
 import statistics
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import tasks
 from helix_desktop.engine.blocks import Block as ViewBlock
 from helix_desktop.engine.blocks import Kind, Role
 from helix_desktop.engine.facts import PartRef, Text
@@ -43,8 +46,8 @@ from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 Json = Any
 READ, WRITE, OUTPUT = 0.1, 1.25, 5.0
 LOOK_BACK, LEAST, LIFETIME, STEP = 20, 1_024, 300.0, 10.0
-QUIET = 0.15  # seconds
-AT_ONCE = 5  # sessions; they mostly wait
+BEGIN = 1_750_000_000.0  # seconds since 1970
+LOOK, LOOKS = 0.02, 4  # at rest: seconds between two looks, and how many in a row find it so
 LONG = 140_000  # bytes of a session's file from which on it counts as long
 FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
 PEERS = Path(os.environ.get("HELIX_PEERS") or Path(tempfile.gettempdir(), "helix-peers"))
@@ -134,6 +137,7 @@ class Playing:
     """One session: what the client says, and what the provider answers."""
 
     def __init__(self, recording: Recording, counter: Counter, *, recalls: bool) -> None:
+        self.between: Callable[[float], object] = lambda _: None  # the seconds so far
         self.recording = recording
         self.biller = Biller(counter.count)
         self._counter = counter
@@ -279,24 +283,17 @@ class Playing:
             agent.results(batch)
             batch.clear()
 
-    def _settle(self) -> None:
-        """Ten seconds pass between two steps: what a fold's writer is asked in the background has been answered by then."""
-        heard = -1 if self._recalls else self.biller.bill.requests
-        while heard != self.biller.bill.requests:
-            heard = self.biller.bill.requests
-            time.sleep(QUIET)
-
     def _step(self, agent: Agent, message: RecordedMessage) -> list[tuple[str, str, str]]:
         if not agent.units or agent.units[-1]["role"] == "assistant":
             agent.say("(go on)")
         self._reply, self._rounds = message, None
         self._now += STEP
+        self.between(self._now)
         _mark(agent.units)
         began = time.perf_counter()
         calls = agent.ask()
         self.biller.bill.waits.append(time.perf_counter() - began)
         self._reply = None
-        self._settle()
         return [(mine, call.id, call.name) for (mine, _, _), call in zip(calls, message.calls, strict=False)]
 
 
@@ -337,14 +334,51 @@ def _object(arguments: str) -> dict[str, Json]:
     return found if isinstance(found, dict) else {"value": found}
 
 
+class Clock:
+    """A clock in a file, which another process reads."""
+
+    def __init__(self, file: Path) -> None:
+        file.write_bytes(struct.pack("d", BEGIN))
+        with file.open("r+b") as opened:
+            self._at = mmap.mmap(opened.fileno(), 8)
+        self.file = file
+
+    def set(self, seconds: float) -> None:
+        self._at[:] = struct.pack("d", BEGIN + seconds)
+
+
+def on_clock(file: str) -> None:
+    """The program, in this process, by that clock."""
+    with Path(file).open("rb") as opened:
+        at = mmap.mmap(opened.fileno(), 8, access=mmap.ACCESS_READ)
+    time.time = lambda: float(struct.unpack("d", at[:])[0])
+    runpy.run_module("helix_desktop", run_name="__main__")
+
+
+def rest(pid: int) -> None:
+    """Until nothing runs or wants to in that process, and nothing but this thread in this one."""
+    looks = 0
+    while looks < LOOKS:
+        time.sleep(LOOK)
+        looks = 0 if _works(pid) or _works(os.getpid(), but=threading.get_native_id()) else looks + 1
+
+
+def _works(pid: int, but: int = 0) -> bool:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # it ended
+            if int(thread.name) != but and (thread / "stat").read_text("utf-8").rpartition(")")[2].split()[0] in "RD":
+                return True
+    return False
+
+
 @contextmanager
-def gateway(upstream: str, *more: str) -> Iterator[tuple[str, int]]:
+def gateway(upstream: str, *more: str, clock: Clock | None = None) -> Iterator[tuple[str, int]]:
     """The real program on a home of its own: its address and its process."""
     with tempfile.TemporaryDirectory() as home:
+        by_clock = ["-c", "import sys; from tests.benchmarks.gateway import on_clock; on_clock(sys.argv.pop(1))"]
         command = [
             sys.executable,
-            "-m",
-            "helix_desktop",
+            *([*by_clock, str(clock.file)] if clock else ["-m", "helix_desktop"]),
             "--home",
             home,
             "gateway",
@@ -377,8 +411,15 @@ def played(recording: Recording, counter: Counter, through: str = "") -> tuple[B
     with Provider(playing.script, usage=playing.usage) as provider, tempfile.TemporaryDirectory() as home:
         if not through:
             return playing.play(provider.url, session="s"), provider.refused
-        stands = gateway(provider.url) if through == "ours" else gateway_peers.running(PEERS, through, provider.url, Path(home))  # fmt: skip
+        clock = Clock(Path(home) / "clock")
+        stands = gateway(provider.url, clock=clock) if through == "ours" else gateway_peers.running(PEERS, through, provider.url, Path(home))  # fmt: skip
         with stands as (url, pid):
+
+            def passes(seconds: float) -> None:
+                rest(pid)
+                clock.set(seconds)
+
+            playing.between = passes if through == "ours" else playing.between
             bill = playing.play(url, session="s")
             bill.memory = private_memory(pid)
             return bill, provider.refused
@@ -433,10 +474,8 @@ def rows(*, quick: bool = False) -> list[Row]:
     ours = plain = recalled = 0.0
     sent = plain_sent = used = standing = recalls = refused = 0
     shares = []
-    with tasks.pool("session", threads=AT_ONCE) as pool:
-        both = pool.map(lambda one: (played(one, counter), played(one, counter, "ours")), sessions)
-        bills = list(zip(sessions, both, strict=True))
-    for recording, ((direct, _), (bill, complaints)) in bills:
+    for recording in sessions:
+        (direct, _), (bill, complaints) = played(recording, counter), played(recording, counter, "ours")
         for why in complaints[:3]:
             print(f"refused: {recording.name}: {why}", file=sys.stderr)
         shares.append(bill.billed / direct.billed)

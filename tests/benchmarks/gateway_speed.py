@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +23,7 @@ import httpx
 import orjson
 
 from helix_desktop import tasks
-from tests.benchmarks.gateway import gateway, private_memory
+from tests.benchmarks.gateway import gateway, private_memory, rest
 from tests.benchmarks.row import Figure, Row
 
 Json = Any
@@ -34,7 +33,6 @@ STEPS = 60
 LARGE_BODY = 30 << 20
 CLIENTS = 50
 MANY = 10_000
-REST_SECONDS = 60.0
 KINDS = ("output", "pictures", "messages")
 
 
@@ -180,21 +178,11 @@ def waits(urls: Sequence[str], tokens: int, steps: int, pid: int) -> list[list[f
     for _ in range(3):
         for client in clients:
             client.step()
-        _rest(pid)
+        rest(pid)
     for _ in range(steps):
         for client, taken in zip(clients, found, strict=True):
             taken.append(client.step())
     return found
-
-
-def _rest(pid: int) -> None:
-    """Until the process has done nothing for a third of a second."""
-    until, idle, before = time.monotonic() + REST_SECONDS, 0, 0
-    while idle < 3 and time.monotonic() < until:
-        time.sleep(0.1)
-        times = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
-        now = int(times[11]) + int(times[12])  # of the processor, in hundredths
-        idle, before = (idle + 1 if now - before <= 1 else 0), now
 
 
 # --- a large body beside a stream ----------------------------------------------------------------------------------
