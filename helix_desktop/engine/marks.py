@@ -9,6 +9,7 @@ its own behind the head: as many as are left stand where they matter most.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -65,9 +66,15 @@ class Sent:
 
 def common(before: Sequence[object], now: Sequence[object]) -> int:
     """How many blocks at the start are what they were in the request before."""
-    same = 0
-    for one, other in zip(before, now, strict=False):
-        if one is not other and one != other:
-            break
-        same += 1
-    return same
+    same = alike(before, now)
+    rest = zip(before[same:], now[same:], strict=False)
+    changed = (at for at, (one, other) in enumerate(rest, same) if one != other)
+    return next(changed, min(len(before), len(now)))
+
+
+def alike(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many at the start are the very same objects."""
+    try:
+        return operator.indexOf(map(operator.is_, one, other), False)
+    except ValueError:
+        return min(len(one), len(other))

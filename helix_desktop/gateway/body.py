@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
-from helix_desktop.engine.marks import Sent
+from helix_desktop.engine.marks import Sent, alike
 from helix_desktop.gateway.shown import As, Changed, Entry, Hidden, Part, Returned, Says, units_of
 from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
@@ -30,8 +30,8 @@ _OWN = (As, Changed)  # the client's messages
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What a request was made of. Of each entry, and those before it: how many of the units (`ends`), and how many of the messages
-    they need (`needs`).
+    """What a request was made of. Of each entry, and those before it: how many of the units (`ends`), how many of the messages they
+    need (`needs`), and how many marks stand inside of their blocks (`inside`). Other marks of the client's are left out.
     """
 
     messages: Sequence[Wired]
@@ -39,6 +39,7 @@ class Made:
     units: Units
     ends: list[int]
     needs: list[int]
+    inside: list[int]
 
 
 @dataclass(slots=True)
@@ -60,14 +61,6 @@ def leading(messages: Sequence[Wired]) -> int:
     return count
 
 
-def alike(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many at the beginning are the very same objects."""
-    try:
-        return operator.indexOf(map(operator.is_, one, other), False)
-    except ValueError:
-        return min(len(one), len(other))
-
-
 def unchanged(entries: Sequence[Entry], count: int) -> bool:
     """Whether every message goes on as it came."""
     only = len(entries) == count and set(map(type, entries)) <= {As}
@@ -87,33 +80,50 @@ def folded(
     """
     protocol: Any = WIRES[wire]
     first = leading(messages)
-    made = _made(protocol, messages, first, entries, kept.made if kept else None)
+    own = _marked_of(messages, first, marked) if wire == anthropic.NAME else ()
+    made = _made(protocol, messages, first, entries, own, kept.made if kept else None)
     if kept:
         kept.made = made
     shown = protocol.joined(made.units)
-    if wire == anthropic.NAME:
-        client = messages[first:] if marked is None else [messages[at] for at in sorted(marked) if at >= first]
-        if (usual := _usual(client)) is not None:
-            rest = {key: value for key, value in body.items() if key != "messages"}
-            _marked(rest, shown, usual, _bare(made, first, marked), kept or Kept())
+    if own and (usual := _usual([messages[at] for at in own])) is not None:
+        rest = {key: value for key, value in body.items() if key != "messages"}
+        shown[:first] = map(anthropic.unmarked, shown[:first])
+        _mark(rest, shown, usual, sum(made.inside[-1:]), kept or Kept())
     return dict(protocol.with_messages(body, shown))
 
 
-def _made(protocol: Any, messages: Sequence[Wired], first: int, entries: Sequence[Entry], before: Made | None) -> Made:
+def _marked_of(messages: Sequence[Wired], first: int, marked: Collection[int] | None) -> Sequence[int]:
+    return range(first, len(messages)) if marked is None else [at for at in sorted(marked) if at >= first]
+
+
+def _made(
+    protocol: Any,
+    messages: Sequence[Wired],
+    first: int,
+    entries: Sequence[Entry],
+    marked: Sequence[int],
+    before: Made | None,
+) -> Made:
     """What the entries become. Those at the beginning that are as before become the same values."""
     said = messages[first:]
-    units: Units = [(unit, False) for message in messages[:first] for unit in message.units]
-    ends: list[int] = []
-    needs: list[int] = []
-    if before and (known := _known(before, messages, first, entries)):
-        ends, needs = before.ends[:known], before.needs[:known]
+    known = _known(before, messages, first, entries) if before else 0
+    if before and known:
+        ends, needs, inside = before.ends[:known], before.needs[:known], before.inside[:known]
         units = before.units[: ends[-1]]
-    for entry in entries[len(ends) :]:
-        units.extend(_units(protocol, said, entry))
+    else:
+        ends, needs, inside = [], [], []
+        units = [(unit, False) for message in messages[:first] for unit in message.units]
+    for entry in entries[known:]:
+        made, own = _units(protocol, said, entry), first + entry.at if isinstance(entry, _OWN) else -1
+        marks = inside[-1] if inside else 0
+        if own in marked:
+            made = [(anthropic.unmarked(unit), False) for unit, _ in made]
+            marks += sum(anthropic.marks(unit) for unit, _ in made)
+        units.extend(made)
         ends.append(len(units))
-        own = first + entry.at + 1 if isinstance(entry, _OWN) else first
-        needs.append(max(own, needs[-1]) if needs else own)
-    return Made(messages, entries, units, ends, needs)
+        needs.append(max(own + 1, first, *needs[-1:]))
+        inside.append(marks)
+    return Made(messages, entries, units, ends, needs, inside)
 
 
 def _known(before: Made, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
@@ -125,19 +135,6 @@ def _known(before: Made, messages: Sequence[Wired], first: int, entries: Sequenc
     rest = zip(before.entries[count:], entries[count:], strict=False)
     count += next((at for at, (one, other) in enumerate(rest) if one != other), len(entries))
     return min(count, len(before.entries), len(entries), bisect_right(before.needs, same))
-
-
-def _bare(made: Made, first: int, marked: Collection[int] | None) -> set[int]:
-    """The client's units that have no marks, by identity."""
-    if marked is None:
-        return set()
-    begin = sum(len(message.units) for message in made.messages[:first])
-    bare = {id(unit) for unit, _ in made.units[begin:]}
-    for entry, end in zip(made.entries, made.ends, strict=True):
-        if not isinstance(entry, _OWN) or first + entry.at in marked:
-            bare.difference_update(id(unit) for unit, _ in made.units[begin:end])
-        begin = end
-    return bare
 
 
 def settled(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
@@ -204,15 +201,11 @@ def followed(wire: str, units: Sequence[Json], marked: Collection[int] | None, k
         kept.sent = replace(kept.sent.then(bare), marks=tuple(at + 1 for at in places))
 
 
-def _marked(rest: Json, units: list[Json], usual: Json, bare: Container[int], kept: Kept) -> None:
-    """Marks where the provider knows the request, instead of the client's on messages. `bare`: units that have none."""
-    own = [at for at, unit in enumerate(units) if id(unit) not in bare]
-    for at in own:
-        units[at] = anthropic.unmarked(units[at])
-    left = anthropic.MOST_MARKS - anthropic.marks(rest) - sum(anthropic.marks(units[at]) for at in own)
+def _mark(rest: Json, units: list[Json], usual: Json, inside: int, kept: Kept) -> None:
+    """Marks where the provider knows the request, instead of the client's on messages. `inside`: those that stay, of their blocks."""
     now = kept.sent.then(list(units))
     near = sum(map(anthropic.blocks, units[now.stable :])) < anthropic.LOOK_BACK
-    kept.sent = now.at_most(left, near=near)
+    kept.sent = now.at_most(anthropic.MOST_MARKS - anthropic.marks(rest) - inside, near=near)
     for at in kept.sent.places:
         units[at] = anthropic.marked(units[at], usual)
 

@@ -104,13 +104,13 @@ class Exchange:
         same = unchanged(sent.entries, len(request.said))
         if same:
             if request.arrival.fold:
-                followed(request.wire, read.units, read.marked(), read.kept)
+                followed(request.wire, read.units, read.marked, read.kept)
             if not tools:
                 return None
         wire: Any = WIRES[request.wire]
         body = wire.with_tools(request.body, recall_tools()) if tools else request.body
         if not same:
-            body = folded(request.wire, body, request.messages, sent.entries, read.marked(), read.kept)
+            body = folded(request.wire, body, request.messages, sent.entries, read.marked, read.kept)
         return read.written(body), body
 
     async def _mended(

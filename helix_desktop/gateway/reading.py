@@ -8,20 +8,20 @@ threads go on between: the parser holds the interpreter.
 from __future__ import annotations
 
 import functools
-import operator
 import re
 import secrets
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import pairwise
 from typing import Any
 
 import orjson
 
-from helix_desktop.gateway.body import FIELDS, WIRES, Kept, alike, leading
+from helix_desktop.engine.marks import alike
+from helix_desktop.gateway.body import FIELDS, WIRES, Kept, leading
 from helix_desktop.gateway.tracks import chain_of
 from helix_desktop.values import dataclass
 from helix_desktop.wire.message import SLICE, Head, Json, Wired, mapping
@@ -41,7 +41,8 @@ Pieces = Sequence[bytes | bytearray | memoryview]
 @dataclass(frozen=True, slots=True)
 class Body:
     """A body that was read. `begins` and `ends`: where each value of its list stands in `content`; empty where that is not
-    known. `kept`: what its line of requests keeps for the next one.
+    known. `marked`: those that may carry a mark for the provider's cache; None: any. `kept`: what its line of requests keeps
+    for the next one.
     """
 
     wire: str
@@ -52,6 +53,7 @@ class Body:
     messages: list[Wired]
     chain: tuple[str, ...]
     head: Head
+    marked: frozenset[int] | None
     kept: Kept = field(default_factory=Kept)
 
     @property
@@ -64,13 +66,6 @@ class Body:
     def rest(self) -> dict[str, Json]:
         """All but the list."""
         return {name: value for name, value in self.value.items() if name != FIELDS[self.wire]}
-
-    def marked(self) -> frozenset[int] | None:
-        """Which values may carry a mark for the provider's cache; None: any."""
-        if not self.ends:
-            return None
-        places = _found(self.content, b'"cache_control"', self.begins[0], self.ends[-1])
-        return frozenset(bisect_right(self.begins, at) - 1 for at in places)
 
     def written(self, value: Mapping[str, Json]) -> Pieces:
         """Another body with values of this one, which go on as the bytes they came as."""
@@ -133,7 +128,7 @@ class _Places:
 
     @functools.cached_property
     def _all(self) -> Mapping[int, int]:
-        return {id(unit): at for at, unit in enumerate(self._units)}
+        return dict(zip(map(id, self._units), range(len(self._units)), strict=True))
 
 
 class Readings:
@@ -193,7 +188,8 @@ def _anew(wire: str, content: Bytes) -> Body | None:
     protocol: Any = WIRES[wire]
     messages = protocol.messages(value)
     chain = chain_of(wire, messages[leading(messages) :])
-    return Body(wire, content, value, begins, ends, messages, chain, protocol.head(value))
+    marked = _marked(content, begins, ends) if ends else None
+    return Body(wire, content, value, begins, ends, messages, chain, protocol.head(value), marked)
 
 
 def _from(wire: str, content: Bytes, before: Body, same: int) -> Body | None:
@@ -212,16 +208,28 @@ def _from(wire: str, content: Bytes, before: Body, same: int) -> Body | None:
     same = alike(messages, before.messages)
     same_line = first == leading(before.messages) <= same
     chain = chain_of(wire, messages[first:], before.chain[: same - first] if same_line else ())
-    body = Body(wire, content, value, begins, ends, messages, chain, before.head, before.kept)
+    marked = _marked(content, begins, ends, known, before.marked or ())
+    body = Body(wire, content, value, begins, ends, messages, chain, before.head, marked, before.kept)
     if body.rest == before.rest and not any(map(_of_head, (*before.units[known:], *fresh))):
         return body
-    return Body(wire, content, value, begins, ends, messages, chain, protocol.head(value), before.kept)
+    return replace(body, head=protocol.head(value))
 
 
 def _whole(before: Body, known: int) -> list[Wired]:
     """The messages that are made of known values alone, without the last: more values may belong to it."""
-    ends = list(accumulate(map(len, map(operator.attrgetter("units"), before.messages))))
-    return before.messages[: max(0, bisect_right(ends, known) - 1)]
+    count, fresh = len(before.messages), len(before.units) - known
+    while count and fresh > 0:
+        count -= 1
+        fresh -= len(before.messages[count].units)
+    return before.messages[: max(0, count - 1)]
+
+
+def _marked(
+    content: Bytes, begins: Sequence[int], ends: Sequence[int], known: int = 0, before: Iterable[int] = ()
+) -> frozenset[int]:
+    """Which values may carry a mark; `before`: those there were, of which as many as `known` are the same."""
+    places = _found(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
+    return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in places)))
 
 
 def _of_head(unit: Json) -> bool:

@@ -17,8 +17,8 @@ from typing import Any
 import orjson
 
 from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.marks import common
 from helix_desktop.gateway.arrival import Arrival, Replied, Sent, Ticket
-from helix_desktop.gateway.body import alike
 from helix_desktop.gateway.figures import Figures
 from helix_desktop.gateway.shown import As, Changed, Hidden, Part, Returned, Says
 from helix_desktop.wire.message import Piece, Tool, Wired
@@ -45,9 +45,7 @@ class Last:
     def told(self, name: str, value: Tuple) -> tuple[int, Tuple]:
         """How many at its beginning are as before, and the rest of it."""
         before = self._held.get(name, ())
-        same = alike(before, value)
-        while same < min(len(before), len(value)) and before[same] == value[same]:
-            same += 1
+        same = common(before, value)
         self._hold(name, value)
         return same, value[same:]
 

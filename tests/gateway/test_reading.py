@@ -63,7 +63,7 @@ def test_marks_are_found_in_the_bytes_and_not_in_texts() -> None:
     ]
     found = Readings().read("anthropic", orjson.dumps({"messages": said, "system": []}), "")
     assert found is not None
-    assert found.marked() == frozenset({1})
+    assert found.marked == frozenset({1})
 
 
 @all_protocols
@@ -84,7 +84,7 @@ def test_what_is_kept_of_a_request_makes_the_next_one_no_other(protocol: str, da
             entries = [*own, *map(As, range(first, said))]
             if data.draw(st.booleans()):
                 entries.insert(data.draw(st.integers(0, len(entries))), Says("what was done"))
-            marks, sent = found.marked(), Kept(sent=found.kept.sent)
+            marks, sent = found.marked, Kept(sent=found.kept.sent)
             shown = folded(protocol, found.value, found.messages, entries, marks, found.kept)
             assert shown == folded(protocol, found.value, found.messages, entries, marks, sent)
             assert json.loads(b"".join(found.written(shown))) == shown

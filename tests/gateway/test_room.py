@@ -123,7 +123,9 @@ async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: 
     async with bench(tmp_path) as made:
         room = Room(made, _nobody)
         sent = await room.arrive(*arrival(units))
-        asks = anthropic.answer(WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1"))
+        asks = anthropic.answer(
+            WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1")
+        )
         replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
         gone = replace(sent.ticket, conversation="gone")
         ((_, _, text, well),) = await room.hidden(gone, replied, asks.message.pieces)
