@@ -45,11 +45,13 @@ class Made:
 @dataclass(slots=True)
 class Kept:
     """Of the request before in the same line, so that only what is new is made: how it was made, groups of its values with the
-    bytes they were written as, and what was sent of it, without marks, for the marks of the next one.
+    bytes they were written as, what was sent of it, without marks, for the marks of the next one, and what got marks, with and
+    without them.
     """
 
     made: Made | None = None
     sent: Sent = Sent()
+    marked: Sequence[tuple[Json, Json]] = ()
     groups: Sequence[tuple[Sequence[Json], bytes]] = ()
 
 
@@ -206,8 +208,15 @@ def _mark(rest: Json, units: list[Json], usual: Json, inside: int, kept: Kept) -
     now = kept.sent.then(list(units))
     near = sum(map(anthropic.blocks, units[now.stable :])) < anthropic.LOOK_BACK
     kept.sent = now.at_most(anthropic.MOST_MARKS - anthropic.marks(rest) - inside, near=near)
+    before = {id(bare): (bare, with_mark) for bare, with_mark in kept.marked}
+    marked: list[tuple[Json, Json]] = []
     for at in kept.sent.places:
-        units[at] = anthropic.marked(units[at], usual)
+        bare, with_mark = before.get(id(units[at]), (units[at], None))
+        if anthropic.mark_of(with_mark) != usual:
+            with_mark = anthropic.marked(bare, usual)
+        marked.append((bare, with_mark))
+        units[at] = with_mark
+    kept.marked = marked
 
 
 def _usual(client: Sequence[Wired]) -> Json | None:

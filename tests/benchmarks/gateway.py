@@ -289,7 +289,7 @@ class Playing:
         self._reply, self._rounds = message, None
         self._now += STEP
         self.between(self._now)
-        _mark(agent.units)
+        mark(agent.units)
         began = time.perf_counter()
         calls = agent.ask()
         self.biller.bill.waits.append(time.perf_counter() - began)
@@ -297,7 +297,7 @@ class Playing:
         return [(mine, call.id, call.name) for (mine, _, _), call in zip(calls, message.calls, strict=False)]
 
 
-def _mark(units: list[Json]) -> None:
+def mark(units: list[Json]) -> None:
     """As Claude Code does: the last two messages of the user's."""
     users = [unit for unit in units if unit["role"] == "user"]
     for unit in users:

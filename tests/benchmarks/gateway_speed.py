@@ -23,7 +23,7 @@ import httpx
 import orjson
 
 from helix_desktop import tasks
-from tests.benchmarks.gateway import gateway, private_memory, rest
+from tests.benchmarks.gateway import gateway, mark, private_memory, rest
 from tests.benchmarks.row import Figure, Row
 
 Json = Any
@@ -148,6 +148,7 @@ class Client:
 
     def step(self, path: str = "/v1/messages") -> float:
         """One request; the seconds until the first byte of its reply."""
+        mark(self.messages)
         content = orjson.dumps(self.body)
         headers = {"content-type": "application/json", "x-api-key": "k", "x-claude-code-session-id": self._session}
         began = time.perf_counter()
