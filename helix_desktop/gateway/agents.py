@@ -160,6 +160,6 @@ AGENTS: Mapping[str, KnownAgent] = {
 }  # fmt: skip
 
 
-def installed(agent: KnownAgent, environ: Mapping[str, str] = os.environ) -> str:
+def installed(agent: KnownAgent) -> str:
     """Where the agent's program is; empty where it is not."""
-    return shutil.which(agent.program, path=environ.get("PATH")) or ""
+    return shutil.which(agent.program) or ""

@@ -55,10 +55,6 @@ class Opened:
         return self.read.messages
 
     @property
-    def streams(self) -> bool:
-        return self.body.get("stream") is True
-
-    @property
     def said(self) -> list[Wired]:
         """Without the instructions at the beginning."""
         return self.messages[leading(self.messages) :]
@@ -96,7 +92,7 @@ def opened(incoming: Incoming, readings: Readings, *, folds: bool) -> Opened | N
 
 def _is_part(said: Sequence[Wired]) -> bool:
     """Whether the messages are a piece out of a conversation, which a client looks through for something."""
-    return not said or said[0].speaker is Speaker.ASSISTANT
+    return said[0].speaker is Speaker.ASSISTANT
 
 
 def _manageable(route: Route, body: Mapping[str, Json]) -> bool:

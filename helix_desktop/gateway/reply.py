@@ -143,10 +143,7 @@ class Reply:
     def _count_calls(self, answer: Answer) -> None:
         if self.tools:
             for call in answer.message.of(Kind.CALL):
-                ours = call.name in OURS
-                self.veil.hidden += ours
-                self.veil.any_hidden |= ours
-                self.veil.visible += not ours
+                self.veil.hides(call.name)
 
     def _answer(self, value: Json) -> Answer:
         if self.request.wire == gemini.NAME:

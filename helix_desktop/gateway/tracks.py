@@ -15,12 +15,8 @@ from helix_desktop.wire.message import Wired
 def chain_of(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
     """For each message the hash of all up to it. `before`: those of the messages at the beginning, where they are known."""
     made = list(before)
-    last = bytes.fromhex(made[-1]) if made else wire.encode()
     for message in messages[len(made) :]:
-        digest = hashlib.blake2b(last, digest_size=16)
-        digest.update(message.key.encode())
-        last = digest.digest()
-        made.append(last.hex())
+        made.append(longer(made, wire, message.key))
     return tuple(made)
 
 
@@ -147,7 +143,7 @@ class Tracks:
                     return self._place(track, chain, at)
         tracks = self._sessions.get(session, []) if session else []
         if tracks and tracks[0].head == head:  # the agent has shortened its own history, or begun anew
-            return Place(tracks[0], 0, (), on_line=True)
+            return Place(tracks[0])
         above = tracks or self._sessions.get(parent, [])
         return Place(None, parent=above[0].conversation if above else "")
 

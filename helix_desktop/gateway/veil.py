@@ -43,7 +43,8 @@ class Veil(ABC):
         """Whether the reply asks for nothing the client could answer."""
         return self.hidden > 0 and self.visible == 0 and not self.last
 
-    def _is_ours(self, name: str) -> bool:
+    def hides(self, name: str) -> bool:
+        """Whether the client does not see a call of this tool. To be asked once for every call of a reply."""
         ours = name in OURS
         self.hidden += ours
         self.any_hidden |= ours
@@ -101,7 +102,7 @@ class AnthropicVeil(Veil):
                 out = self._release()
                 self._holding = index
                 return out
-        ours = kind == "tool_use" and self._is_ours(string(block, "name"))
+        ours = kind == "tool_use" and self.hides(string(block, "name"))
         if ours and not self.visible:
             for _, event in self._held:
                 self._numbers[number(event, "index")] = None
@@ -226,7 +227,7 @@ class ChatVeil(Veil):
     def _piece(self, call: Mapping[str, Json]) -> Json | None:
         index = number(call, "index")
         if index not in self._numbers:
-            ours = self._is_ours(string(mapping(call.get("function")), "name"))
+            ours = self.hides(string(mapping(call.get("function")), "name"))
             self._numbers[index] = None if ours else self._calls
             self._calls += not ours
         shown = self._numbers[index]
@@ -318,7 +319,7 @@ class ResponsesVeil(Veil):
                 out = self._release()
                 self._holding = index
                 return out
-        ours = kind == "function_call" and self._is_ours(string(item, "name"))
+        ours = kind == "function_call" and self.hides(string(item, "name"))
         if kind != "function_call" and kind.endswith("_call"):
             self.visible += 1
         if ours and not self.visible:
@@ -423,7 +424,7 @@ class GeminiVeil(Veil):
             return None
         if not isinstance(part.get("functionCall"), Mapping):
             return part
-        if self._is_ours(string(part["functionCall"], "name")):
+        if self.hides(string(part["functionCall"], "name")):
             return None
         first, self._signed = not self._signed, True
         if first and self.hidden and "thoughtSignature" not in part:

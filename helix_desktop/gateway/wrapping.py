@@ -26,7 +26,6 @@ from helix_desktop.values import dataclass
 
 ADDRESS = "gateway.json"  # in the private folder: the port of the gateway that runs
 PAUSE = 0.2
-START_SECONDS = 30.0
 BACKLOG = 256
 INHERITS = sys.platform != "win32"  # a child gets the socket that listens, and the port never refuses
 
