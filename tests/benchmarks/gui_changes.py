@@ -88,7 +88,7 @@ async def _measured(chosen: int) -> list[Row]:
 async def _frames(page: ChangesPage, chosen: int, how: str) -> Row:
     """Files chosen by chance, each scrolled a little."""
     chance, gaps = random.Random(3), Gaps()
-    files = [row for row, entry in enumerate(page.files.files.entries) if entry.file]
+    files = [row for row, entry in enumerate(page.files.files.items) if entry.file]
     bar = page.body.view.verticalScrollBar()
     gaps.begin()
     for row in chance.sample(files, chosen):

@@ -169,7 +169,7 @@ def main() -> None:
     )
     told(
         "a fold selected",
-        frames(app, 50, lambda n: page.list.select(page.list.rows.events[n * 37 % len(page.list.rows.events)])),
+        frames(app, 50, lambda n: page.list.select(page.list.rows.items[n * 37 % len(page.list.rows.items)])),
     )
 
 

@@ -121,7 +121,7 @@ def test_the_button_of_the_model_opens_the_chooser_and_a_correction_shows_there(
 ) -> None:
     chooser, bench.model = front.models.chooser, SONNET.name
     window.top.model.click()
-    assert [row.model.name for row in chooser._model.rows if row.model] == [SONNET.name, QWEN.name]
+    assert [row.model.name for row in chooser._model.items if row.model] == [SONNET.name, QWEN.name]
     QTest.keyClicks(chooser.line, "qwen")
     QTest.keyClick(chooser.line, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
     (dialog,) = window.findChildren(ModelDialog)

@@ -349,20 +349,20 @@ def test_on_a_page_that_cannot_be_searched_everything_is(window: MainWindow) -> 
 
 def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow) -> None:
     window.actions_["palette"].trigger()
-    found = {find.text: find for find in window.palette_._model.finds}
+    found = {find.text: find for find in window.palette_._model.items}
     assert {"Extract the lock manager", "parser", "New conversation"} <= found.keys()
     assert found["New conversation"].key == "Ctrl+N"
     window.palette_.line.setText("Shard")
     sending.search(window, "Shard")
-    assert any(find.kind == "entry" for find in window.palette_._model.finds)
-    assert any(find.kind == "message" for find in window.palette_._model.finds)
+    assert any(find.kind == "entry" for find in window.palette_._model.items)
+    assert any(find.kind == "message" for find in window.palette_._model.items)
 
 
 def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) -> None:
     window.open_workspace("parser")
     window.palette_.open("Shard")
     sending.search(window, "Shard")
-    notes = [find.note for find in window.palette_._model.finds if find.kind in ("entry", "message")]
+    notes = [find.note for find in window.palette_._model.items if find.kind in ("entry", "message")]
     assert any("storage-engine" in note for note in notes)
     assert not notes[0].startswith("storage-engine")
 
@@ -371,20 +371,20 @@ def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(wind
     desk.unsearched["infra"] = StoreBusy("infra is open in another program.")
     window.palette_.open("Shard")
     sending.search(window, "Shard")
-    finds = [find for find in window.palette_._model.finds if find.kind != "action"]
+    finds = [find for find in window.palette_._model.items if find.kind != "action"]
     assert any(find.kind == "entry" and find.note.startswith("parser · ") for find in finds)
     assert ("Not searched: this workspace is open in another program", "infra") in [(f.text, f.note) for f in finds]
     desk.unsearched = {"parser": StoreFailed("It cannot be read.")}
     window.palette_.open("Shard")
     sending.search(window, "Shard")
     assert any(
-        find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_._model.finds
+        find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_._model.items
     )
-    assert window.palette_._model.finds[-1].text.startswith("Not searched")
+    assert window.palette_._model.items[-1].text.startswith("Not searched")
     desk.behind = {"infra"}
     window.palette_.open("Shard")
     sending.search(window, "Shard")
-    late = [find.note for find in window.palette_._model.finds if find.text.startswith("Not fully searched")]
+    late = [find.note for find in window.palette_._model.items if find.text.startswith("Not fully searched")]
     assert late == ["infra"]
     message = next(find for find in finds if find.note == "parser · Extract the lock manager")
     message.act()

@@ -179,7 +179,7 @@ class Walk:
         """A fold is chosen, undone, redone, edited; handed over with a wish; two compared; the story written."""
         page = self.window.pages.timeline
         await key("alt+3")
-        await until(lambda: bool(page.list.rows.events))
+        await until(lambda: bool(page.list.rows.items))
         await self._choose_handover(0)
         before = self.session.view().blocks
         await click(page.panel._undo)
@@ -204,7 +204,7 @@ class Walk:
 
     async def _choose_handover(self, number: int) -> None:
         page = self.window.pages.timeline
-        rows = [at for at, event in enumerate(page.list.rows.events) if event.kind is FoldKind.HANDOVER]
+        rows = [at for at, event in enumerate(page.list.rows.items) if event.kind is FoldKind.HANDOVER]
         await click(page.list.viewport(), page.list.visualRect(page.list.rows.index(rows[number])))
         await until(lambda: page.panel._shown is not None and page.panel._shown.event.kind is FoldKind.HANDOVER)
 
@@ -230,7 +230,7 @@ class Walk:
         assert newer.event is not older
 
     def _handovers(self) -> int:
-        return sum(event.kind is FoldKind.HANDOVER for event in self.window.pages.timeline.list.rows.events)
+        return sum(event.kind is FoldKind.HANDOVER for event in self.window.pages.timeline.list.rows.items)
 
     async def _hand_over(self) -> None:
         handovers = self._handed_over()

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from PySide6.QtCore import (
     QAbstractItemModel,
     QAbstractTableModel,
-    QModelIndex,
     QObject,
-    QPersistentModelIndex,
     QRectF,
     Qt,
     Signal,
@@ -38,6 +36,7 @@ from helix_desktop.gui.cache.tree import JsonTree
 from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.shared.figures import size
+from helix_desktop.gui.shared.list_rows import NOWHERE, Index
 from helix_desktop.gui.shared.plain import plain_label
 from helix_desktop.gui.theme import Theme, set_look
 from helix_desktop.gui.transcript.content import LARGEST_PICTURE, decoded
@@ -45,9 +44,6 @@ from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.transcript.highlight import MOST, highlight, language_of
 from helix_desktop.gui.views.line_view import LineView, by_line
 from helix_desktop.gui.words import numeral, tr
-
-_NOWHERE = QModelIndex()
-Index = QModelIndex | QPersistentModelIndex
 
 
 class Grid(QAbstractTableModel):
@@ -59,10 +55,10 @@ class Grid(QAbstractTableModel):
         self._rows = rows[1:]
         self._wide = max((len(row) for row in rows), default=0)
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = NOWHERE) -> int:
         return 0 if parent.isValid() else len(self._rows)
 
-    def columnCount(self, parent: Index = _NOWHERE) -> int:
+    def columnCount(self, parent: Index = NOWHERE) -> int:
         return 0 if parent.isValid() else self._wide
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:

@@ -7,21 +7,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-from PySide6.QtCore import QAbstractTableModel, QModelIndex, QObject, QPersistentModelIndex, Qt, QTimer, Signal
+from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
 
 from helix_desktop.engine.catalogue import Filter, Row, Sort
 from helix_desktop.engine.digest import Digest
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.cache_port import Catalogue
 from helix_desktop.gui.shared.figures import ago, size
+from helix_desktop.gui.shared.list_rows import NOWHERE, Index
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import numeral, tr
 from helix_desktop.values import dataclass
 
 PAGE = 128
 KEPT_PAGES = 40
-Index = QModelIndex | QPersistentModelIndex
-_NOWHERE = QModelIndex()
 
 
 class Column(IntEnum):
@@ -153,12 +152,12 @@ class EntriesModel(QAbstractTableModel):
 
     # --- Qt's questions
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = NOWHERE) -> int:
         if parent.isValid():
             return 0
         return len(self._found) if self._found is not None else self._count
 
-    def columnCount(self, parent: Index = _NOWHERE) -> int:
+    def columnCount(self, parent: Index = NOWHERE) -> int:
         return 0 if parent.isValid() else len(Column)
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+from PySide6.QtCore import QAbstractItemModel, QModelIndex, QObject, Qt
 from PySide6.QtGui import QBrush
 
+from helix_desktop.gui.shared.list_rows import NOWHERE, Index
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.harmless import harmless
 from helix_desktop.gui.words import count, tr
 from helix_desktop.values import dataclass
 
 PIECE = 200
-_NOWHERE = QModelIndex()
-Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(slots=True)
@@ -55,21 +54,21 @@ class JsonTree(QAbstractItemModel):
         found = index.internalPointer() if index.isValid() else None
         return found if isinstance(found, Node) else self._root
 
-    def index(self, row: int, column: int, parent: Index = _NOWHERE) -> QModelIndex:
+    def index(self, row: int, column: int, parent: Index = NOWHERE) -> QModelIndex:
         children = self.node(parent).children
         return self.createIndex(row, column, children[row]) if 0 <= row < len(children) else QModelIndex()
 
-    def parent(self, index: Index = _NOWHERE) -> QModelIndex:  # type: ignore[override]
+    def parent(self, index: Index = NOWHERE) -> QModelIndex:  # type: ignore[override]
         above = self.node(index).parent
         return QModelIndex() if above is None or above is self._root else self.createIndex(above.row, 0, above)
 
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
+    def rowCount(self, parent: Index = NOWHERE) -> int:
         return len(self.node(parent).children) if parent.column() <= 0 else 0
 
-    def columnCount(self, parent: Index = _NOWHERE) -> int:
+    def columnCount(self, parent: Index = NOWHERE) -> int:
         return 2
 
-    def hasChildren(self, parent: Index = _NOWHERE) -> bool:
+    def hasChildren(self, parent: Index = NOWHERE) -> bool:
         return self.node(parent).size > 0
 
     def canFetchMore(self, parent: Index) -> bool:

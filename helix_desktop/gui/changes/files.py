@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QPersistentModelIndex, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QFontMetricsF, QPainter, QStaticText, QTransform
 from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from helix_desktop.engine.changes.story import FileChange, Left, TurnOfChanges, written
+from helix_desktop.gui.shared.list_rows import Index, ListRows
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import numeral, tr
 from helix_desktop.values import dataclass
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
 MOST_TEXTS = 4_000  # that stay shaped
-_Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,15 @@ def by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[E
     return found
 
 
-class FilesModel(QAbstractListModel):
-    def __init__(self, parent: QWidget) -> None:
-        super().__init__(parent)
-        self.entries: list[Entry] = []
-
-    def show_entries(self, entries: Sequence[Entry]) -> None:
-        self.beginResetModel()
-        self.entries = list(entries)
-        self.endResetModel()
-
-    def rowCount(self, parent: _Index = QModelIndex()) -> int:  # noqa: B008 -- Qt's own default
-        return 0 if parent.isValid() else len(self.entries)
-
-    def data(self, index: _Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        entry = self.entries[index.row()]
+class FilesModel(ListRows[Entry]):
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        entry = self.items[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.ToolTipRole):
             return spoken(entry)
         return None
 
-    def flags(self, index: _Index) -> Qt.ItemFlag:
-        if self.entries[index.row()].file is None:
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if self.items[index.row()].file is None:
             return Qt.ItemFlag.NoItemFlags
         return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
 
@@ -94,11 +82,11 @@ class _Painter(QStyledItemDelegate):
         self._fonts = {"heading": theme.font(11.5), "count": theme.font(11), "name": theme.mono()}
         self._texts: dict[tuple[str, str, int], QStaticText] = {}
 
-    def sizeHint(self, option: QStyleOptionViewItem, index: _Index) -> QSize:
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         entry = _entry(index)
         return QSize(100, self._theme.px(34 if entry.heading and index.row() else 28))
 
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: _Index) -> None:
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         entry, px = _entry(index), self._theme.px
         place = QRectF(option.rect).adjusted(px(8), 1, -px(8), -1)
         painter.save()
@@ -169,9 +157,9 @@ class _Painter(QStyledItemDelegate):
         return left + text.size().width()
 
 
-def _entry(index: _Index) -> Entry:
+def _entry(index: Index) -> Entry:
     model = index.model()
-    return model.entries[index.row()] if isinstance(model, FilesModel) else Entry()
+    return model.items[index.row()] if isinstance(model, FilesModel) else Entry()
 
 
 class FileList(QListView):
@@ -193,7 +181,7 @@ class FileList(QListView):
 
     def show_entries(self, entries: Sequence[Entry], wanted: str = "") -> None:
         """Other rows; the file `wanted` is selected, or the first."""
-        self.files.show_entries(entries)
+        self.files.show(entries)
         files = [row for row, entry in enumerate(entries) if entry.file is not None]
         same = [row for row in files if (file := entries[row].file) is not None and file.path == wanted]
         if files:
@@ -202,8 +190,8 @@ class FileList(QListView):
     @property
     def current(self) -> Entry | None:
         index = self.currentIndex()
-        return self.files.entries[index.row()] if index.isValid() else None
+        return self.files.items[index.row()] if index.isValid() else None
 
     def _chosen(self, now: QModelIndex, _before: QModelIndex) -> None:
         if now.isValid():
-            self.opened.emit(self.files.entries[now.row()])
+            self.opened.emit(self.files.items[now.row()])

@@ -171,9 +171,9 @@ class ChangesPage(QWidget):
             self._wanted = seq, path
             return
         turn = next((turn for turn in self._turns if turn.seq <= seq <= turn.end), None)
-        rows = [row for row, entry in enumerate(self.files.files.entries) if entry.turn is turn and entry.file]
+        rows = [row for row, entry in enumerate(self.files.files.items) if entry.turn is turn and entry.file]
         if turn is not None and rows:
-            entries = self.files.files.entries
+            entries = self.files.files.items
             named = (row for row in rows if (file := entries[row].file) and f"/{path}".endswith(f"/{file.place}"))
             self.files.setCurrentIndex(self.files.files.index(next(named, rows[0])))
 

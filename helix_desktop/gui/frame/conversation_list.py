@@ -12,7 +12,6 @@ from PySide6.QtCore import (
     QDate,
     QLocale,
     QModelIndex,
-    QPersistentModelIndex,
     QPoint,
     QRect,
     QRectF,
@@ -28,6 +27,7 @@ from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.gui.frame.rail import state_words
 from helix_desktop.gui.icons import icon
 from helix_desktop.gui.meter import paint_bar, share, spoken
+from helix_desktop.gui.shared.list_rows import Index
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing import right_to_left
 from helix_desktop.gui.transcript.harmless import hint
@@ -37,8 +37,6 @@ from helix_desktop.values import dataclass
 FETCHED = 200
 DAY = 86_400
 ROW, HEADING = 52, 30
-
-Index = QModelIndex | QPersistentModelIndex
 
 
 class Role(IntEnum):

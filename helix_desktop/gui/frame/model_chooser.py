@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import (
-    QAbstractListModel,
     QEvent,
     QLocale,
-    QModelIndex,
     QObject,
-    QPersistentModelIndex,
     QRect,
     QSize,
     Qt,
@@ -32,6 +29,7 @@ from helix_desktop.gui.frame.search_box import SearchBox
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.setup import Model, Refreshed, Sure
+from helix_desktop.gui.shared.list_rows import Index, ListRows
 from helix_desktop.gui.shared.plain import push_button
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import count, tr
@@ -39,8 +37,6 @@ from helix_desktop.values import dataclass
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
 STAR, WINDOW, PRICE = 24, 110, 106  # widths of the columns
-
-Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,26 +103,14 @@ def price_words(model: Model) -> str:
     return tr("free") if model.local else ""
 
 
-class Rows(QAbstractListModel):
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self.rows: list[ModelRow] = []
-
-    def show(self, rows: list[ModelRow]) -> None:
-        self.beginResetModel()
-        self.rows = rows
-        self.endResetModel()
-
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.rows)
-
+class Rows(ListRows[ModelRow]):
     def flags(self, index: Index) -> Qt.ItemFlag:
-        if index.isValid() and self.rows[index.row()].model is not None:
+        if index.isValid() and self.items[index.row()].model is not None:
             return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
         return Qt.ItemFlag.NoItemFlags
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        row = self.rows[index.row()]
+        row = self.items[index.row()]
         if role == Qt.ItemDataRole.UserRole:
             return row
         if role == Qt.ItemDataRole.DisplayRole:
@@ -289,11 +273,11 @@ class ModelChooser(SearchBox):
     # --- what is asked of the list
 
     def usable(self) -> list[int]:
-        return [at for at, row in enumerate(self._model.rows) if row.model is not None]
+        return [at for at, row in enumerate(self._model.items) if row.model is not None]
 
     def pointed(self) -> Model | None:
         index = self.list.currentIndex()
-        return self._model.rows[index.row()].model if index.isValid() else None
+        return self._model.items[index.row()].model if index.isValid() else None
 
     def choose(self) -> None:
         model = self.pointed()
@@ -367,7 +351,7 @@ class ModelChooser(SearchBox):
         self._model.show(grouped(self._models, self._names("favourites"), self._names("recent"), words))
         usable = self.usable()
         wanted = keep or ("" if words else self._current)
-        here = (at for at in usable if (model := self._model.rows[at].model) is not None and model.name == wanted)
+        here = (at for at in usable if (model := self._model.items[at].model) is not None and model.name == wanted)
         self.point_at(next(here, usable[0] if usable else 0))
         self.place()
 

@@ -8,10 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import (
-    QAbstractListModel,
-    QModelIndex,
-    QObject,
-    QPersistentModelIndex,
     QRect,
     QSize,
     Qt,
@@ -23,14 +19,13 @@ from PySide6.QtWidgets import QLabel, QStyle, QStyledItemDelegate, QStyleOptionV
 
 from helix_desktop.gui.frame.search_box import SearchBox
 from helix_desktop.gui.icons import icon
+from helix_desktop.gui.shared.list_rows import Index, ListRows
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.words import tr
 from helix_desktop.values import dataclass
 
 DELAY = 120  # milliseconds of quiet before the workspace is searched
 WIDTH, ROW, SHOWN, MOST = 640, 36, 10, 40
-
-Index = QModelIndex | QPersistentModelIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,27 +50,15 @@ def matching(finds: Sequence[Find], words: str) -> list[Find]:
     return found[:MOST]
 
 
-class Finds(QAbstractListModel):
+class Finds(ListRows[Find]):
     """What was found."""
 
-    def __init__(self, parent: QObject) -> None:
-        super().__init__(parent)
-        self.finds: list[Find] = []
-
-    def show(self, finds: list[Find]) -> None:
-        self.beginResetModel()
-        self.finds = finds
-        self.endResetModel()
-
-    def rowCount(self, parent: Index | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.finds)
-
     def flags(self, index: Index) -> Qt.ItemFlag:
-        usable = index.isValid() and self.finds[index.row()].enabled
+        usable = index.isValid() and self.items[index.row()].enabled
         return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if usable else Qt.ItemFlag.NoItemFlags
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        find = self.finds[index.row()]
+        find = self.items[index.row()]
         if role == Qt.ItemDataRole.UserRole:
             return find
         if role == Qt.ItemDataRole.DisplayRole:
@@ -183,14 +166,14 @@ class Palette(SearchBox):
 
     def choose(self) -> None:
         index = self.list.currentIndex()
-        if not index.isValid() or not self._model.finds[index.row()].enabled:
+        if not index.isValid() or not self._model.items[index.row()].enabled:
             return
-        act = self._model.finds[index.row()].act
+        act = self._model.items[index.row()].act
         self.close_it()
         act()
 
     def usable(self) -> list[int]:
-        return [at for at, find in enumerate(self._model.finds) if find.enabled]
+        return [at for at, find in enumerate(self._model.items) if find.enabled]
 
     def _typed(self, words: str) -> None:
         if not words.strip():

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import (
-    QAbstractListModel,
     QModelIndex,
-    QObject,
-    QPersistentModelIndex,
     QPointF,
     QRectF,
     QSize,
@@ -30,6 +27,7 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.shared.figures import clock, day
 from helix_desktop.gui.shared.folds import colour_kind
+from helix_desktop.gui.shared.list_rows import Index, ListRows
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.timeline import sentences
 from helix_desktop.gui.timeline.story import Event
@@ -37,29 +35,20 @@ from helix_desktop.gui.words import tr
 
 ROW = 59
 LEFT = 24
-_NOWHERE = QModelIndex()
-Index = QModelIndex | QPersistentModelIndex
 
 
-class FoldRows(QAbstractListModel):
-    """Events as rows."""
+class FoldRows(ListRows[Event]):
+    """Events as rows. `window`: of the model, in tokens."""
 
-    def __init__(self, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self.events: list[Event] = []
-        self.window = 0
+    window = 0
 
     def show_events(self, events: Sequence[Event], window: int) -> None:
-        self.beginResetModel()
-        self.events, self.window = list(events), window
-        self.endResetModel()
-
-    def rowCount(self, parent: Index = _NOWHERE) -> int:
-        return 0 if parent.isValid() else len(self.events)
+        self.window = window
+        self.show(events)
 
     def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            event = self.events[index.row()]
+            event = self.items[index.row()]
             undone = ", " + tr("undone") if self.is_undone(event) else ""
             return f"{sentences.title(event)}, {day(event.time)}, {sentences.line(event, self.window)}{undone}"
         return None
@@ -80,7 +69,7 @@ class _Drawn(QStyledItemDelegate):
         model = index.model()
         if not isinstance(model, FoldRows):
             return
-        theme, event = self._theme, model.events[index.row()]
+        theme, event = self._theme, model.items[index.row()]
         place = QRectF(option.rect)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         painter.save()
@@ -90,7 +79,7 @@ class _Drawn(QStyledItemDelegate):
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(theme.colour("selected"))
             painter.drawRoundedRect(place.adjusted(theme.px(LEFT + 18), 0, -theme.px(20), -theme.px(12)), 8, 8)
-        self._paint_ring(painter, place, event, first=index.row() == 0, last=index.row() == len(model.events) - 1)
+        self._paint_ring(painter, place, event, first=index.row() == 0, last=index.row() == len(model.items) - 1)
         self._paint_words(painter, place, event, model)
         painter.restore()
 
@@ -161,13 +150,13 @@ class FoldList(QListView):
         self.viewport().update()
 
     def select(self, event: Event | None) -> None:
-        row = next((i for i, each in enumerate(self.rows.events) if each is event), -1)
+        row = next((i for i, each in enumerate(self.rows.items) if each is event), -1)
         if row >= 0:
             self.setCurrentIndex(self.rows.index(row))
 
     def _current(self, index: QModelIndex, _: QModelIndex) -> None:
         if index.isValid():
-            self.chosen.emit(self.rows.events[index.row()])
+            self.chosen.emit(self.rows.items[index.row()])
 
     def _restyled(self) -> None:
         self.scheduleDelayedItemsLayout()

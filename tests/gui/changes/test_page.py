@@ -50,7 +50,7 @@ def dialog(page: ChangesPage, kind: type) -> object:
 
 
 def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: ChangesPage) -> None:
-    words = [entry.heading or entry.folder or (entry.file or entry.left).place for entry in page.files.files.entries]  # type: ignore[union-attr]
+    words = [entry.heading or entry.folder or (entry.file or entry.left).place for entry in page.files.files.items]  # type: ignore[union-attr]
     assert words == ["Turn 12 · 3 files", "src/", "src/a.py", "gone.txt", "new.txt", "Not covered", "target/"]
     assert page.files.current is not None
     assert page.files.current.file is not None
@@ -161,7 +161,7 @@ def test_500_files_with_50000_changed_lines_show_at_once(page: ChangesPage, chan
     page.refresh()
     page.grab()
     assert time.process_time() - began < 3, "tests/benchmarks has the figure"
-    assert len(page.files.files.entries) == 504
+    assert len(page.files.files.items) == 504
 
 
 def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes: FakeChanges) -> None:
@@ -172,7 +172,7 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
     later = replace(source, seq=20, what="run_command", step=40)
     two = replace(page._turns[0], sources=(source, later))
     page._turns = [two, replace(two, number=13, seq=10, end=30)]
-    page.files.files.entries = [replace(entry, turn=two) for entry in page.files.files.entries]
+    page.files.files.items = [replace(entry, turn=two) for entry in page.files.files.items]
     menu.deleteLater()
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
@@ -184,7 +184,7 @@ def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes
     ]
     undo = replace(later, seq=40, fact=replace(source.fact, by="undo", undoes=(8,)))
     page._turns = [replace(two, sources=(source, undo))]
-    page.files.files.entries = [replace(entry, turn=page._turns[0]) for entry in page.files.files.entries]
+    page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
     page.undo_button.click()
     words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
     assert words == ["Undo the last undo…", "Undo turn 12…"]
@@ -205,7 +205,7 @@ def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes
 
     def offered(*sources: Source) -> list[str]:
         page._turns = [replace(turn, sources=sources)]
-        page.files.files.entries = [replace(entry, turn=page._turns[0]) for entry in page.files.files.entries]
+        page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
         page.undo_button.click()
         return [action.text() for action in page.findChildren(QMenu)[-1].actions() if "step" in action.text()]
 
@@ -253,7 +253,7 @@ def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes
     assert changes.covered == [(True, ["node_modules/", "data/"])]
     changes.left = [Left("data", "data/")]
     changes.listeners[0](State("ready"))
-    assert page.files.files.entries[-1].left == Left("data", "data/")
+    assert page.files.files.items[-1].left == Left("data", "data/")
 
 
 def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, changes: FakeChanges) -> None:
@@ -270,7 +270,7 @@ def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, cha
     (moment,) = [action for menu in menus for action in menu.actions() if action.text().endswith("Extract it")]
     moment.trigger()
     assert page.scope.text() == "Since turn 12 began ▾"
-    assert page.files.files.entries[0].heading == "Since turn 12 began · 3 files"
+    assert page.files.files.items[0].heading == "Since turn 12 began · 3 files"
     page._choose_undo()
     asked = dialog(page, TakingBack)
     assert isinstance(asked, TakingBack)
@@ -303,5 +303,5 @@ def test_a_file_whose_content_is_gone_does_not_leave_another_one_in_its_place(
         raise NotThere("The entry was forgotten.")
 
     monkeypatch.setattr(changes, "contents", gone)
-    page._open(page.files.files.entries[-3])
+    page._open(page.files.files.items[-3])
     assert page.body._plain.text() == "The entry was forgotten."

@@ -38,7 +38,7 @@ def chooser(theme: Theme, memory: Memory) -> ModelChooser:
 
 
 def names(chooser: ModelChooser) -> Sequence[str]:
-    return [row.model.name if row.model else f"— {row.heading}" for row in chooser._model.rows]
+    return [row.model.name if row.model else f"— {row.heading}" for row in chooser._model.items]
 
 
 def test_models_are_grouped_by_provider_after_favourites_and_recent_ones() -> None:

@@ -43,7 +43,7 @@ def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
 
 def test_typing_and_enter_do_what_was_found(palette: Palette, done: list[str]) -> None:
     QTest.keyClicks(palette.line, "new")
-    assert [find.text for find in palette._model.finds] == ["New conversation"]
+    assert [find.text for find in palette._model.items] == ["New conversation"]
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert done == ["New conversation"]
     assert not palette.isVisible()
@@ -78,7 +78,7 @@ def test_the_workspace_is_searched_once_typing_pauses_and_late_answers_are_dropp
     assert [searching.at(at)[0] for at in range(searching.count())] == ["lock"]
     palette.show_found("lock", [Find("a message about locks", print, kind="message")])
     palette.show_found("loc", [Find("an older answer", print)])
-    assert [find.text for find in palette._model.finds] == ["a message about locks"]
+    assert [find.text for find in palette._model.items] == ["a message about locks"]
 
 
 def test_where_nothing_is_found_that_is_said(palette: Palette) -> None:

@@ -300,13 +300,13 @@ def test_a_fold_of_another_conversation_is_undone_there(page: Page, written: Wri
     timeline.open(session, bench)
     timeline._choose_scope(everywhere=True)
     settle()
-    timeline._choose(next(each for each in timeline.list.rows.events if each.conversation == "d" and each.folds))
+    timeline._choose(next(each for each in timeline.list.rows.items if each.conversation == "d" and each.folds))
     timeline._undo(["f"])
     assert (session.done, other.done) == ([], ["undo f"])
     timeline.open(other, bench)
     settle()
     assert timeline._scope_pill.text() == "This conversation ▾"
-    assert {each.conversation for each in timeline.list.rows.events} == {"d"}
+    assert {each.conversation for each in timeline.list.rows.items} == {"d"}
 
 
 def test_the_folds_of_a_workspace_that_was_left_are_not_shown(page: Page, written: Written, settle: Settle) -> None:
