@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from functools import partial
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QVBoxLayout, QWidget
 
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.setup import Model
-from helix_desktop.gui.shared.plain import plain_label
+from helix_desktop.gui.shared.plain import plain_label, yes_or_cancel
 from helix_desktop.gui.words import tr
 
 MOST_TOKENS, MOST_DOLLARS = 100_000_000, 100_000
@@ -36,24 +36,11 @@ class ModelDialog(QDialog):
         for declared in _declared(model):
             column.addWidget(row(declared, partial(self._changed, declared.name), self))
         column.addStretch(1)
-        column.addLayout(self._buttons())
-
-    def _buttons(self) -> QHBoxLayout:
-        line = QHBoxLayout()
-        reset = QPushButton(tr("Reset to the provider's values"), self)
-        cancel, save = QPushButton(tr("Cancel"), self), QPushButton(tr("Save"), self)
-        save.setProperty("look", "primary")
+        buttons = yes_or_cancel(self, tr("Save"), self._save)
+        reset = buttons.addButton(tr("Reset to the provider's values"), QDialogButtonBox.ButtonRole.ResetRole)
         reset.setAutoDefault(False)
-        cancel.setAutoDefault(False)
-        save.setDefault(True)
         reset.clicked.connect(self._reset)
-        cancel.clicked.connect(self.reject)
-        save.clicked.connect(self._save)
-        line.addWidget(reset)
-        line.addStretch(1)
-        line.addWidget(cancel)
-        line.addWidget(save)
-        return line
+        column.addWidget(buttons)
 
     def _changed(self, name: str, value: Value) -> None:
         if not isinstance(value, str):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QDialog, QFormLayout, QHBoxLayout, QLineEdit, QPushButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QDialog, QFormLayout, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.errors import HelixError, NoKeyring
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.connect import KeyPlaces
 from helix_desktop.gui.setup import Provider
-from helix_desktop.gui.shared.plain import plain_label
+from helix_desktop.gui.shared.plain import plain_label, yes_or_cancel
 from helix_desktop.gui.words import tr
 
 
@@ -42,20 +42,7 @@ class ProviderDialog(QDialog):
         column.addWidget(self._said)
         column.addWidget(self._instead)
         column.addStretch(1)
-        column.addLayout(self._buttons())
-
-    def _buttons(self) -> QHBoxLayout:
-        line = QHBoxLayout()
-        cancel, save = QPushButton(tr("Cancel"), self), QPushButton(tr("Save"), self)
-        save.setProperty("look", "primary")
-        cancel.setAutoDefault(False)
-        save.setDefault(True)
-        cancel.clicked.connect(self.reject)
-        save.clicked.connect(lambda: self._save("keyring"))
-        line.addStretch(1)
-        line.addWidget(cancel)
-        line.addWidget(save)
-        return line
+        column.addWidget(yes_or_cancel(self, tr("Save"), lambda: self._save("keyring")))
 
     def _save(self, keep: str) -> None:
         self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)

@@ -3,7 +3,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QPushButton, QWidget
+
+from helix_desktop.gui.words import tr
 
 
 def plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:
@@ -25,3 +27,15 @@ def push_button(text: str, parent: QWidget, act: Callable[[], object] | None = N
     if act is not None:
         button.clicked.connect(lambda _checked=False: act())
     return button
+
+
+def yes_or_cancel(dialog: QDialog, yes: str, act: Callable[[], object]) -> QDialogButtonBox:
+    """A dialog's buttons, in the order usual on this system. Return presses `yes`."""
+    buttons = QDialogButtonBox(dialog)
+    wanted = buttons.addButton(yes, QDialogButtonBox.ButtonRole.AcceptRole)
+    wanted.setProperty("look", "primary")
+    wanted.setDefault(True)
+    buttons.addButton(tr("Cancel"), QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
+    buttons.accepted.connect(act)
+    buttons.rejected.connect(dialog.reject)
+    return buttons

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QComboBox, QDialog, QDialogButtonBox, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QComboBox, QDialog, QLineEdit, QVBoxLayout, QWidget
 
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.ports import Session
-from helix_desktop.gui.shared.plain import plain_label
-from helix_desktop.gui.theme import set_look
+from helix_desktop.gui.shared.plain import plain_label, yes_or_cancel
 from helix_desktop.gui.words import tr
 
 WIDTH = 420
@@ -20,7 +19,7 @@ class FoldNow(QDialog):
         super().__init__(parent)
         self._session = session
         self._doing = doing
-        self.setWindowTitle(tr("Hand over now"))
+        self.setWindowTitle(tr("Fold now"))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.kind = QComboBox(self)
         for name, kind in (
@@ -31,18 +30,15 @@ class FoldNow(QDialog):
             self.kind.addItem(name, kind)
         self.kind.setAccessibleName(tr("What to create"))
         self.wish = QLineEdit(self)
-        self.wish.setPlaceholderText(tr("Anything in particular to keep? (for example: the API decisions)"))
-        self.wish.setAccessibleName(tr("What to keep in particular"))
+        keep = plain_label(tr("What to keep in particular"), "muted", self)
+        self.wish.setPlaceholderText(tr("For example: the API decisions"))
+        self.wish.setAccessibleName(keep.text())
         words = tr("You can keep working. Everything stays in the journal, and you can undo this.")
         said = plain_label(words, "small", self)
-        buttons = QDialogButtonBox(self)
-        go = buttons.addButton(tr("Start"), QDialogButtonBox.ButtonRole.AcceptRole)
-        set_look(go, "primary")
-        buttons.addButton(tr("Cancel"), QDialogButtonBox.ButtonRole.RejectRole)
-        buttons.accepted.connect(self.accept)
-        buttons.rejected.connect(self.reject)
+        buttons = yes_or_cancel(self, tr("Start"), self.accept)
         column = QVBoxLayout(self)
-        for widget in (self.kind, self.wish, said, buttons):
+        column.setContentsMargins(20, 20, 20, 20)
+        for widget in (self.kind, keep, self.wish, said, buttons):
             column.addWidget(widget)
         self.setMinimumWidth(WIDTH)
         self.wish.setFocus()
