@@ -77,7 +77,7 @@ class Histories:
             done += part.size
             if bench.id not in opened and part is not parts[0] and not self._stopped:
                 await self._desk.close(bench.id)
-        return self._outcome()
+        return await asyncio.to_thread(self._outcome)
 
     async def _one(self, bench: Workbench, part: _Part, heard: object) -> None:
         from helix_desktop.workbench.bring_in import Result
@@ -197,6 +197,7 @@ class Histories:
             (show[0], show[1]),
             sorted({masked(key) for result in results.values() for key in result.keys.places}),
             [sentence for result in results.values() for sentence in result.complaints],
+            sorted(row.name for row in self._desk.workspaces() if row.id in results and results[row.id].imported),
         )
 
 

@@ -131,7 +131,9 @@ class FakeHistories:
         self.done.append(groups)
         report(1, 2)
         new = sum(group.conversations for group in groups)
-        return Brought(new, 0, 2, self.stopped, ("", ""), self.keys, ("a.jsonl, line 3: it was left out.",))
+        return Brought(
+            new, 0, 2, self.stopped, ("", ""), self.keys, ("a.jsonl, line 3: it was left out.",), ("Imported", "thesis")
+        )
 
     def stop(self) -> None:
         self.stopped = True

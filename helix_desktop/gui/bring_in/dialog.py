@@ -219,6 +219,8 @@ class BringInDialog(QDialog):
         self._close.style().polish(self._close)
         self._close.setFocus()
         words = [count(outcome.new, "{n} conversation was imported.", "{n} conversations were imported.")]
+        if outcome.workspaces:
+            words.append(tr("Workspaces: {names}.", names=", ".join(outcome.workspaces)))
         if outcome.grown:
             words.append(
                 count(outcome.grown, "{n} conversation has new messages.", "{n} conversations have new messages.")

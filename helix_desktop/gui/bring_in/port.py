@@ -25,7 +25,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it. `show`: the workspace and the conversation to look at first; `keys`: what looks like a key, masked."""
+    """What came of it. `show`: the workspace and the conversation to look at first; `keys`: what looks like a key, masked;
+    `workspaces`: the names of those it came into.
+    """
 
     new: int = 0
     grown: int = 0
@@ -34,6 +36,7 @@ class Outcome:
     show: tuple[str, str] = ("", "")
     keys: Sequence[str] = ()
     complaints: Sequence[str] = ()
+    workspaces: Sequence[str] = ()
 
 
 class Histories(Protocol):

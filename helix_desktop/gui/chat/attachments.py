@@ -224,7 +224,8 @@ class Attachments(QWidget):
         return tr("{n} tokens", n=short(attachment.tokens)) if attachment.tokens else ""
 
     def _chip(self, attachment: Attachment) -> QPushButton:
-        name = attachment.name if len(attachment.name) <= NAME else f"…{attachment.name[1 - NAME :]}"
+        name = attachment.name  # of a path the end tells most, of a command the beginning
+        name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
         figures = self._figures(attachment)
         chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)
         chip.setProperty("look", "chip")

@@ -46,7 +46,7 @@ def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
     dialog.look(at_once=True)
     assert [len(groups) for groups in histories.done] == [2]
     assert brought[0].new == 13
-    assert "13 conversations were imported. 2 conversations had already been imported." in words(dialog)
+    assert "13 conversations were imported. Workspaces: Imported, thesis. 2 conversations had already" in words(dialog)
     pressed(dialog, "Undo")
     assert histories.undone
     assert changed == [True]
