@@ -24,6 +24,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl, ValidationError
 
+from helix_desktop import tasks
 from helix_desktop.errors import Refused
 
 SECONDS = 300.0  # that a person may take
@@ -167,12 +168,16 @@ async def _waiting(
             writer.close()
 
     try:
-        server = await asyncio.start_server(meet, "127.0.0.1", kept.port)
+        server = await tasks.made(asyncio.start_server(meet, "127.0.0.1", kept.port), _closed)
     except OSError:
         kept.forget_client()
-        server = await asyncio.start_server(meet, "127.0.0.1", 0)
+        server = await tasks.made(asyncio.start_server(meet, "127.0.0.1", 0), _closed)
     async with server:
         yield server.sockets[0].getsockname()[1], come_back
+
+
+async def _closed(server: asyncio.Server) -> None:
+    server.close()
 
 
 async def _meet(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,8 +18,9 @@ from pydantic import AnyUrl
 
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.server import State
-from helix_desktop.mcp_host.signing_in import _meet, secret_of
+from helix_desktop.mcp_host.signing_in import Kept, _meet, _waiting, secret_of
 from tests.conftest import Expect
+from tests.cutting import cut_everywhere
 from tests.mcp_host.signing_server import Signing, signing
 from tests.mcp_host.world import Here, hosting
 
@@ -215,3 +218,20 @@ async def test_a_token_of_the_users_own_is_sent_as_it_is() -> None:
         async with hosting(config) as here:
             await here.until(lambda: state(here) is State.FAILED)
             assert known.clients == {}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the open files are counted as POSIX lists them")
+async def test_a_sign_in_that_is_cut_off_leaves_no_port_open() -> None:
+    async def nothing(*_: object) -> None:
+        return None
+
+    async def waits() -> int:
+        async with _waiting(Kept("far", nothing, nothing, {}), nothing, []) as (port, _):
+            return port
+
+    async def is_closed() -> None:
+        await asyncio.sleep(0)
+        assert len(list(Path("/dev/fd").iterdir())) == before
+
+    before = len(list(Path("/dev/fd").iterdir()))
+    assert await cut_everywhere(waits, is_closed)
