@@ -17,12 +17,15 @@ from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # the developer's own keys are out of reach
 for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
     os.environ.pop(variable, None)
     os.environ.pop(variable.lower(), None)
+# Constants of the modules that happen to be loaded would be tried as well: other ones with every order of the tests.
+vars(providers)["_get_local_constants"] = lambda: providers._local_constants
 settings.register_profile("same on every run", derandomize=True, deadline=None, database=None, print_blob=True)
 settings.load_profile("same on every run")
 

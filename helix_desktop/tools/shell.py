@@ -128,6 +128,8 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     folder = await _folder(use, args.text("folder", "."))
     network, free = args.flag("network"), args.flag("outside_sandbox")
     await use.permit(_action(commands, line, use.roots.folders[0], folder, network=network, free=free))
+    if args.flag("background"):
+        _refuse_more(commands)
     watched = await commands.watched(use, free=free, lasting=args.flag("background"))
     command = await _started(commands, line, folder, network=network, free=free)
     closed = commands.sandbox.kind is not Kind.NONE and not network and not free
@@ -358,16 +360,18 @@ class _Shower:
 # --- commands in the background --------------------------------------------------------------------------------------
 
 
-async def _leave_running(
-    commands: Shell, use: Use, line: str, command: Command, watched: Watched | None, *, closed: bool
-) -> Result:
+def _refuse_more(commands: Shell) -> None:
     running = commands.running
     if len(running) >= commands.limits.background_commands:
-        await command.gone()
         raise Refused(
             f"{len(running)} commands are already running in the background.",
             remedy="Stop one of them with stop_command.",
         )
+
+
+async def _leave_running(
+    commands: Shell, use: Use, line: str, command: Command, watched: Watched | None, *, closed: bool
+) -> Result:
     ended = [name for name, one in commands.background.items() if not one.runs]
     for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
         del commands.background[name]

@@ -16,7 +16,7 @@ from helix_desktop.engine.blocks import Message, Reply, Request, Role, ToolResul
 from helix_desktop.engine.facts import Stop, Text, ToolCall
 from helix_desktop.errors import BadKey, ContextTooLong
 from helix_desktop.providers.catalog import ProviderConfig, connect
-from helix_desktop.providers.transport import Connections
+from helix_desktop.providers.transport import Connections, Patience
 from tests.providers.asking import QUICK, asking, heard, user
 
 pytest.importorskip("llmock")
@@ -25,15 +25,17 @@ if TYPE_CHECKING:
     from llmock.pytest_plugin import LLMock
 
 PROVIDERS = {"openai-chat": "openai", "openai-responses": "openai", "anthropic": "anthropic", "gemini": "gemini"}
-SHORT = replace(QUICK, first_pause=0.06, silence=0.3)
+SHORT = replace(QUICK, first_pause=0.06)
 Ask = Callable[[Request], object]
 
 pytestmark = pytest.mark.parametrize("kind", PROVIDERS)
 
 
-async def ask(llmock: LLMock, kind: str, connections: Connections, request: Request | None = None) -> tuple[int, Reply]:
+async def ask(
+    llmock: LLMock, kind: str, connections: Connections, request: Request | None = None, patience: Patience = SHORT
+) -> tuple[int, Reply]:
     """How often the client waited, and the reply."""
-    config = ProviderConfig("llmock", kind, llmock.base_url(PROVIDERS[kind]), patience=SHORT)
+    config = ProviderConfig("llmock", kind, llmock.base_url(PROVIDERS[kind]), patience=patience)
     deltas, reply = await heard(connect(config, "gpt-4o", connections=connections), request or asking(tools=()))
     return sum(isinstance(delta, Waiting) for delta in deltas), reply
 
@@ -103,7 +105,8 @@ async def test_a_broken_stream_is_marked_and_asked_again(
     else:
         getattr(llmock, fault)(after_chunks=6)
     request = asking(tools=())
-    _, broken = await ask(llmock, kind, connections, request)
+    patience = replace(SHORT, silence=0.5) if fault == "stall" else SHORT
+    _, broken = await ask(llmock, kind, connections, request, patience)
     assert (broken.stop, bool(broken.parts), bool(broken.why)) == (Stop.CUT, True, True)
     assert len(llmock.requests) == 1  # waits until the server has noticed the end of the first
     _, whole = await ask(llmock, kind, connections, request)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -64,7 +65,10 @@ async def test_ordinary_work_asks_nothing(here: World) -> None:
 
 async def test_what_a_command_in_the_background_leaves_is_found_when_its_output_is_read(here: World) -> None:
     here.person.answer = Answer(allowed=False)
-    await here.run("run_command", command=f"{PLANT}; echo done; sleep 60", background=True)
+    await here.run("run_command", command=f"{PLANT}; touch done; sleep 1000", background=True)
+    async with asyncio.timeout(60):
+        while not (here.folder / "done").exists():
+            await asyncio.sleep(0.01)
     said = await here.said("read_command_output", name="bg1", all=True)
     assert "Put back as it was" in said
     assert not fsmonitor(here)
@@ -73,7 +77,7 @@ async def test_what_a_command_in_the_background_leaves_is_found_when_its_output_
 
 async def test_what_one_in_the_background_left_at_its_end_is_put_back(here: World) -> None:
     await here.run("run_command", command=PLANT, background=True)
-    said = await here.said("read_command_output", name="bg1", wait=20, all=True)
+    said = await here.said("read_command_output", name="bg1", wait=60, all=True)
     assert "Put back as it was" in said
     assert not fsmonitor(here)
 
