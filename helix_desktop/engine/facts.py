@@ -225,7 +225,7 @@ class Included:
     ref: Cover
 
 
-# --- what is said and done -------------------------------------------------------------------------------------------
+# --- messages, replies and results -------------------------------------------------------------------------------------------
 
 
 NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # the text of a note that ends another
@@ -233,8 +233,8 @@ NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  #
 
 @dataclass(frozen=True, slots=True)
 class UserSaid:
-    """`steering`: said while the agent worked; it stands after the whole batch of results of the step before. `by`: what
-    the program says on somebody's behalf, and whose it is: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
+    """`steering`: sent while the agent worked; it follows all results of the step before. `by`: for a message of the program,
+    where it comes from: `rules:src/AGENTS.md`, `skill:pdf`, `plan`, `hook:Stop`, `agent`.
     """
 
     parts: tuple[UserPart, ...]
@@ -289,8 +289,8 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True)
 class FilesChanged:
-    """What a step did to the workspace's folders. `difference`: the entry that names each path with what stood there before and
-    stands there now; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo. `undoes`: the
+    """What a step did to the workspace's folders. `difference`: the entry that names each path with its content before and
+    after; `before` and `after`: the checkpoints around it. `by`: tool, command, server, background or undo. `undoes`: the
     facts that an undo took back, of this conversation.
     """
 
@@ -377,8 +377,8 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True)
 class Rewound:
-    """The view goes on as it was at `to`; the facts after it stay in the journal and are shown folded away. `again`: for another
-    answer to a message, or back to one; what is left is then one of several answers to choose from.
+    """The view continues as it was at `to`; the facts after it stay in the journal and are shown collapsed. `again`: to get another
+    answer to a message, or to return to one; the user can choose between the answers.
     """
 
     to: int

@@ -105,7 +105,7 @@ class Session:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing goes on and nothing waits here: whoever lets the session go now loses nothing."""
+        """Whether nothing runs and nothing waits here, so that closing the session loses nothing."""
         return self._turn is None and not self.queue and not self.questions and self.steward.at_rest
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
@@ -116,7 +116,7 @@ class Session:
     # --- talking
 
     def send(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
-        """Say something: at once, or, while a turn runs, when it is over (`steer`: after its present step)."""
+        """Send a message: now, or when the running turn is over (`steer`: after its current step)."""
         if self.agent:
             raise Refused(
                 f"{self.agent} is working in this conversation.",
@@ -129,18 +129,18 @@ class Session:
         self._begin()
 
     def say_for(self, by: str, text: str) -> None:
-        """Say something on somebody's behalf: at the next step, or at once where no turn runs."""
+        """Send a message that is not the user's, but `by` somebody else: at the next step, or now if no turn runs."""
         self.queue.append(Waiting((self._counted(Text(text)),), steer=True, by=by))
         self._tell_queue()
         self._begin()
 
     def resume(self) -> None:
-        """Go on where an interrupted turn, or one that met a limit, stopped."""
+        """Continue a turn that was interrupted or met a limit."""
         self._refuse_while_held("go on")
         self._begin(even_without_words=True)
 
     def stop(self) -> None:
-        """Stop the turn, its tools and its open questions. What was said and done stays; the queue waits."""
+        """Stop the turn, its tools and its open questions. What happened so far is kept, and the queue waits."""
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:
@@ -158,7 +158,7 @@ class Session:
         return taken.parts
 
     def answer(self, number: int, answer: Answer) -> None:
-        """Answer a permission question; one that is gone already is let be."""
+        """Answer a permission question. If it is no longer open, nothing happens."""
         future = self._answers.get(number)
         if future is not None and not future.done():
             future.set_result(answer)
@@ -200,7 +200,7 @@ class Session:
         return self.conversation.view()
 
     def meter(self) -> Meter:
-        """What the next request comes to."""
+        """How many tokens the next request has, by kind."""
         ahead = self.conversation.ahead
         return budget.meter(ahead, self.conversation.policy_of(ahead))
 
@@ -240,7 +240,7 @@ class Session:
         return self.steward.forecast()
 
     def savings(self) -> Savings:
-        """What was sent and paid so far, beside what it would have been without any fold."""
+        """What was sent and paid so far, compared with what it would have been without folds."""
         return budget.savings(self.conversation.state)
 
     async def request_at(self, seq: int | None = None) -> Request:
@@ -329,7 +329,7 @@ class Session:
         return restored.said
 
     async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
-        """Say the message at `seq` differently and go on from there."""
+        """Replace the message at `seq` and continue from there."""
         self._refuse_while_running("edit and resend")
         said = self.conversation.fact(seq)
         if not isinstance(said, UserSaid) or said.by:
@@ -338,7 +338,7 @@ class Session:
         self.send(parts)
 
     async def regenerate(self, seq: int = 0) -> None:
-        """Ask for the answer at `seq`, or the last one, again: rewind to the message before it and go on. The answers there are stay."""
+        """Ask again for the answer at `seq`, or for the last one: rewind to the message before it and continue. Earlier answers are kept."""
         self._refuse_while_running("ask again")
         present = self.conversation.state.present()
         before = [r for r in present if isinstance(r.fact, UserSaid) and not r.fact.by and (not seq or r.seq < seq)]
@@ -355,7 +355,7 @@ class Session:
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Nothing is said or done here within, so that what is recorded may change; what is said meanwhile waits."""
+        """Inside, no turn runs and no fact is added, so that recorded facts may be changed. New messages wait."""
         self._refuse_while_running("forget")
         self._is_held = True
         try:
@@ -427,7 +427,7 @@ class Session:
             self._set(Running.FAILED if failed else Running.IDLE, ended.why)
 
     async def _one_turn(self) -> TurnEnded:
-        """The next message and all that answers it. What cannot even be recorded is told as the reason."""
+        """The next message and the turn that answers it. An error that cannot be recorded becomes the reason of its end."""
         try:
             await self._say_next()
             talk = Talk(self._ask, self._take_steering, self._steer_again, self._set)
@@ -443,7 +443,7 @@ class Session:
             self._talking = None
 
     async def _say_next(self) -> None:
-        """A message that is stopped, or finds no room, before it is recorded waits again."""
+        """A message that is stopped, or does not fit, before it is recorded goes back to the queue."""
         if not self.queue:
             return
         waiting = self.queue.pop(0)

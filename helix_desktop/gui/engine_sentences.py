@@ -4,7 +4,7 @@ The engine, the stores, the tools and the providers know nothing of languages: t
 journal and for the models. Where such a sentence enters the window it is recognised by its template and said in the
 user's language. The templates stand in `resources/translations`, in a file beside the language's other words; of what
 stands in for a name only our own phrases (`OURS`) are translated as well, and what is not recognised stays as it is.
-tests/gui/test_said.py gathers the sentences from the source and holds the table to be complete.
+tests/gui/test_engine_sentences.py gathers the sentences from the source and holds the table to be complete.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""What stands in the window: what is shown of which workspace and conversation. It listens to the one, and hands what the user wants to
-the other; what each action does is in `wiring.py`.
-"""
+"""The main window's content: which workspace and conversation it shows. What each action does is in `wiring.py`."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ class MainWindow(Frame):
         self.doing = doing
         self.settings = settings
         self._watched: dict[str, Watched] = {}
-        self._wanted_workspace = ""  # what was asked for last: an answer to an earlier wish comes to nothing
+        self._wanted_workspace = ""  # the last one asked for: answers to earlier requests are ignored
         self._wanted_conversation = ""
         self._cost = 0.0
         self._measuring = QTimer(self, interval=SETTLED, singleShot=True)
@@ -117,7 +115,7 @@ class MainWindow(Frame):
         return self.showing.session
 
     def _composer_height(self) -> int:
-        """What stands at the lower edge and must not be covered: the composer, and what waits for the user above it."""
+        """The height at the lower edge that must not be covered: the composer and the questions above it."""
         if self.page != "chat":
             return 0
         above = (self.chat.approvals, self.chat.way_on)
@@ -143,7 +141,7 @@ class MainWindow(Frame):
         self.start()
 
     def show_blocked(self, error: HelixError) -> None:
-        """Nothing can be opened here: said in place of the first steps."""
+        """Nothing can be opened: show why instead of the first steps."""
         self._blocked = error
         self.show_page("welcome")
         self.welcome.show_blocked(said(str(error)))
@@ -160,7 +158,7 @@ class MainWindow(Frame):
         self.if_able(lambda: self._waiting.append(act))
 
     def changeEvent(self, event: QEvent) -> None:
-        """The command line may have made, renamed or trashed a workspace meanwhile."""
+        """The command line may have created, renamed or trashed a workspace."""
         super().changeEvent(event)
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
@@ -170,7 +168,7 @@ class MainWindow(Frame):
         return self._listed
 
     def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
-        """List them anew, in a thread, and show them in the rail."""
+        """List them again, in a thread, and show them in the rail."""
 
         def listed(rows: Sequence[WorkspaceRow]) -> None:
             rows = self._listed = self._in_order(rows)
@@ -184,7 +182,7 @@ class MainWindow(Frame):
         self.doing.do(work, name="list the workspaces", then=listed, owner=self)
 
     def _in_order(self, rows: Sequence[WorkspaceRow]) -> Sequence[WorkspaceRow]:
-        """A new one comes last, so that Ctrl+1 to Ctrl+9 go on meaning what they meant."""
+        """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
         known: list[str] = self.memory.get("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
         there = {row.id for row in rows}
@@ -192,7 +190,7 @@ class MainWindow(Frame):
         return sorted(rows, key=lambda row: order.index(row.id))
 
     def open_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
-        """Bring a workspace to the front; what runs in the others goes on. The last one that was asked for is shown."""
+        """Bring a workspace to the front; the others keep running. The last one asked for is shown."""
         self._wanted_workspace = workspace
         if self.bench is not None and self.bench.id == workspace:
             if then is not None:
@@ -253,7 +251,7 @@ class MainWindow(Frame):
         return longer if longer.casefold() not in taken else f"{name[: LONGEST_NAME - 5]} ({len(taken) + 1})"
 
     def show_workbench(self, bench: Workbench) -> None:
-        """Everything of an open workspace: its layout, its list, the conversation that was open last."""
+        """Show an open workspace: its layout, its list, the conversation that was open last."""
         if self.bench is not None:
             self.keep_layout()
             self.bridge.leave()
@@ -279,7 +277,7 @@ class MainWindow(Frame):
             self.open_conversation(last)
 
     def leave_workspace(self, workspace: str) -> None:
-        """It closes: nothing of it is listened to any more."""
+        """It closes: stop listening to it."""
         watched = self._watched.pop(workspace, None)
         if watched is not None:
             watched.leave()
@@ -298,7 +296,7 @@ class MainWindow(Frame):
         work: Coroutine[Any, Any, Workbench],
         then: Callable[[Workbench], object] = lambda _bench: None,
     ) -> None:
-        """Close a workspace for what is changed about it, and bring it back; as it was where that failed."""
+        """Reopen a workspace after `work` has changed it; if that fails, open it as it was."""
         self.leave_workspace(workspace)
 
         def changed(bench: Workbench) -> None:
@@ -314,7 +312,7 @@ class MainWindow(Frame):
         self.doing.do(work, name="open a workspace anew", then=changed, owner=self, failed=not_changed)
 
     def workspace_gone(self, workspace: str) -> None:
-        """It is in the trash: another one comes to the front, or the welcome page."""
+        """It was moved to the trash: show another one, or the welcome page."""
         self.leave_workspace(workspace)
         if self.bench is None:
             self.start()
@@ -326,7 +324,7 @@ class MainWindow(Frame):
         self.refresh_workspaces(self._open_any)
 
     def _open_any(self) -> None:
-        """Unless one was asked for while they were listed, as by the link the program was started with."""
+        """Unless one was asked for in the meantime, as by the link the program was started with."""
         if self._wanted_workspace:
             return
         rows = self._listed
@@ -371,7 +369,7 @@ class MainWindow(Frame):
             self._state_changed(watched, conversation, Running.FAILED)
 
     def _settings_changed(self, bench: Workbench) -> None:
-        """By the settings, the command line, a tool: whoever it was."""
+        """The settings were changed, in the window or elsewhere."""
         if self.bench is bench:
             self.show_choices()
             self.sidebar.show_workspace(bench.name, next(iter(bench.folders), None))
@@ -427,13 +425,13 @@ class MainWindow(Frame):
         return session
 
     def show_session_of(self, bench: Workbench, session: Session) -> bool:
-        """A conversation that was opened or made meanwhile, unless another workspace is in front by now."""
+        """Show a conversation that has been opened or created, unless another workspace is in front now."""
         if self.bench is bench:
             self.show_session(session)
         return self.bench is bench
 
     def _has_begun(self, session: Session | None) -> bool:
-        """Whether something has been said in it: one of the user's own that was left without a message is as good as new."""
+        """Whether it has a message; one of the user's own without any counts as new."""
         row = self.row(session.id) if session is not None else None
         said = (
             (isinstance(each.fact, UserSaid | ModelReplied) for each in session.conversation.state.facts)
@@ -525,7 +523,7 @@ class MainWindow(Frame):
             self._cost += event.recorded.fact.usage.cost
 
     def _asked(self, event: Asked) -> None:
-        """The keyboard goes to the question, unless somebody is writing."""
+        """Focus the question, unless the user is writing."""
         announce(self, question_words(event.question))
         card = self.chat.approvals.card
         if card is not None and not self.chat.composer.text.toPlainText().strip():
@@ -559,7 +557,7 @@ class MainWindow(Frame):
             self.doing.do(bench.unbegun(), name="price a first message", then=measured, owner=self)
 
     def _enable(self) -> None:
-        """What can be done at the moment, in the open workspace and with the open conversation."""
+        """Enable the actions that are possible now."""
         running = self.session.running if self.session else Running.IDLE
         works, allow = running in WORKING, self.actions_.allow
         allow(OF_A_WORKSPACE, when=self.bench is not None)
@@ -569,7 +567,7 @@ class MainWindow(Frame):
         allow(("stop",), when=works)
 
     def attacher(self) -> Callable[[Attachment], None]:
-        """Takes what is attached to the message that is being written now, however long it takes to come."""
+        """A function that adds an attachment to the message being written now, even if it arrives later."""
         return partial(self._attach, self.chat.composer.place)
 
     def _attach(self, place: DraftPlace, attachment: Attachment) -> None:
@@ -586,7 +584,7 @@ class MainWindow(Frame):
         return [*talks[:5], *finding.of_workspaces(others, self.go), *finding.of_actions(self.actions_), *talks[5:]]
 
     def go(self, place: Place) -> None:
-        """To a place of this or another workspace."""
+        """Go to a place in this or another workspace."""
         if place.kind == "settings":
             self.settings_wanted.emit("")
         else:

@@ -94,7 +94,7 @@ class Session(Protocol):
 
 
 class Brought(Protocol):
-    """A rules file, a skill, a command, a hook or an agent as it stands on the disk: `project.item.Item`."""
+    """A rules file, a skill, a command, a hook or an agent, as found on the disk: `project.item.Item`."""
 
     @property
     def kind(self) -> str: ...
@@ -139,7 +139,7 @@ class WorkspaceRow(Named, Protocol):
 
 
 class WorkspaceSettings(Protocol):
-    """workspace.toml as it stands: `store.config.Settings`."""
+    """The settings in workspace.toml: `store.config.Settings`."""
 
     @property
     def models(self) -> Mapping[str, str]: ...

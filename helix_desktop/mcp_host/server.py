@@ -1,4 +1,4 @@
-"""One of the user's MCP servers: a task that owns its connection, and its tools for whoever calls them.
+"""One of the user's MCP servers: a task that owns its connection, and the tools it offers.
 
 The task alone opens and closes the connection (the SDK demands it), starts it again with a growing pause when it
 fails, and never makes anybody wait: a server that is not ready has no tools.
@@ -158,7 +158,7 @@ class Hosted:
         return tuple(self.log.lines) if self.log else ()
 
     def restart(self) -> None:
-        """Now, whatever the pause, and whatever is waited for."""
+        """Connect again now, without waiting for a pause or an answer."""
         self._again.set()
         if self._opening is not None and not self._opening.expired():
             self._opening.reschedule(0)
@@ -185,9 +185,9 @@ class Hosted:
             self._tell(Status(State.STARTING))
             try:
                 why = await self._connected()
-            except Exception as error:  # the top of a task: whatever it is, this server has failed
+            except Exception as error:  # the top of a task: any error means that this server has failed
                 why = self._sentence(error)
-                if not failures:  # once, for who looks for a defect of ours
+                if not failures:  # once, in case it is a defect of ours
                     log.info("MCP server %s", self.config.name, exc_info=_wordless(error))
             if self._wants_sign_in:
                 self._tell(Status(State.SIGN_IN, "Sign-in required."))
@@ -226,13 +226,13 @@ class Hosted:
         return self._sentence(None)
 
     async def _listen(self) -> None:
-        """Servers of 2026-07-28 tell of changes only to who asks; older ones say them unasked, to `_heard`."""
+        """Servers of protocol 2026-07-28 report changes only to subscribers; older ones send them to `_heard`."""
         from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
         from mcp.shared.exceptions import MCPError
 
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
             async with self._client.listen(tools_list_changed=True) as events:
-                self._note_change()  # what changed before we listened was not told
+                self._note_change()  # changes before this were not reported
                 async for _ in events:
                     self._note_change()
 
@@ -252,11 +252,11 @@ class Hosted:
                         await self._list()
 
     def _lose(self) -> None:
-        """The connection is gone: whoever waits for an answer is told at once."""
+        """The connection is lost: calls that wait for an answer fail now."""
         self._lost = True
         self._news.set()
         for limit in self._limits:
-            if not limit.expired():  # told already, and not yet awake
+            if not limit.expired():  # it has failed, and its task has not run yet
                 limit.reschedule(0)
 
     @asynccontextmanager
@@ -437,7 +437,7 @@ class Hosted:
             raise Unreachable(self._unanswered(name)) from None
         except HelixError:
             raise
-        except Exception as error:  # the SDK, the transport, the server: whatever it is, the model is told
+        except Exception as error:  # the SDK, the transport or the server: the model gets any error as a sentence
             log.info("a call of MCP server %s failed", self.config.name, exc_info=_wordless(error))
             await self._check()
             gone = self._lost or (self.log and self.log.why)
@@ -453,13 +453,13 @@ class Hosted:
             self._limits.discard(limit)
 
     async def _check(self) -> None:
-        """A server over HTTP that was started anew does not know us any more, and nothing tells us: ask it something."""
+        """A server over HTTP that was restarted has lost our session, and nothing reports it: ask it something."""
         if self.config.kind == "stdio" or self._lost:
             return
         try:
             async with asyncio.timeout(10):
                 await self._client.list_tools()
-        except Exception:  # noqa: BLE001 -- in whatever way it fails, we begin anew
+        except Exception:  # noqa: BLE001 -- whatever the error, connect again
             self._lose()
 
     def _unanswered(self, name: str) -> str:
@@ -471,10 +471,10 @@ class Hosted:
         inner = _innermost(error)
         return f"The server {self.config.name} failed during {name}: {str(inner)[:1_000] or type(inner).__name__}"
 
-    # --- what the server asks and says
+    # --- requests and notifications of the server
 
     async def _elicit(self, context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
-        """It wants something of the user: a form, or a page to open, under its own name."""
+        """The server asks the user for something: a form, or a page to open. It is shown under the server's name."""
         import mcp_types as types
 
         del context

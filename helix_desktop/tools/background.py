@@ -1,4 +1,4 @@
-"""A command that was left running: the newest of what it prints, and how it is now."""
+"""A command that runs in the background: the last part of its output, and its state."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Background:
             self.changed.set()
 
     async def settle(self, use: Use, *, ask: bool) -> None:
-        """What it has left behind so far is put back or asked about; the output says so."""
+        """Put back, or ask about, the protected files it has changed so far; the output says so."""
         if self.watched is not None:
             self.kept += (await self.watched.settle(use, ask=ask)).encode()
 

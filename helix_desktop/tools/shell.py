@@ -1,7 +1,7 @@
 """The tools that run commands: run_command, list_commands, read_command_output, stop_command.
 
-Output goes straight from the pipe into the cache, so its size costs no memory; past the limit the user set, only the
-end is kept, with a note of how much was cut. A stopped command takes everything it started with it.
+Output goes from the pipe into the cache without being held in memory. Past the user's limit only the end is kept, with a note
+of how much was cut. Stopping a command also stops everything it started.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Shell:
         )
 
     async def watched(self, use: Use, *, free: bool, lasting: bool) -> Watched | None:
-        """What is to be put back after a command; before that, what those in the background have done meanwhile."""
+        """What to check and put back after a command. Changes by commands in the background are settled first."""
         if self.guard is None or free:
             return None
         for one in self.running:
@@ -95,7 +95,7 @@ class Shell:
         return await Watched.begin(self.guard, lasting=lasting and self.sandbox.kind is Kind.BUBBLEWRAP)
 
     def settled(self, watched: Watched) -> None:
-        """What a command left behind is decided: those in the background are compared with that."""
+        """A command's changes are settled: commands in the background are compared with the new state."""
         for one in self.running:
             if one.watched is not None:
                 one.watched.before = watched.before

@@ -1,4 +1,4 @@
-"""One open workspace put together: stores, models, tools, and a session for every conversation that is looked at."""
+"""An open workspace: its stores, models and tools, and a session for every open conversation."""
 
 from __future__ import annotations
 
@@ -118,11 +118,11 @@ class Workbench:
             self.sessions.find,
             lambda: setup.limits_of(workspace.settings.limits),
         )
-        self._reading = asyncio.Lock()  # of facts that must not change meanwhile; and each conversation once
+        self._reading = asyncio.Lock()  # while held, no facts change and no conversation is opened
         self._rows = Rows(workspace.journal)
         self.sharing = Sharing(self, shared.access.secrets, shared.machine)
         self._listeners: list[Listener] = []
-        self._meters: dict[str, str] = {}  # by conversation: what is about to be written beside it
+        self._meters: dict[str, str] = {}  # by conversation: the meter that is about to be saved
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
@@ -169,7 +169,7 @@ class Workbench:
         return bench
 
     async def aclose(self) -> None:
-        """Stop what runs, in order: sessions, commands, tasks. The workspace itself is closed by whoever opened it."""
+        """Stop what runs, in order: sessions, commands, tasks. The caller closes the workspace itself."""
         _open.pop(self.workspace, None)
         self.workspace.forgetting = self.workspace.forget
         self.workforce.close()
@@ -280,8 +280,8 @@ class Workbench:
             session.look_ahead(await self._settings(session.conversation))
 
     async def fork(self, conversation: str, at: int = 0, *, agent: str = "", title: str = "") -> Session:
-        """A conversation of its own that shares the past up to `at` (0: all of it). `agent`: who goes on with it, where it is
-        not this program. `title`: of its own; empty: its parent's.
+        """A copy of a conversation up to `at` (0: all of it). `agent`: who continues it, if not this program. `title`: empty keeps the
+        original's.
         """
         last = (await self.session(conversation)).conversation.state.last_seq
         new = _new_id()
@@ -471,7 +471,7 @@ class Workbench:
 
     @asynccontextmanager
     async def held(self, conversation: str) -> AsyncIterator[None]:
-        """Its facts may change within: its session, where it has one, holds still, and nobody opens it meanwhile."""
+        """Inside, its facts may change: its session, if it has one, is held, and nobody can open it."""
         async with AsyncExitStack() as held:
             await held.enter_async_context(self._reading)
             if (session := self.sessions.find(conversation)) is not None:
@@ -481,12 +481,12 @@ class Workbench:
     # --- conversations other machines have too
 
     async def grown(self, conversation: str) -> None:
-        """It came from another machine, or went on there, and nobody has it open here."""
+        """It came from another machine, or was continued there, and is not open here."""
         await self._read_again([conversation])
         self._heard(ReadAnew(conversation))
 
     async def parted(self, conversation: str, branch: str) -> None:
-        """Two machines wrote in it: what was written here is a branch now."""
+        """Two machines wrote in it: what was written here is now a branch."""
         await self._read_again([conversation, branch])
         self._heard(ReadAnew(branch))
         await self.workspace.index.begin_anew()
@@ -494,8 +494,8 @@ class Workbench:
     # --- content
 
     async def forget(self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = unheard) -> Purged:
-        """Remove a text, or entries, from the whole workspace for good. Every session holds still meanwhile, and reads
-        again what has changed; Refused while one of them works.
+        """Remove a text, or entries, from the whole workspace for good. Every session is held, and reads changed facts again;
+        Refused while one of them works.
         """
         async with self.workspace.still(), self._reading, self.sessions.still():
             await asyncio.to_thread(self._partial.clear)
@@ -517,7 +517,7 @@ class Workbench:
         return self._room.over
 
     def watch_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
-        """Hear when the limit is passed, with the bytes beyond it, and when it no longer is, with 0."""
+        """`listener` is called with the bytes over the limit when it is passed, and with 0 when it no longer is."""
         return self._room.watch(listener)
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
@@ -633,7 +633,7 @@ class Workbench:
         await self.change({"permissions.mode": name})
 
     def commands(self) -> Sequence[Item]:
-        """What can be said with a slash now: the folders' commands, and skills by their names."""
+        """The slash commands there are now: those of the folders, skills, and prompts of servers."""
         prompts = [
             Item("command", f"{each.server}:{each.name}", Path(each.server), "", "", each.about, trusted=True)
             for each in self.servers.prompts()
@@ -677,7 +677,7 @@ class Workbench:
         """Work that ends with the workbench."""
         return self._tasks.spawn(work, name=name)
 
-    # --- behind it
+    # --- for its sessions
 
     def _client(self, conversation: str, role: ModelRole) -> ModelClient | None:
         if (writer := self._writers.get(conversation)) is not None:
@@ -688,12 +688,12 @@ class Workbench:
         return self.models.named(instead) if instead and role is ModelRole.MAIN else self.models.client(role)
 
     async def _setup(self, conversation: Conversation) -> Setup:
-        """For a step: what hooks have said goes with it."""
+        """For a step, with the notes of hooks."""
         made = await self._settings(conversation)
         return replace(made, notes=(*made.notes, *self.hooks.take_notes(conversation.id)))
 
     async def _settings(self, conversation: Conversation) -> Setup:
-        """The files are read beside the loop: a folder may lie on a disk that does not answer."""
+        """Files are read in a thread: a folder may be on a disk that does not answer."""
         settings, tokens = self.workspace.settings, self._shared.access.tokens
         system, (rules, notes) = await asyncio.gather(
             asyncio.to_thread(self._system_prompt, settings),
@@ -714,7 +714,7 @@ class Workbench:
         return setup.system_prompt(self.name, settings.roots, self.tokens, own, settings.instructions)
 
     def _remember(self, rule: Rule) -> None:
-        """The user said "always": a rule of the workspace from now on."""
+        """The user chose "always": save the rule in the workspace."""
         self.workspace.change(lambda now: {"permissions.rules": [*now.rules, rule.plain()]})
 
     def _last_seq(self, conversation: str) -> int:
@@ -741,7 +741,7 @@ class Workbench:
             self.sessions.keep(session)
 
     def _note(self, recorded: Recorded) -> None:
-        """Keep the list true, and at the end of a turn the meter beside the conversation."""
+        """Update the list, and save the meter at the end of a turn."""
         session = self.sessions.find(recorded.conversation)
         meter = session.meter() if session else None
         self._rows.take(recorded, meter)
@@ -771,7 +771,7 @@ class Workbench:
     async def _keep_meter(self, conversation: str) -> None:
         """The last of those that came together. It is forgotten when it is written: a task that is cancelled leaves it to `aclose`."""
         while meter := self._meters.get(conversation, ""):
-            with suppress(HelixError):  # the list measures anew what it does not find
+            with suppress(HelixError):  # the list computes a meter that is not saved
                 await self.workspace.journal.set_meter(conversation, meter)
             if self._meters.get(conversation) == meter:
                 del self._meters[conversation]

@@ -50,7 +50,7 @@ RUNS = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", 
 
 
 class ChangesPage(QWidget):
-    """`wanted` is for the window, as of every page; `said` carries what the agent is to be told, `told` what is to be said to the user."""
+    """`wanted` is for the window, as on every page; `said` carries a message for the agent, `told` one for the user."""
 
     wanted = Signal(object)
     said = Signal(str)
@@ -322,7 +322,7 @@ class ChangesPage(QWidget):
         self.refresh()
 
     def show_since(self, turn: TurnOfChanges) -> None:
-        """What is different from the checkpoint before a turn, whoever changed it."""
+        """Show all differences from the checkpoint before a turn, the user's own included."""
         self._scope, self._since = "checkpoint", turn.seq
         self.scope.setText(_moment(turn) + ARROW)
         self.refresh()

@@ -59,7 +59,7 @@ class Outcome:
 
 
 class Play(Protocol):
-    """`playing.play`."""
+    """`desktop.replay_lab.play`."""
 
     def __call__(
         self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]

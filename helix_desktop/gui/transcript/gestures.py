@@ -98,7 +98,7 @@ class TranscriptView(Canvas):
         return self._bar[1]
 
     def bar_place(self, index: int, bar: HoverBar) -> QRectF:
-        """Where it stands in the viewport."""
+        """Its place in the viewport."""
         laid = self.column.known(index)
         height = float(laid.height) if laid is not None else 0.0
         message = self.rect_of(index, QRectF(0, 0, self.column.page.width, height))

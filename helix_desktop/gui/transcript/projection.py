@@ -1,7 +1,7 @@
-"""Facts to display items: what stands in the chat, in order. Plain Python, one step for each fact.
+"""Turns facts into the items of the chat, in order. Plain Python, one step for each fact.
 
-The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: what
-is being written now (live items) is replaced by the fact it becomes. What was rewound is hidden, not removed. Which folds
+The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: the
+reply that is being written (live items) is replaced by its fact. What was rewound is hidden, not removed. Which folds
 and pins hold, and what a rewind left behind, is the history's to say.
 """
 
@@ -96,7 +96,7 @@ class Items:
     _folds: dict[str, Folded] = field(default_factory=dict)
     _fold_items: dict[str, int] = field(default_factory=dict)
     _batches: dict[str, list[Folded]] = field(default_factory=dict)
-    told: int = 0  # the newest fact told
+    told: int = 0  # the seq of the newest fact
     _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
     _away: list[tuple[int, int]] | None = field(default_factory=list)  # the ranges that are hidden; None: to be found
     _named: bool = False
@@ -173,7 +173,7 @@ class Items:
         return self._changed(call)
 
     def answered(self, number: int, now: float) -> Change:
-        """The user has said it: if the call is made, it begins now."""
+        """The user has answered: if the call is allowed, it begins now."""
         return self.moved(self._asked.pop(number, ""), Stage.RUNNING, now)
 
     def moved(self, call: str, stage: Stage, now: float) -> Change:
@@ -206,15 +206,15 @@ class Items:
     # --- asking
 
     def hidden(self, index: int) -> bool:
-        """Whether an item is set aside, or stands behind the line of its group."""
+        """Whether an item is set aside, or its group is collapsed."""
         return self._groups.hidden(index) or self.set_aside(index)
 
     def grouped(self, start: int) -> Iterator[int]:
-        """The items from `start` on that stand behind the line of their group."""
+        """The items from `start` on that are hidden in a collapsed group."""
         return self._groups.all_hidden(start)
 
     def group(self, index: int) -> Group | None:
-        """The group whose line stands on the item at `index`."""
+        """The group whose line is shown at the item at `index`."""
         group = self._groups.of(index)
         return group if group is not None and group.first == index and group.one_line else None
 
@@ -280,7 +280,7 @@ class Items:
         return max(first - 1, 0) if len(self.all) else -1
 
     def of_fold(self, fold: str) -> int:
-        """The line of a fold, or the call it stands at; -1 when it shows nowhere."""
+        """The item of a fold, or of the call it belongs to; -1 if it is not shown."""
         if fold in self._fold_items:
             return self._fold_items[fold]
         folded = self._folds.get(fold)
@@ -315,7 +315,7 @@ class Items:
         )
 
     def batch(self, index: int) -> Sequence[Folded]:
-        """The folds that the line at `index` stands for, as they are worded now."""
+        """The folds of the line at `index`, with their current wording."""
         fact = self.all[index].fact
         made = self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _only(fact)
         return [self.history.fold(fold.fold) or fold for fold in made]
@@ -325,14 +325,14 @@ class Items:
         return fold in self.history.branch.live
 
     def shown_as(self, ref: PartRef) -> Folded | None:
-        """The fold that stands for a part of a message."""
+        """The fold that is shown instead of a part of a message."""
         return self.history.branch.part_fold(ref)
 
     def pinned(self, ref: Cover) -> bool:
         return ref in self.history.branch.pins
 
     def running_calls(self) -> list[int]:
-        """The items whose elapsed time goes on."""
+        """The items of running calls, whose elapsed time is updated."""
         busy = self.running in {Running.TOOLS, Running.ASKING}
         return list(self._calls.values()) if busy else []
 

@@ -42,7 +42,7 @@ GUTTER, HEAD, GAP, BOX, TAIL = 44, 34, 14, 128, 24
 
 
 class HunkButtons(QWidget):
-    """What can be done with one hunk."""
+    """The buttons of one hunk."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -127,7 +127,7 @@ class DifferenceView(QAbstractScrollArea):
         return bool(self._rows)
 
     def show_columns(self, *, two: bool) -> None:
-        """Before and after beside each other, or below each other. A comment that is being written stays at its line."""
+        """Show before and after in two columns, or in one. A comment being written stays at its line."""
         line, self._asking = self._asked(), -1
         self._columns = two
         self._lay()
@@ -252,7 +252,7 @@ class DifferenceView(QAbstractScrollArea):
         return self._tops[number] + gap - self.verticalScrollBar().value()
 
     def _seen(self, top: int = 0, bottom: int = 0) -> tuple[int, int]:
-        """The rows in sight, or in a part of it: the first, and the one behind the last."""
+        """The visible rows, or those in a part of the view: the first, and the one after the last."""
         at = self.verticalScrollBar().value()
         first = max(0, bisect_right(self._tops, at + top) - 1)
         last = bisect_right(self._tops, at + (bottom or self.viewport().height()))
@@ -310,7 +310,7 @@ class DifferenceView(QAbstractScrollArea):
         )
 
     def _head_words(self, row: Row) -> str:
-        """What of a head there is room for beside its buttons."""
+        """The head, shortened to the room beside its buttons."""
         buttons = (each.x() for each in self._buttons if each.isVisible() and each.hunk == row.hunk)
         room = next(buttons, self.viewport().width()) - self._ink.px(20)
         return QFontMetrics(self._ink.mono).elidedText(row.head, Qt.TextElideMode.ElideRight, room)
@@ -438,7 +438,7 @@ class DifferenceView(QAbstractScrollArea):
         event.accept()
 
     def comment_on(self, number: int) -> None:
-        """Ask what the agent is to be told about a line."""
+        """Open the box for a comment on a line."""
         row = self._rows[number]
         line = row.right or row.left
         if line is None:
