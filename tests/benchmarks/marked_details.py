@@ -1,6 +1,8 @@
-"""Details of recorded sessions, marked by a person who has not seen the collector, beside what the collector finds.
+"""Details of recorded sessions, marked by a reader who has not seen the collector, beside what the collector finds.
 
     python -m tests.benchmarks.marked_details --traces DIR [--file FILE]           precision and recall
+    python -m tests.benchmarks.marked_details --traces DIR --half N                only the sessions rules are chosen on (0) or judged on (1)
+    python -m tests.benchmarks.marked_details --traces DIR --kinds                 recall of each kind of mark
     python -m tests.benchmarks.marked_details --traces DIR --covers > FILE         the 200 covers, not marked yet
     python -m tests.benchmarks.marked_details --traces DIR --show N [--file FILE]  the text of cover N, with offsets
     python -m tests.benchmarks.marked_details --traces DIR --check [--file FILE]   whether each mark lies inside its text
@@ -21,7 +23,8 @@ that says why a command failed), `worked` (a command that proves something works
 (what solved a failure), `figure` (a number the person named as a limit or a goal).
 
 A detail the collector calls critical meets a mark if one contains the other, or it has at least 0.6 of the mark's words.
-Precision is the share of critical details that meet a mark, recall the share of marks that are met.
+Precision is the share of critical details that meet a mark, recall the share of marks that are met. `in the entry` is the
+share of marks whose words stand in a row in the cache entry that a document names, in a detail of any kind.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +52,13 @@ Sessions = Mapping[str, Sequence[RecordedMessage]]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """`met`: details that meet a mark; `found`: marks that are met."""
+    """`met`: details that meet a mark; `found`: marks that are met; `entered`: marks that stand in the entry."""
 
     details: int = 0
     met: int = 0
     marks: int = 0
     found: int = 0
+    entered: int = 0
 
     @property
     def precision(self) -> float:
@@ -65,9 +69,7 @@ class Score:
         return self.found / self.marks if self.marks else 1.0
 
     def __add__(self, other: Score) -> Score:
-        return Score(
-            self.details + other.details, self.met + other.met, self.marks + other.marks, self.found + other.found
-        )
+        return Score(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,6 +79,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--covers", action="store_true")
     parser.add_argument("--show", type=int, metavar="N")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--half", type=int, choices=(0, 1))
+    parser.add_argument("--kinds", action="store_true")
     parser.add_argument("--wrong", action="store_true", help="list what was missed and what was too much")
     arguments = parser.parse_args(argv)
     sessions = read(arguments.traces)
@@ -90,12 +94,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(shown(lines[arguments.show], sessions)))
         return 0
     marked = [cover for cover in lines if cover["marks"] is not None]
+    if arguments.half is not None:
+        marked = [cover for cover in marked if int(cover["session"][:8], 16) % 2 == arguments.half]
     if arguments.check:
         texts = [marked_text(mark, sessions[cover["session"]]) for cover in marked for mark in cover["marks"]]
         print(f"{len(marked)} covers marked, {len(texts)} marks, each inside its text")
         return 0
     score = sum((scored(cover, sessions, wrong=arguments.wrong) for cover in marked), Score())
     print(f"{len(marked)} covers marked, {score.marks} marks, {score.details} details")
+    for kind in sorted({mark["kind"] for cover in marked for mark in cover["marks"]}) if arguments.kinds else ():
+        of_kind = [{**cover, "marks": [mark for mark in cover["marks"] if mark["kind"] == kind]} for cover in marked]
+        one = sum((scored(cover, sessions) for cover in of_kind), Score())
+        print(f"{kind}: {one.found} of {one.marks} ({one.recall:.2f})")
+    print(f"in the entry {score.entered / max(score.marks, 1):.3f}")
     print(f"precision {score.precision:.3f} (asked for: ≥ 0.8), recall {score.recall:.3f} (asked for: ≥ 0.95)")
     return 0 if score.precision >= 0.8 and score.recall >= 0.95 else 1
 
@@ -148,13 +159,16 @@ def parts(message: RecordedMessage) -> list[str]:
 def scored(cover: Mapping[str, Any], sessions: Sessions, *, wrong: bool = False) -> Score:
     """What the collector finds in one cover, against its marks."""
     messages = sessions[cover["session"]][cover["first"] : cover["last"] + 1]
-    found = [detail for detail in details.collect(sources(messages)) if detail.critical]
+    every = details.collect(sources(messages))
+    found = [detail for detail in every if detail.critical]
+    entry = "\n".join(_plain(detail.text) for detail in every)
     marks = [details.values_of(marked_text(mark, sessions[cover["session"]])) for mark in cover["marks"]]
     missed = [mark for mark in marks if not any(meets(detail, mark) for detail in found)]
     extra = [detail for detail in found if not any(meets(detail, mark) for mark in marks)]
     if wrong:
         print("\n".join([*(f"missed: {mark}" for mark in missed), *(f"extra: {one.kind} {one.text}" for one in extra)]))
-    return Score(len(found), len(found) - len(extra), len(marks), len(marks) - len(missed))
+    entered = sum(_plain(mark) in entry for mark in marks)
+    return Score(len(found), len(found) - len(extra), len(marks), len(marks) - len(missed), entered)
 
 
 def marked_text(mark: Mapping[str, Any], messages: Sequence[RecordedMessage]) -> str:
@@ -169,11 +183,15 @@ def marked_text(mark: Mapping[str, Any], messages: Sequence[RecordedMessage]) ->
 
 def meets(detail: Detail, mark: str) -> bool:
     """Whether the detail says what was marked."""
-    one, other = " ".join(detail.text.split()).casefold(), " ".join(mark.split()).casefold()
+    one, other = _plain(detail.text), _plain(mark)
     if one in other or other in one:
         return True
     words = set(other.split())
     return len(words & set(one.split())) >= SHARE * len(words)
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def sources(messages: Sequence[RecordedMessage]) -> Iterator[Source]:
