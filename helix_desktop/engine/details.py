@@ -310,7 +310,8 @@ class _Collecting:
         elif solved := [each for each in self._failures if each[0] == subject]:
             for each in solved:
                 seq, failure = self._failures.pop(each)
-                self._add("lesson", f"{failure[:400]} — then worked: {label}", max(seq, source.seq))
+                worked = "it worked" if failure.startswith(f"{label} failed") else f"worked: {label}"
+                self._add("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
         elif line and outcomes.proves(line):
             self._add("works", outcomes.without_documents(line), source.seq, WORKS)
 

@@ -102,6 +102,8 @@ def test_a_failing_command_with_its_error_lines_and_what_solved_it() -> None:
     (lesson,) = of_kind(found, "lesson")
     assert "AssertionError" in lesson
     assert "then worked: pytest -q --fixed" in lesson
+    (lesson,) = of_kind(collect([*failing, *failing[:1], Source(4, "output", "3 passed", "run")]), "lesson")
+    assert lesson.endswith("— then it worked")
 
 
 def test_each_way_in_which_the_same_fails_is_kept_and_what_solves_it_solves_all() -> None:
