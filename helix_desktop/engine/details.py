@@ -180,7 +180,7 @@ class _Collecting:
         self._acted = False  # whether a call has written a file, or checked something, since the user's message
         self._tried: dict[int, _Try] = {}  # by call
         self._shapes: Counter[str] = Counter()
-        self._open: list[tuple[str, int]] = []  # of the last list of tasks a call gave
+        self._open: dict[str, tuple[int, list[str]]] = {}  # the last list of tasks that a call gave, and that was said
 
     def take(self, source: Source) -> None:
         if source.role == "call":
@@ -196,8 +196,9 @@ class _Collecting:
             self._wrote(tried)
         for seq, failure in list(self._failures.values())[-FAILURES:]:
             self._add("failure", failure, seq)
-        for text, seq in self._open:
-            self._add("todo", text, seq)
+        for seq, tasks in self._open.values():
+            for text in tasks:
+                self._add("todo", text, seq)
 
     def _add(self, kind: str, text: str, seq: int, limit: int = SENTENCE) -> None:
         line = text.strip()
@@ -219,11 +220,12 @@ class _Collecting:
         if text:
             self._keep(Detail("message", text[:MESSAGE], source.seq))
         confirmed = self._asked and len(text) < SENTENCE and _YES.match(text)
+        demands = states_a_rule(text)
         if confirmed:
-            self._add("decision", f"{self._asked} — {text}", source.seq)
+            self._add("decision", f"{self._asked} — {sentences(text)[0] if demands else text}", source.seq)
         if len(text) > BRIEF:
             self._demands(source)
-        elif states_a_rule(text) or not (confirmed or len(text) < NOD or _RECORDED.fullmatch(text)):
+        elif demands or not (confirmed or len(text) < NOD or _RECORDED.fullmatch(text)):
             self._add("rule", text, source.seq)
         for name in source.names:
             self._add("artifact", name, source.seq)
@@ -245,8 +247,8 @@ class _Collecting:
     def _assistant(self, source: Source) -> None:
         self._answer()
         self._said = replace(source, text=source.text[:MESSAGE])
-        for task in remarks.left_open(self._said.text):
-            self._add("todo", task, source.seq)
+        if tasks := list(remarks.left_open(self._said.text)):
+            self._open["said"] = (source.seq, tasks)
         said = sentences(source.text)
         self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
 
@@ -266,7 +268,7 @@ class _Collecting:
         command = outcomes.command_of(source.tool, given, source.text)
         paths = tuple(outcomes.files_changed(source.tool, given, command))
         if (tasks := outcomes.open_tasks(given)) is not None:
-            self._open = [(task, source.seq) for task in tasks]
+            self._open["given"] = (source.seq, tasks)
         self._acted = self._acted or bool(paths) or outcomes.proves(command)
         if self._said and self._said.seq == source.seq and remarks.finds(self._said.text, changes=bool(paths)):
             self._add("lesson", self._said.text, source.seq)

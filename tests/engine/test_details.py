@@ -315,6 +315,22 @@ def test_of_the_lists_of_tasks_that_calls_give_the_last_one_counts() -> None:
     assert of_kind(collect(calls), "todo") == ["test it"]
 
 
+def test_what_an_agent_says_it_leaves_open_takes_the_place_of_what_it_said_before() -> None:
+    said = [
+        Source(1, "assistant", "Remaining:\n- write it\n- test it"),
+        user("Go on, please", 2),
+        Source(3, "assistant", "Remaining:\n- test it"),
+    ]
+    assert of_kind(collect(said), "todo") == ["test it"]
+
+
+def test_a_yes_with_a_demand_is_shown_once() -> None:
+    asked = Source(1, "assistant", "Shall I use SQLite?")
+    found = collect([asked, user("Yes. But never touch main.py", 2)])
+    assert of_kind(found, "decision") == ["Shall I use SQLite? — Yes."]
+    assert of_kind(found, "rule") == ["Yes. But never touch main.py"]
+
+
 def test_a_short_message_is_a_demand_and_a_nod_is_none() -> None:
     said = "Split the reader from the writer. Then run the checks"
     assert of_kind(collect([user(said)]), "rule") == [said]
