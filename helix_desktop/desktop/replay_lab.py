@@ -93,7 +93,7 @@ async def _messages(facts: Sequence[Recorded], bench: Workbench) -> list[writing
     contents: dict[Digest, bytes] = {}
     for digest in writing.named(facts):
         with suppress(NotThere, StoreFailed):  # what cannot be read any more is played as what is known of it
-            contents[digest] = await bench.read(digest, 0, LARGEST)
+            contents[digest] = await bench.workspace.cache.read(digest, 0, LARGEST)
     return await asyncio.to_thread(lambda: list(writing.openai(facts, contents.get)))
 
 

@@ -57,7 +57,7 @@ class Watched(QObject):
         self._bridge.happened.connect(self._happened)
         self._soon = QTimer(self, interval=LISTED, singleShot=True)
         self._soon.timeout.connect(self.changed)
-        self._leave = (bench.subscribe(self._heard), bench.watch_settings(self.settings_changed.emit))
+        self._leave = (bench.subscribe(self._heard), bench.workspace.watch(self.settings_changed.emit))
 
     def leave(self) -> None:
         for leave in self._leave:

@@ -165,7 +165,7 @@ class ConversationActs:
         named = [] if form == "json" else export.named(facts)
         if form in writing.FORMATS:
             named = writing.named(facts)
-        contents = await bench.contents(named)
+        contents = await bench.workspace.cache.contents(named)
         texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
         folder = str(next(iter(bench.folders), ""))
         makers: dict[str, Callable[[], str]] = {

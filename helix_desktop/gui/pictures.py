@@ -48,7 +48,7 @@ def _show_small(held: Attachments, attachment: Attachment, image: QImage) -> Non
 
 
 async def _read(bench: Workbench, stored: Stored, widest: int) -> QImage:
-    content = await bench.read(stored.digest, 0, stored.size)
+    content = await bench.workspace.cache.read(stored.digest, 0, stored.size)
     image = await asyncio.to_thread(decoded, content, widest)
     if image is None:
         raise HelixError(tr("This image can't be shown: it is damaged, too large, or in an unknown format."))

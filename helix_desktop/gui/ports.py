@@ -6,7 +6,7 @@ believable one in memory. Every coroutine may raise a HelixError, which is shown
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from helix_desktop.engine.history.moment import Moment
 from helix_desktop.engine.ports import Answer, Emptied, Found, Purged, Question
 from helix_desktop.engine.rows import AgentRow, ConversationRow
 from helix_desktop.engine.view import State
-from helix_desktop.gui.cache_port import Catalogue
+from helix_desktop.gui.cache_port import Cache, Catalogue
 from helix_desktop.gui.changes_port import Changes
 from helix_desktop.gui.sharing_port import Sharing
 
@@ -165,11 +165,24 @@ class WorkspaceSettings(Protocol):
     def roots(self) -> Sequence[str]: ...
 
 
+class Contents(Cache, Protocol):
+    """`store.engine_ports.Cache`."""
+
+    async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+        """Whole entries, without those that were removed or are damaged."""
+        ...
+
+
 class Workspace(Catalogue, Protocol):
     """What the disk holds of it: `store.workspace.Workspace`."""
 
     @property
+    def cache(self) -> Contents: ...
+    @property
     def settings(self) -> WorkspaceSettings: ...
+    def watch(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """`listener` is called after each change of the settings; call what is returned to stop."""
+        ...
 
 
 class AllBrought(Protocol):
@@ -229,10 +242,8 @@ class Workbench(WorkspaceRow, Protocol):
     async def side_by_side(self, conversation: str, models: Mapping[str, str]) -> Sequence[Session]: ...
     async def attach(self, name: str, content: bytes, media_type: str) -> Attachment: ...
     async def tokens_that_go(self, attachment: Attachment) -> int: ...
-    async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
     async def child(self, conversation: str) -> Sequence[Recorded]: ...
     async def wire(self, conversation: str, seq: int | None, request: Request) -> tuple[str, Mapping[str, Any]]: ...
-    async def contents(self, digests: Sequence[Digest]) -> dict[Digest, bytes]: ...
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]: ...
 
     @property
@@ -253,7 +264,6 @@ class Workbench(WorkspaceRow, Protocol):
     async def forget(self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = ...) -> Purged: ...
 
     # what can be chosen, and what is; it may be changed from elsewhere as well
-    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]: ...
     @property
     def policy(self) -> str: ...
     @property

@@ -16,6 +16,7 @@ from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat.approvals import Approvals, uncovered
 from helix_desktop.gui.engine_sentences import said
 from helix_desktop.gui.frame.model_chooser import ModelChooser
+from helix_desktop.gui.frame.pages import Present
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.meter import short
 from helix_desktop.gui.ports import Session, Workbench
@@ -52,7 +53,7 @@ class Column(QWidget):
         self._told = QLabel(self)
         self._told.setProperty("look", "small")
         self._told.setWordWrap(True)
-        self._pane = TranscriptPane(window.theme, window.doing, bench, self)
+        self._pane = TranscriptPane(window.theme, window.doing, Present(lambda: bench), self)
         self._approvals = Approvals(window.theme, {}, self)
         self._approvals.answered.connect(lambda number, answer: self.session and self.session.answer(number, answer))
         self._bridge = Bridge(self)

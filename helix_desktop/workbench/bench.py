@@ -41,7 +41,7 @@ from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.engine.session import Session
 from helix_desktop.engine.steward import Steward
 from helix_desktop.engine.view import State
-from helix_desktop.errors import CacheCorrupt, HelixError, NotThere, WrongUse
+from helix_desktop.errors import HelixError, NotThere, WrongUse
 from helix_desktop.project.item import Item
 from helix_desktop.store.config import Changes, Settings
 from helix_desktop.store.memory import MemoryJournal
@@ -520,17 +520,6 @@ class Workbench:
         """`listener` is called with the bytes over the limit when it is passed, and with 0 when it no longer is."""
         return self._room.watch(listener)
 
-    async def read(self, digest: Digest, start: int, length: int) -> bytes:
-        return await self.workspace.cache.read(digest, start, length)
-
-    async def contents(self, digests: Sequence[Digest]) -> dict[Digest, bytes]:
-        """Whole entries, for an export, without those that were removed or are damaged."""
-        found = {}
-        for digest in digests:
-            with suppress(NotThere, CacheCorrupt):
-                found[digest] = await self.workspace.cache.get(digest)
-        return found
-
     async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:
         """Put something the user adds to a message into the cache."""
         stored = await self.workspace.cache.put(content, About("user", name, media_type))
@@ -577,10 +566,6 @@ class Workbench:
         if self.workspace.settings.mcp != servers:
             await self.servers.configure()
         self.changes.configure()
-
-    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
-        """`listener` is called after the settings changed, by whomever; call what is returned to stop."""
-        return self.workspace.watch(listener)
 
     # --- what can be chosen, and what is
 

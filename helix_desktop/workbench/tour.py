@@ -207,7 +207,7 @@ def _sent(facts: Sequence[Recorded]) -> int:
 async def _whole(bench: Workbench, digest: Digest) -> bool:
     """Whether what a fold names comes back with the bytes of its hash."""
     entry = await bench.workspace.cache.about(digest)
-    content = await bench.read(digest, 0, entry.stored.size)
+    content = await bench.workspace.cache.read(digest, 0, entry.stored.size)
     return await asyncio.to_thread(Digest.of, content) == digest
 
 

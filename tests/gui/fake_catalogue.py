@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,8 @@ class FakeCatalogue:
 
     def __init__(self) -> None:
         self.settings = Chosen()
+        self.gone: set[Digest] = set()
+        self.watching: list[Callable[[], object]] = []
         self.rows = [
             Row(story.stored(text), about, len(text) // 3, len(text) // 4, 1_795_162_800.0 - 60 * at, uses=1)
             for at, (text, about) in enumerate(_ABOUT.items())
@@ -85,6 +87,13 @@ class FakeCatalogue:
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         return story.CONTENT[digest].encode()[start : start + length]
+
+    async def contents(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+        return {digest: story.CONTENT[digest].encode() for digest in digests if digest not in self.gone}
+
+    def watch(self, listener: Callable[[], object]) -> Callable[[], None]:
+        self.watching.append(listener)
+        return lambda: self.watching.remove(listener)
 
     async def verify_entry(self, digest: Digest) -> None:
         await self.resolve(digest.hex)

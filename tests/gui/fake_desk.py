@@ -431,14 +431,12 @@ class FakeWorkbench:
         self.over = 0
         self.busy = False
         self.forgotten: list[str] = []
-        self.gone: set[Digest] = set()
         self.limit_heard: list[Callable[[int], object]] = []
         self.workspace = FakeCatalogue()
         self.servers = FakeServers()
         self.written: list[tuple[str, Any]] = []
         self.changes = FakeChanges()
         self.sharing = FakeSharing()
-        self.watching: list[Callable[[], object]] = []
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}
         self.attached: list[tuple[str, bytes]] = []
@@ -504,14 +502,8 @@ class FakeWorkbench:
     async def tokens_that_go(self, attachment: Attachment) -> int:
         return min(attachment.tokens, 2_000)
 
-    async def read(self, digest: Digest, start: int, length: int) -> bytes:
-        return story.CONTENT[digest].encode()[start : start + length]
-
     async def child(self, conversation: str) -> Sequence[Recorded]:
         return (await self.session(conversation)).state.facts
-
-    async def contents(self, digests: Sequence[Digest]) -> dict[Digest, bytes]:
-        return {digest: story.CONTENT[digest].encode() for digest in digests if digest not in self.gone}
 
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")
@@ -577,10 +569,6 @@ class FakeWorkbench:
             return Purged((), 0, (), 0)
         return Purged(tuple(story.CONTENT)[:2], 3, ("a",), 1, ("It stands in notes, line 2: edit that.",))
 
-    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
-        self.watching.append(listener)
-        return lambda: self.watching.remove(listener)
-
     async def change(self, changes: Mapping[str, Any]) -> None:
         for key, value in changes.items():
             self.written.append((key, value))
@@ -595,7 +583,7 @@ class FakeWorkbench:
         self.workspace.settings.models[role] = name
         if role == "main":
             self.model = name
-        for listener in tuple(self.watching):
+        for listener in tuple(self.workspace.watching):
             listener()
 
     async def choose_mode(self, name: str) -> None:

@@ -44,7 +44,7 @@ def test_what_an_export_could_not_hold_is_said(
 ) -> None:
     gone = story.stored("long ago")
     session.append(ToolReturned("1", gone, 3))
-    bench.gone = {gone.digest}
+    bench.workspace.gone = {gone.digest}
     window.actions_["export-markdown"].trigger()
     save_to(window, tmp_path / "a.md")
     assert "1 output is missing: it was removed from the cache or is damaged." in window.notices.text

@@ -64,6 +64,6 @@ async def test_a_servers_question_is_answered_declined_or_left(
             press(approvals, pressed)
             await asyncio.wait_for(session.idle(), 60)
             (returned,) = (each.fact for each in session.facts if isinstance(each.fact, ToolReturned))
-            assert came in (await bench.read(returned.output.digest, 0, 1_000)).decode()
+            assert came in (await bench.workspace.cache.read(returned.output.digest, 0, 1_000)).decode()
         finally:
             await desk.aclose()

@@ -642,11 +642,11 @@ def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
 
 def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWindow, bench: FakeWorkbench) -> None:
     bench.model = "local/another"
-    for tell in bench.watching:
+    for tell in bench.workspace.watching:
         tell()
     assert window.top.model.text() == "local/another ▾"
     window.leave_workspace(bench.id)
-    assert bench.watching == []
+    assert bench.workspace.watching == []
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from helix_desktop.gui.chat.pictures import png
 from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.views.picture import PictureDialog
 from tests.gui import story
+from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_desk import FakeSession, FakeWorkbench
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def test_a_picture_is_small_in_the_message_and_opens_at_full_size(
     async def read(_self: object, _digest: Digest, start: int, length: int) -> bytes:
         return content[start : start + length]
 
-    monkeypatch.setattr(FakeWorkbench, "read", read)
+    monkeypatch.setattr(FakeCatalogue, "read", read)
     window.chat.composer.attachments.add(Attachment("plot.png", stored, 1_000))
     small = [button for button in buttons(window) if not button.icon().isNull()]
     assert [button.accessibleName() for button in small] == ["Open plot.png at full size"]

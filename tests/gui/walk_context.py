@@ -127,7 +127,7 @@ class Walk:
         await click(page.viewer._save)
         await self._name_file(target)
         await until(target.exists)
-        assert target.read_bytes() == await self.bench.read(row.stored.digest, 0, row.stored.size)
+        assert target.read_bytes() == await self.bench.workspace.cache.read(row.stored.digest, 0, row.stored.size)
         await until(lambda: str(target) in page._counts.text())
 
     async def _recall_lines(self) -> None:
@@ -145,7 +145,7 @@ class Walk:
         await until(lambda: bool(chat.composer.attachments.held))
         attached = chat.composer.attachments.held[-1]
         assert isinstance(attached, Attachment)
-        text = (await self.bench.read(attached.stored.digest, 0, 10_000)).decode()
+        text = (await self.bench.workspace.cache.read(attached.stored.digest, 0, 10_000)).decode()
         assert str(lines.lines[chosen[0]]) in text
 
     async def _pin_verify_forget(self) -> None:

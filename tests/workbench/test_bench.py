@@ -67,7 +67,7 @@ async def test_a_turn_reads_the_real_folder(desks: Desks, folder: Path) -> None:
     session = await bench.new_conversation()
     assert (await told(session, "read src/pairs.py")).reason is TurnEnd.DONE
     (returned,) = (r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
-    assert b"def count(sequence)" in await bench.read(returned.output.digest, 0, 1_000)
+    assert b"def count(sequence)" in await bench.workspace.cache.read(returned.output.digest, 0, 1_000)
     row = bench.conversations()[0]
     assert row.title == "read src/pairs.py"
     assert sum(row.parts.values()) == session.meter().used
@@ -391,12 +391,14 @@ async def test_what_is_attached_can_be_read_and_completed(desks: Desks, folder: 
     bench = await bench_on(desks, folder)
     attachment = await bench.attach("notes.txt", b"remember the adapter", "text/plain")
     assert attachment.tokens > 0
-    assert await bench.contents([attachment.stored.digest]) == {attachment.stored.digest: b"remember the adapter"}
+    assert await bench.workspace.cache.contents([attachment.stored.digest]) == {
+        attachment.stored.digest: b"remember the adapter"
+    }
     damaged = await bench.workspace.cache.put(b"to be damaged", About("shell"))
     store = bench.workspace._stores.cache
     store.level.write([(b"b" + store.record(damaged.digest).blob.to_bytes(8, "big") + bytes(4), b"\x00wrong")])
     names = [attachment.stored.digest, damaged.digest, Digest.of(b"never there")]
-    assert list(await bench.contents(names)) == names[:1]
+    assert list(await bench.workspace.cache.contents(names)) == names[:1]
     assert await bench.files("pairs") == ["src/pairs.py"]
     assert await bench.files("") == ["src", "README.md", "src/pairs.py"]
 
@@ -422,13 +424,13 @@ async def test_workspaces_do_not_see_each_other(desks: Desks, folder: Path, tmp_
     two = await desk.create("Two", tmp_path / "other")
     attachment = await one.attach("secret.txt", b"only here", "text/plain")
     with pytest.raises(NotThere):
-        await two.read(attachment.stored.digest, 0, 10)
+        await two.workspace.cache.read(attachment.stored.digest, 0, 10)
     assert {bench.name for bench in desk.opened()} == {"One", "Two"}
     await desk.trash(workspace=one.id)
     assert [row.name for row in desk.workspaces()] == ["Two"]
     await desk.restore(one.id)
     again = await desk.open(one.id)
-    assert await again.read(attachment.stored.digest, 0, 100) == b"only here"
+    assert await again.workspace.cache.read(attachment.stored.digest, 0, 100) == b"only here"
 
 
 async def test_what_an_import_brings_counts_once_it_is_allowed(desks: Desks, folder: Path, tmp_path: Path) -> None:

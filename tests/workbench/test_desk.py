@@ -30,7 +30,7 @@ async def read_in(bench: Workbench, file: str) -> bytes:
     session.send((Text(f"read {file}"),))
     await session.idle()
     (returned,) = (r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
-    return await bench.read(returned.output.digest, 0, 1_000)
+    return await bench.workspace.cache.read(returned.output.digest, 0, 1_000)
 
 
 async def test_an_export_comes_back_as_a_workspace_of_its_own(desks: Desks, folder: Path, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_a_model_set_by_the_command_line_beside_an_open_workspace_is_heard
     where = places.find(tmp_path / "home")
     desk = Desk(where, Secrets(where.key_file, environ={}), serve=lambda opened: open_workspace.serve(opened, where))
     bench, heard = await desk.create("Pairs", folder), asyncio.Event()
-    bench.watch_settings(heard.set)
+    bench.workspace.watch(heard.set)
     command = [sys.executable, "-m", "helix_desktop", "model", "set", "demo/demo", "--workspace", "Pairs"]
     process = await asyncio.create_subprocess_exec(*command, env={**os.environ, "HELIX_HOME": str(tmp_path / "home")})
     try:

@@ -117,7 +117,7 @@ async def test_a_pasted_servers_tools_are_called_through_a_turn_and_asked_for_fi
             await asyncio.wait_for(session.idle(), 60)
             (returned,) = (r.fact for r in session.facts if isinstance(r.fact, ToolReturned))
             assert returned.ok
-            assert b"3" in await bench.read(returned.output.digest, 0, 1_000)
+            assert b"3" in await bench.workspace.cache.read(returned.output.digest, 0, 1_000)
             assert asked == ["modern: count"]
             assert "modern__count" in bench.workspace.settings.approved
             names = [tool["function"]["name"] for tool in server.bodies[0]["tools"]]
@@ -243,7 +243,7 @@ async def test_prompts_are_said_with_a_slash_and_resources_are_attached(tmp_path
         assert said.text.endswith("Review src/a.py and look for wrong names and types.")
         ((server, uri, _),) = bench.resources()
         attached = await bench.attach_resource(server, uri)
-        assert b"Four spaces." in await bench.read(attached.stored.digest, 0, attached.stored.size)
+        assert b"Four spaces." in await bench.workspace.cache.read(attached.stored.digest, 0, attached.stored.size)
     finally:
         await desk.aclose()
 

@@ -37,7 +37,7 @@ class Present:
         self._bench = bench
 
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
-        return await self._there().read(digest, start, length)
+        return await self._there().workspace.cache.read(digest, start, length)
 
     async def child(self, conversation: str) -> Sequence[Recorded]:
         return await self._there().child(conversation)
