@@ -102,7 +102,7 @@ class Secrets:
         if where is Where.FILE and not self._consent():
             raise Refused(
                 "Keys are stored in a file only if you allow this in the settings.",
-                remedy="To allow this, go to Settings > Keys. If you are not using the window, set file = true under [keys] in settings.toml.",
+                remedy="To allow this, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in settings.toml.",
             )
         if where is Where.KEYRING:
             await self._call(lambda keyring: _keep(keyring, self._service, name, value))
@@ -169,7 +169,9 @@ class Secrets:
         except NoKeyring:
             raise
         except Exception as error:  # backends raise what they like, D-Bus errors among it
-            raise NoKeyring(f"The system's keyring cannot be used ({type(error).__name__}).", remedy=CHOICES) from error
+            why = f"The system's keyring cannot be used ({type(error).__name__})."
+            absent = type(error).__name__ == "NoKeyringError"  # of the library, which is imported with its first use
+            raise NoKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
         finally:
             del call  # its error holds this frame, and with it whoever asked
 

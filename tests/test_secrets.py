@@ -212,3 +212,11 @@ async def test_kept_with_the_keyring_and_without_one_in_the_file_that_was_allowe
     ring = MemoryKeyring()
     await make(keyring=lambda: ring, consent=lambda: True).keep("other", KEY)
     assert list(ring.kept.values()) == [KEY]
+
+
+async def test_a_system_without_a_keyring_is_called_so(tmp_path: Path) -> None:
+    from keyring.backends.fail import Keyring
+
+    secrets = Secrets(tmp_path / "keys.json", keyring=Keyring)
+    with pytest.raises(NoKeyring, match=r"^This system has no keyring\."):
+        await secrets.set("openai", "sk-one")

@@ -91,7 +91,7 @@ async def keep(workspace: str, where: Address, key: bytes, secrets: Secrets) -> 
         except Refused:
             raise NoKeyring(
                 f"{error.what} Nothing was shared.",
-                remedy=f"Set the environment variables {STORE} and {KEY} instead, or go to Settings > Keys and allow keys to be stored in a file.",
+                remedy=f"Set the environment variables {STORE} and {KEY} instead, or go to Settings > General > Keys and allow keys to be stored in a file.",
             ) from error
 
 
