@@ -333,7 +333,7 @@ def failure(error: psycopg.Error) -> HelixError:
     if code.startswith("28") or any(words in told for words in _NO_ENTRY):
         return StoreFailed(
             "The shared store rejected the user name or the password.",
-            remedy="Nothing was lost. Check the user name and password in the address, and share the workspace again.",
+            remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
     if "server does not support ssl" in told:
         return StoreFailed(

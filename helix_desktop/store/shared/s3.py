@@ -370,7 +370,7 @@ def failure(error: Exception) -> HelixError:
     if kind in ("PermissionDeniedError", "UnauthenticatedError") or "InvalidAccessKeyId" in text:
         return StoreFailed(
             "The shared store rejected the key or the secret.",
-            remedy="Nothing was lost. Check the user name and password in the address, and share the workspace again.",
+            remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
         )
     if any(word in text for word in ("507", "QuotaExceeded", "XMinioStorageFull", "InsufficientStorage")):
         return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space in the store.")
