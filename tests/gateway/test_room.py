@@ -149,6 +149,23 @@ async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_
         await room.aclose()
 
 
+async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> None:
+    units: list[object] = [anthropic.said("look around")]
+    async with bench(tmp_path) as made:
+        room = Room(made, _nobody)
+        outputs = ["the port is 4711-secret\n" + "a line of it\n" * 40_000, "fine"]
+        for number, output in enumerate(outputs):
+            sent = await room.arrive(*arrival(units))
+            answer = anthropic.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number)))
+            replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage())
+            await room.replied(sent.ticket, replied, answer.message.key)
+            units += [*answer.message.units, anthropic.result(f"c{number}", "Bash", output)]
+        assert "4711-secret" in repr(sent.entries)
+        await made.forget(text="4711-secret")
+        assert "4711-secret" not in repr((await room.arrive(*arrival(units))).entries)
+        await room.aclose()
+
+
 async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: Path) -> None:
     units: list[object] = [anthropic.said("look around")]
     async with bench(tmp_path) as made:
