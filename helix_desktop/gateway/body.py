@@ -10,7 +10,7 @@ from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
-from helix_desktop.engine.marks import Sent, alike
+from helix_desktop.engine.marks import Sent, alike, common
 from helix_desktop.gateway.shown import As, Changed, Entry, Hidden, Part, Returned, Says, units_of
 from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
@@ -133,10 +133,7 @@ def _known(before: Made, messages: Sequence[Wired], first: int, entries: Sequenc
     same = alike(before.messages, messages)
     if same <= first:
         return 0
-    count = alike(before.entries, entries)
-    rest = zip(before.entries[count:], entries[count:], strict=False)
-    count += next((at for at, (one, other) in enumerate(rest) if one != other), len(entries))
-    return min(count, len(before.entries), len(entries), bisect_right(before.needs, same))
+    return min(common(before.entries, entries), bisect_right(before.needs, same))
 
 
 def settled(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
