@@ -1,8 +1,8 @@
 """What must not be lost: collected from facts without a model, checked against a summary, kept across handovers.
 
 Critical details are what the word means: what the user demanded, forbade or named as a figure, what was decided, files that were
-made, commands that fail or work, open tasks, lessons. They are shown in the document itself, word for word with their seq, as far as
-there is room, and they alone are counted. All of them stand in one entry of the cache that the document names, and behind them
+made, commands that fail or work, open tasks, lessons, and what an agent reports. They are shown in the document itself, word for word
+with their seq, as far as there is room, and they alone are counted. All of them stand in one entry of the cache that the document names, and behind them
 an index: the names, paths and addresses of what is covered, each once (`details_entry.py`). A later handover inherits them without
 going back to the facts.
 """

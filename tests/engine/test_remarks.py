@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from helix_desktop.engine import remarks
 
@@ -61,3 +63,13 @@ def test_what_is_labelled_in_data_or_only_mentions_a_cause_is_no_conclusion() ->
 def test_open_are_the_items_below_a_line_that_says_they_remain_and_boxes_that_are_not_ticked() -> None:
     text = "Done:\n- the reader\n\nNext steps:\n1. Write the parser\n\n2) Test it\nThat is all\n- an item\n- [ ] ask Ann\n- [x] ask Bob"
     assert list(remarks.left_open(text)) == ["Write the parser", "Test it", "ask Ann"]
+
+
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["Cause: ", "- ", "[ ] ", "Remaining:\n", "\n", "word ", "。", "原因："])).map("".join)
+)
+def test_what_is_kept_was_said(text: str) -> None:
+    assert text.startswith(remarks.report(text))
+    assert set(remarks.conclusions(text)) <= set(remarks.sentences(text))
+    assert all(task in text for task in remarks.left_open(text))
