@@ -127,11 +127,11 @@ def test_what_is_put_in_stays(language: str) -> None:
         ),
         (
             "There is no key for handover. Run `helix-desktop provider add handover` to enter it, or set K in the environment.",
-            "handover 没有密钥。可在设置的“提供方”中填写，或运行 `helix-desktop provider add handover`，也可使用环境变量 K。",
+            "handover 没有密钥。可在设置的“提供商”中填写，或运行 `helix-desktop provider add handover`，也可使用环境变量 K。",
         ),
         (
             "OpenAI says: Wrong {key}: it wants you to sign in. Set a new key for this provider.",
-            "OpenAI 答复：Wrong {key}: it wants you to sign in. 请重新设置此提供方的密钥。",
+            "OpenAI 答复：Wrong {key}: it wants you to sign in. 请重新设置此提供商的密钥。",
         ),
         ("This workspace asks before commands", "此工作区在运行命令前询问"),
         ("It closed the connection. Retrying in 4 s.", "它关闭了连接。4 秒后重试。"),
@@ -155,7 +155,7 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
     [
         (
             "Nothing to fold now: 8,100 of 32,000 tokens (25%), 8,000 reserved for the reply. Later: old outputs become markers if that saves money, a handover is written above 24,000 tokens if that saves money, always at 27,200 tokens.",
-            "Nichts steht an: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden zu Markern, wenn es sich lohnt, ab 24,000 Tokens wird eine Übergabe geschrieben, wenn es sich lohnt, bei 27,200 Tokens in jedem Fall.",
+            "Jetzt ist nichts zu falten: 8,100 von 32,000 Tokens (25%), 8,000 für die Antwort reserviert. Später: alte Ausgaben werden zu Markern, wenn es sich lohnt, ab 24,000 Tokens wird eine Übergabe geschrieben, wenn es sich lohnt, bei 27,200 Tokens in jedem Fall.",
         ),
         (
             "Next: handover, because the window is 86% full.",
@@ -247,7 +247,7 @@ def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
         spent = said("The agents in this conversation have cost $3.00; the limit is $1,250.50.")
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
         told = said("Nothing to fold now: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply.")
-        assert told == "Nichts steht an: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
+        assert told == "Jetzt ist nichts zu falten: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
     finally:
         QLocale.setDefault(before)
         words.speak({})
