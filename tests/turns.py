@@ -35,3 +35,11 @@ async def lasted(work: Awaitable[object]) -> float:
     finally:
         taking.cancel()
     return turns * TURN
+
+
+def qt_works(milliseconds: int) -> None:
+    """Let Qt's loop run so long: what is due has its turn, however long one of them takes."""
+    from PySide6.QtTest import QTest
+
+    for _ in range(milliseconds):
+        QTest.qWait(1)

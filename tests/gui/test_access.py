@@ -14,6 +14,7 @@ from helix_desktop.gui.settings.dialog import SettingsDialog
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
+from tests.turns import qt_works
 
 
 def focusable(parent: QWidget) -> list[QWidget]:
@@ -40,7 +41,7 @@ def test_everything_that_can_be_focused_has_a_name(window: MainWindow, session: 
     session.ask(Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"))
     window.bridge.flush()
     window.show_page(page)
-    QTest.qWait(20)
+    qt_works(20)
     nameless = [
         f"{type(widget).__name__} in {type(widget.parent()).__name__}"
         for widget in focusable(window)
@@ -91,7 +92,7 @@ def test_right_to_left_the_rail_is_at_the_right(window: MainWindow) -> None:
     assert isinstance(application, QApplication)
     application.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
     try:
-        QTest.qWait(20)
+        qt_works(20)
         assert window.rail.mapTo(window, window.rail.rect().center()).x() > window.width() - 60
         assert window.sidebar.list.grab().toImage().width() > 0
     finally:

@@ -56,6 +56,7 @@ from helix_desktop.project.item import Item
 from helix_desktop.settings import ASK_ABOVE, Settings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
+from tests.turns import qt_works
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
 OPENING = ("open-folder", "import-workspace", "join-workspace")
@@ -535,7 +536,7 @@ def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: Fake
     window.bridge.flush()
     view = window.chat.transcript.view
     window.pages.show_place(Place("conversation", "storage-engine", story.CONVERSATION, 25))
-    QTest.qWait(20)
+    qt_works(20)
     seq, _, follow = view.place()
     window.keep()
     assert not follow
@@ -901,9 +902,9 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
     )
     window.bridge.flush()
     theme.set_zoom(2.0)  # and it stays right at another
-    QTest.qWait(20)
+    qt_works(20)
     theme.set_zoom(zoom)
-    QTest.qWait(20)
+    qt_works(20)
     card = window.chat.approvals.card
     assert card is not None
     (preview,) = card.findChildren(QPlainTextEdit)

@@ -13,6 +13,12 @@ from helix_desktop.mcp_host.login_path import login_path
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no login shells")
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a shell takes its time."""
+    monkeypatch.setattr(module, "SECONDS", 60)
+
+
 def shell(tmp_path: Path, script: str) -> str:
     path = tmp_path / "shell"
     path.write_text(f"#!/bin/bash\n{script}\n")

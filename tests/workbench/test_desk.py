@@ -72,8 +72,7 @@ async def test_an_opening_that_is_cut_off_anywhere_leaves_nothing_and_it_opens_a
     async def look() -> None:
         assert not list((tmp_path / "temporary").iterdir())
         assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("store")]
-        await desk.open(bench.id)
-        await desk.close(bench.id)
+        await (await desk._known.open(bench.id)).aclose()
 
     assert (await cut_everywhere(lambda: desk.open(bench.id), look)).name == "Pairs"
 

@@ -20,6 +20,7 @@ from helix_desktop.gui.views.compare import CompareDialog
 from tests.gui import story
 from tests.gui.cache.catalogue import MemoryCatalogue
 from tests.gui.fake_desk import Held, now
+from tests.turns import qt_works
 
 Settle = Callable[[], None]
 LEFT = Qt.MouseButton.LeftButton
@@ -458,7 +459,7 @@ def test_the_line_a_search_found_is_shown_when_its_entry_has_come(
     held = page._doing._spawn = Held()
     page.search("needle")
     held.let("search")
-    QTest.qWait(80)
+    qt_works(80)
     held.let("read an entry")
     page._doing._spawn = now
     held.let()

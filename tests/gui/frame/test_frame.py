@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel
 
 from helix_desktop.gui.frame.frame import TIGHT, Frame
 from helix_desktop.gui.frame.top_bar import PAGES, TopBar
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
+from tests.turns import qt_works
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_page_nobody_added_is_not_shown(frame: Frame) -> None:
 @pytest.mark.parametrize("width", [880, 1024, TIGHT - 1])
 def test_the_page_always_has_room(frame: Frame, width: int) -> None:
     frame.resize(width, 640)
-    QTest.qWait(10)
+    qt_works(10)
     for page in ("chat", "timeline"):
         frame.show_page(page)
         assert frame._splitter.sizes()[1] >= 200

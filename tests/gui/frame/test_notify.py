@@ -13,6 +13,7 @@ from PySide6.QtCore import QObject
 from PySide6.QtGui import QIcon
 from PySide6.QtWidgets import QApplication
 
+from helix_desktop.gui.frame import notify
 from helix_desktop.gui.frame.notify import Notifier
 
 jeepney = pytest.importorskip("jeepney")
@@ -66,7 +67,10 @@ async def desktop(bus: str) -> AsyncIterator[Desktop]:
     await connection.close()
 
 
-async def test_a_notification_is_shown_and_a_click_comes_back(desktop: Desktop, application: QApplication) -> None:
+async def test_a_notification_is_shown_and_a_click_comes_back(
+    desktop: Desktop, application: QApplication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notify, "PATIENCE", 60)
     loop, tasks = asyncio.get_running_loop(), list[asyncio.Task[Any]]()
 
     def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:

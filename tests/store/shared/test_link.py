@@ -213,7 +213,7 @@ async def test_what_waits_lasts_through_a_crash(tmp_path: Path, seal: Seal) -> N
     engine.away = True
     async with machine(tmp_path / "here", lambda: engine, seal) as here:
         stored = await here.cache.put(b"waits", SHELL)
-        (here.workspace.folder / noted.NAME).unlink(missing_ok=True)  # as if it had never been written
+    (here.workspace.folder / noted.NAME).unlink(missing_ok=True)  # as if it had never been written
     engine.away = False
     async with machine(tmp_path / "here", lambda: engine, seal, begin=True) as here:
         while (await here.link.status()).waiting:

@@ -14,11 +14,17 @@ from helix_desktop.engine.changes import tree
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.store.engine_ports import Cache
 from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.tools.changes import restore
+from helix_desktop.tools.changes import checkpoints, restore
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.coverage import Coverage
 
 State = dict[str, object]
+
+
+@pytest.fixture(autouse=True)
+def _thorough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine as well."""
+    monkeypatch.setattr(checkpoints, "SHORT", 60.0)
 
 
 @dataclass
