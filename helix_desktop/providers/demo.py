@@ -30,6 +30,9 @@ WORDS = (
 _COMMAND = re.compile(
     r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL
 )
+_PIECES = re.compile(
+    r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*"
+)  # words, and the signs of a script without spaces
 _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 
 
@@ -47,7 +50,7 @@ class Demo:
 
     async def stream(self, request: Request) -> AsyncIterator[Delta]:
         said = answer(request)
-        for word in re.findall(r"\s*\S+\s*", said.text):
+        for word in _PIECES.findall(said.text):
             if self.sleep is not None:
                 await self.sleep(PACE)
             yield TextDelta(word)

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import resources
+from helix_desktop.engine.blocks import Request, TextDelta
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.providers import demo, demo_tour
+from helix_desktop.providers.demo import Demo
 from helix_desktop.providers.demo_speech import MARKS, speech, table
 from helix_desktop.settings import LANGUAGES
-from tests.providers.asking import assistant, user
-from tests.providers.test_demo import reply_to, tour, words
+from tests.providers.asking import assistant, heard, user
+from tests.providers.test_demo import TOOLS, reply_to, tour, words
 
 OTHERS = [name for name in LANGUAGES if name != "en"]
 
@@ -50,6 +52,10 @@ async def test_the_windows_first_message_is_answered_in_its_language(language: s
     file = resources.folder() / "translations" / f"{language}.json"
     asked = json.loads(file.read_text("utf-8"))["Show me what you can do"]
     messages, closing = await tour(asked=asked)
+    deltas, reply = await heard(Demo(), Request("demo/demo", "", (user(asked),), TOOLS))
+    pieces = [delta.text for delta in deltas if isinstance(delta, TextDelta)]
+    assert "".join(pieces) == words(reply)
+    assert max(map(len, pieces)) < 40, "as quick in a script without spaces"
     said = closing + "".join(str(part) for message in messages for part in message.parts)
     assert [text for text in sentences() if "{" not in text and text in said] == []
     (plan,) = [part for part in messages[1].parts if isinstance(part, ToolCall)]

@@ -351,8 +351,9 @@ class More(Box):
     def __init__(self, ink: Ink, width: float, words: str, act: Act, *, gap: float) -> None:
         super().__init__(ink, width, gap=gap)
         self.height = float(ink.px(22))
-        self._words = words
-        reach = QFontMetricsF(ink.small).horizontalAdvance(words)
+        metrics = QFontMetricsF(ink.small)
+        self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, width + 1)
+        reach = metrics.horizontalAdvance(self._words)
         self.hots = [Hot(QRectF(0, 0, reach + 4, self.height), act, words)]
 
     def paint(self, painter: QPainter, marks: Marks, *, near: bool) -> None:

@@ -9,7 +9,7 @@ from PySide6.QtCore import QPointF, Qt
 from PySide6.QtGui import QImage, QPainter
 
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.boxes import Picture, Words, length, piece
+from helix_desktop.gui.transcript.boxes import More, Picture, Toggle, Words, length, piece
 from helix_desktop.gui.transcript.code import CodeBox
 from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks, right_to_left
 from helix_desktop.gui.transcript.markdown import Paragraph, Span, Style, Table
@@ -39,6 +39,14 @@ def test_the_caret_stands_where_a_click_finds_it(theme: Theme, text: str, at: in
 )
 def test_the_first_letter_gives_the_direction(text: str, expected: bool) -> None:
     assert right_to_left(text) is expected
+
+
+def test_a_line_to_click_that_is_too_long_ends_in_dots_and_keeps_its_name(theme: Theme) -> None:
+    box = More(Ink(theme), 90.0, "Compare what the model saw before and after", Toggle(("any",)), gap=0.0)
+    (hot,) = box.hots
+    assert box._words.endswith("…")
+    assert hot.place.right() <= 96
+    assert hot.name == "Compare what the model saw before and after"
 
 
 def test_links_have_a_place_on_every_line_they_stand_on(theme: Theme) -> None:
