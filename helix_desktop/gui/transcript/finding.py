@@ -25,10 +25,12 @@ class Finding:
         self._next = self._look()
 
     def advance(self) -> bool:
-        """Look for some milliseconds; True when all was looked through."""
+        """Look for some milliseconds, or through one item; True when all was looked through."""
         until = time.perf_counter() + SLICE
-        while not self.done and time.perf_counter() < until:
+        while not self.done:
             self.done = next(self._next, True) is True
+            if time.perf_counter() > until:
+                break
         return self.done
 
     def near(self, index: int) -> int:

@@ -372,7 +372,7 @@ class DifferenceView(QAbstractScrollArea):
         """Lines in sight that were drawn plainly, so that no frame is held up, get their colours, in slices."""
         until = time.perf_counter() + COLOURING
         first, last = self._seen()
-        while self._plain and time.perf_counter() < until:
+        while self._plain:
             number, right = key = next(iter(self._plain))
             line = self._plain.pop(key)
             if first <= number < last:
@@ -382,6 +382,8 @@ class DifferenceView(QAbstractScrollArea):
                 self.viewport().update(0, int(top), self.viewport().width(), ceil(high) + 1)
             else:
                 self._laid.pop(key, None)
+            if time.perf_counter() > until:
+                break
         if self._plain:
             self._colouring.start()
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from helix_desktop.engine.facts import Rewound
+from helix_desktop.gui.transcript import finding
 from helix_desktop.gui.transcript.finding import Finding
 from helix_desktop.gui.transcript.projection import Items
 from tests.gui.transcript.facts import Told, call
@@ -11,22 +14,25 @@ from tests.gui.transcript.facts import Told, call
 def found(told: Told, text: str) -> Finding:
     items = Items()
     items.extend(told.facts)
-    finding = Finding(items, text)
-    while not finding.advance():
-        pass
-    return finding
+    looking = Finding(items, text)
+    for _ in range(100_000):
+        if looking.advance():
+            return looking
+    raise AssertionError("it never comes to an end")
 
 
-def test_places_are_counted_by_item() -> None:
+@pytest.mark.parametrize("slice_", [finding.SLICE, 0.0])
+def test_places_are_counted_by_item_however_busy_the_machine_is(monkeypatch: pytest.MonkeyPatch, slice_: float) -> None:
+    monkeypatch.setattr(finding, "SLICE", slice_)
     told = Told()
     told.user("Needle, needle")
     told.reply("nothing", call(1, "search", '{"pattern": "needle"}'))
     told.reply("a NEEDLE")
-    finding = found(told, "needle")
-    assert list(finding.places) == [0, 0, 2, 3]
-    assert [finding.within(number) for number in range(4)] == [0, 1, 0, 0]
-    assert finding.near(1) == 2
-    assert finding.near(9) == 0
+    looking = found(told, "needle")
+    assert list(looking.places) == [0, 0, 2, 3]
+    assert [looking.within(number) for number in range(4)] == [0, 1, 0, 0]
+    assert looking.near(1) == 2
+    assert looking.near(9) == 0
 
 
 def test_what_is_set_aside_is_not_found() -> None:
