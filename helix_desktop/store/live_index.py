@@ -101,7 +101,7 @@ class Index:
         self._following: Future[None] | None = None
         self._prepared: Future[None] | None = None
         self._closing = False
-        self._damaged = self._removing = False
+        self._damaged = self._removing = self._rebuilding = False
         self.progress = Progress(0, 0, 0, 0, 0)
 
     @classmethod
@@ -163,7 +163,7 @@ class Index:
 
     async def caught_up(self, report: Callable[[Progress], None] = lambda _: None, *, but: int = 0) -> Progress:
         """Wait until everything is in the index, or all but so many, reporting after each slice. A damaged one is made anew first."""
-        self._refuse_while_removing()
+        self._refuse_while_renewed()
         for _ in range(2):
             try:
                 return await self._catch_up(report, but)
@@ -180,7 +180,11 @@ class Index:
 
     async def begin_anew(self) -> None:
         """Facts were moved to another conversation: what it says of them is made again, in the background."""
-        await self.renew(_nothing)
+        self._rebuilding = True
+        try:
+            await self._renew(_nothing)
+        finally:
+            self._rebuilding = False
 
     async def _make_anew(self) -> None:
         self._damaged = False
@@ -188,7 +192,7 @@ class Index:
 
     async def _ask(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
         """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
-        self._refuse_while_removing()
+        self._refuse_while_renewed()
         if self._damaged:
             await self._make_anew()
         thread = self._ahead if slow else self._reader
@@ -199,10 +203,14 @@ class Index:
                 await self._make_anew()
         return await thread.run(self._answer, question, slow=slow)
 
-    def _refuse_while_removing(self) -> None:
+    def _refuse_while_renewed(self) -> None:
         if self._removing:
             raise StoreBusy(
                 "Content is being permanently removed from this workspace.", remedy="Try again when that is done."
+            )
+        if self._rebuilding:
+            raise StoreBusy(
+                "The search index of this workspace is being rebuilt.", remedy="Try again when that is done."
             )
 
     def _answer(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
@@ -258,7 +266,7 @@ class Index:
 
     async def kept(self) -> int:
         """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
-        self._refuse_while_removing()
+        self._refuse_while_renewed()
         try:
             await self._writer.run(self._file.know_rows)
         except IndexDamaged:
@@ -301,7 +309,7 @@ class Index:
         """Every entry the index or a fact knows and that was not removed."""
         after = b""
         while True:
-            self._refuse_while_removing()
+            self._refuse_while_renewed()
             try:
                 found = await self._reader.run(self._answer, partial(Catalogue.expected, after=after, limit=1000))
             except IndexDamaged:

@@ -83,3 +83,13 @@ async def test_what_the_cache_takes_is_known_with_the_last_put(workspace: Worksp
     assert kept > 0
     await workspace.cache.put(bytes(range(255, -1, -1)), SHELL)
     assert await workspace.index.kept() > kept
+
+
+async def test_what_is_asked_while_the_index_is_only_rebuilt_says_so(workspace: Workspace) -> None:
+    index = workspace.index
+    rebuilding = asyncio.ensure_future(index.begin_anew())  # noqa: TID251
+    await asyncio.sleep(0)
+    with pytest.raises(StoreBusy, match="index of this workspace is being rebuilt"):
+        await index.search("needle")
+    await rebuilding
+    assert not await index.search("needle")
