@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -26,7 +26,14 @@ for variable in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
     os.environ.pop(variable.lower(), None)
 # Constants of the modules that happen to be loaded would be tried as well: other ones with every order of the tests.
 vars(providers)["_get_local_constants"] = lambda: providers._local_constants
-settings.register_profile("same on every run", derandomize=True, deadline=None, database=None, print_blob=True)
+settings.register_profile(
+    "same on every run",
+    derandomize=True,
+    deadline=None,
+    database=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 settings.load_profile("same on every run")
 
 # What Qt says on the offscreen platform whatever a program does.

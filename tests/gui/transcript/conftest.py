@@ -12,6 +12,7 @@ from helix_desktop.engine.facts import Recorded
 from helix_desktop.errors import HelixError, NotThere
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import view
 from helix_desktop.gui.transcript.pane import TranscriptPane
 from tests.gui.fake_desk import now
 
@@ -43,7 +44,8 @@ def source() -> MemorySource:
 
 
 @pytest.fixture
-def pane(theme: Theme, source: MemorySource) -> Iterator[TranscriptPane]:
+def pane(theme: Theme, source: MemorySource, monkeypatch: pytest.MonkeyPatch) -> Iterator[TranscriptPane]:
+    monkeypatch.setattr(view, "BUDGET", 600.0)  # all of a frame is in it, on a busy machine as well
     made = TranscriptPane(theme, Doing(now), source)
     made.resize(820, 600)
     made.show()
