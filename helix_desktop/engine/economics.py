@@ -24,7 +24,7 @@ held back from 2,000 tokens on (policy.py) 0.382 / 0.201 / 0.907 / 0.42. Moved o
 most 0.02. On twelve other sessions, made of pieces of these and of shorter ones, the last step took billed from 0.296 to
 0.283 and what is in view from 0.944 to 0.949. These figures count 6,000 tokens
 of system prompt and tools and leave recalls out. By the effective bill (`replay/billing.py`, recalls of all that is used again) the
-default policy is at 0.446 where the agent must search for what it recalls, with 0.916 of the identifiers in plain text still in view; a
+default policy is at 0.447 where the agent must search for what it recalls, with 0.916 of the identifiers in plain text still in view; a
 policy that knew what will be used would be at 0.288 (`tests/benchmarks/foresight.py`). `python -m tests.benchmarks.policies --traces DIR` has the
 table with other systems' policies under four price tables.
 """

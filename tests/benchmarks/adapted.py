@@ -251,7 +251,8 @@ def _headed(name: str, said: Mapping[str, Any], whole: Mapping[str, Any]) -> Row
     """In the same unit as the others: of sending everything with our own head."""
     shares = {policy: _share(one, whole) for policy, one in said.items()}
     tokens = said["layered"]["head_tokens"]
-    return Row(f"bill with {name}, {tokens:,} tokens", "", shares.pop("layered"), shares)
+    unit = "as a share of the bill for sending everything with our own"
+    return Row(f"bill with {name}, {tokens:,} tokens", unit, shares.pop("layered"), shares)
 
 
 def _retention(said: Mapping[str, Any]) -> Row:
