@@ -16,15 +16,18 @@ from collections.abc import Sequence
 if sys.version_info < (3, 11):  # before anything is imported that an older Python cannot read
     sys.exit("Helix Desktop needs Python 3.11 or newer; this is " + sys.version.split()[0] + ".")
 
+import changed
 import environment
 
 ROOT = environment.ROOT
 ALONE = ["tests/gui/alone"]  # these time what a person waits for: no other tests run beside them
+CHANGED_SECONDS = 25  # with the start of pytest, half a minute
 REST = [f"--ignore={folder}" for folder in ALONE]
 
 COMMANDS = {
     "run": "start the program; what stands after -- goes to it: run -- --version",
-    "test": "linter, types, import contract, tests; with arguments (-k x) a part of the tests: pytest is given them",
+    "test": "linter, types, import contract, tests; with arguments (-k x) a part of the tests: pytest is given them;\n"
+    "          --changed [BASE]: for half a minute, the tests that a change since BASE (the last commit) can break",
     "bench": "benchmarks beside their peers: bench [NAME] [--json] [--html FILE]",
     "faults": "try to break it: faults [--minutes N] [--seed S]",
     "build": "installers: build deb|run|windows|macos|all",
@@ -69,6 +72,8 @@ def run(arguments: Sequence[str]) -> int:
 def test(arguments: Sequence[str]) -> int:
     """Everything, even when a step fails, pytest's closing line last; or a part of the tests."""
     environment.prepare("test")
+    if arguments[:1] == ["--changed"]:
+        return _test_changed(*arguments[1:2])
     if arguments:
         return _python(["-m", "pytest", *arguments])
     steps = {
@@ -88,6 +93,19 @@ def test(arguments: Sequence[str]) -> int:
     if failed:
         print(f"Failed: {', '.join(failed)}", file=sys.stderr, flush=True)
     return 1 if failed else 0
+
+
+def _test_changed(base: str = "HEAD") -> int:
+    """The linter on what changed, then the tests nearest to it, as many as start within the time."""
+    files = changed.changed_files(ROOT, base)
+    sources = [path for path in files if path.endswith(".py") and (ROOT / path).exists()]
+    if sources and (status := _python(["-m", "ruff", "check", *sources])):
+        return status
+    tests = changed.affected_tests(ROOT, files)
+    if not tests:
+        print("No test reads a file that changed.", flush=True)
+        return 0
+    return _python(["-m", "pytest", "-q", f"--seconds={CHANGED_SECONDS}", *tests])
 
 
 def _step(name: str, step: list[str]) -> int:

@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -63,7 +64,31 @@ SURPRISES = Surprises()
 Expect = Callable[[str], None]
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--seconds", type=float, help="start no further test after so long, and say how many were left")
+
+
+class TimeBox:
+    """Leaves out the tests that would begin too late, and says at the end how many those were."""
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self.left_out = 0
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self) -> bool | None:
+        late = time.monotonic() > self.end
+        self.left_out += late
+        return True if late else None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self.left_out:
+            terminalreporter.write_line(f"Not run, for lack of time: {self.left_out} tests")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if seconds := config.getoption("--seconds"):
+        config.pluginmanager.register(TimeBox(seconds))
     signal.signal(
         signal.SIGINT, signal.default_int_handler
     )  # ignored where the tests run in the background: children too

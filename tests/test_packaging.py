@@ -20,6 +20,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "packaging"))
 
 import bundle  # noqa: E402 - a folder of scripts, not a package
+import changed  # noqa: E402
 import dev  # noqa: E402
 import environment  # noqa: E402
 import notices  # noqa: E402
@@ -259,3 +260,32 @@ def test_the_menu_entry_is_valid() -> None:
 @pytest.mark.parametrize("script", ["linux/install.sh", "linux/uninstall.sh", "smoke.sh"])
 def test_shell_scripts_can_be_read(script: str) -> None:
     subprocess.run(["bash", "-n", str(ROOT / "packaging" / script)], check=True)
+
+
+def test_a_change_is_tested_by_what_mirrors_it_first_then_by_what_imports_it(tmp_path: Path) -> None:
+    files = {
+        "helix_desktop/engine/view.py": "",
+        "helix_desktop/gui/meter.py": "from helix_desktop.engine import view",
+        "helix_desktop/gui/theme.py": "",
+        "tests/engine/test_view.py": "from helix_desktop.engine.view import compute",
+        "tests/gui/test_meter.py": "",
+        "tests/gui/test_theme.py": "",
+        "tests/gui/test_figures.py": "import helix_desktop.engine.view",
+        "tests/gui/surfaces.py": "import helix_desktop.engine.view",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    near = ["tests/engine/test_view.py", "tests/gui/test_figures.py", "tests/gui/test_meter.py"]
+    assert changed.affected_tests(tmp_path, ["helix_desktop/engine/view.py"]) == near
+    assert changed.affected_tests(tmp_path, ["README.md"]) == []
+
+
+def test_what_changed_is_also_what_git_does_not_know_yet(tmp_path: Path) -> None:
+    git = ["git", "-c", "user.name=A", "-c", "user.email=a@b"]
+    (tmp_path / "old.py").write_text("1")
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    (tmp_path / "old.py").write_text("2")
+    (tmp_path / "new.py").write_text("3")
+    assert changed.changed_files(tmp_path, "HEAD") == ["old.py", "new.py"]
