@@ -25,7 +25,7 @@ from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import tr
 from helix_desktop.histories import writing
-from helix_desktop.tools.process import killed
+from helix_desktop.processes.command import killed
 
 LARGEST = 8 << 20  # bytes of an output that are played
 

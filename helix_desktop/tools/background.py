@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 from dataclasses import field
 
+from helix_desktop.processes.command import Command
 from helix_desktop.tools.aftermath import Watched
-from helix_desktop.tools.process import Command
 from helix_desktop.tools.tool import Use
 from helix_desktop.values import dataclass
 

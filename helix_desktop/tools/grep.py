@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import cast
 
 from helix_desktop.errors import WrongUse
+from helix_desktop.processes.command import killed
 from helix_desktop.tools import grep_worker
-from helix_desktop.tools.process import killed
 from helix_desktop.values import dataclass
 
 SECONDS = 10.0

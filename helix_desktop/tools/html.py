@@ -6,8 +6,8 @@ import asyncio
 import sys
 from pathlib import Path
 
+from helix_desktop.processes.command import killed
 from helix_desktop.tools import html_worker
-from helix_desktop.tools.process import killed
 
 SECONDS = 10.0
 

@@ -17,8 +17,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from helix_desktop.tools import credentials, jail
-from helix_desktop.tools.process import Command
+from helix_desktop.processes import jail
+from helix_desktop.processes.command import Command
+from helix_desktop.tools import credentials
 from helix_desktop.values import dataclass
 
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30

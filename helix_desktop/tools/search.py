@@ -13,12 +13,12 @@ from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, WrongUse
+from helix_desktop.processes.command import Command
 from helix_desktop.tools import confine, globs
 from helix_desktop.tools.confine import Place
 from helix_desktop.tools.files import printable
 from helix_desktop.tools.grep import SECONDS, Found, FoundLine, Piece, grep, shown
 from helix_desktop.tools.permission import Action, Effect
-from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Sandbox
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
 from helix_desktop.values import dataclass

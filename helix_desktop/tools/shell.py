@@ -23,13 +23,13 @@ from typing import Any, cast
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import NotThere, Refused, WrongUse
+from helix_desktop.processes.command import Command, shell
 from helix_desktop.tools import confine
 from helix_desktop.tools.aftermath import Watched
 from helix_desktop.tools.background import ADDRESS, ALONE, Background
 from helix_desktop.tools.files import changed_by_command
 from helix_desktop.tools.guard import Guard
 from helix_desktop.tools.permission import Action, Effect
-from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Kind, Sandbox, scrubbed
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
 from helix_desktop.values import dataclass

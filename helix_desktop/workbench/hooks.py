@@ -18,10 +18,10 @@ from helix_desktop.engine.events import Asked, Event, Folding
 from helix_desktop.engine.facts import FoldKind, ToolCall
 from helix_desktop.engine.ports import CallContext, Outcome, Question
 from helix_desktop.errors import HelixError, Refused
+from helix_desktop.processes.command import Command, shell
 from helix_desktop.project.hooks import Answer, Hook, answer_of, claude_call, hook_of
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.kit import Kit
-from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Kind, scrubbed
 from helix_desktop.values import dataclass
 from helix_desktop.workbench.project import Project

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from helix_desktop.processes.command import Command, shell
+from helix_desktop.processes.jail import landlock_version
 from helix_desktop.tools import sandbox as module
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.guard import Guard
-from helix_desktop.tools.jail import landlock_version
-from helix_desktop.tools.process import Command, shell
 from helix_desktop.tools.sandbox import Held, Kind, Sandbox, find_sandbox, scrubbed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")

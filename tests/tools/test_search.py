@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.processes.command import Command
 from helix_desktop.tools.permission import Rule
-from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Kind, Sandbox, holds
 from helix_desktop.tools.search import _rows
 from tests.tools.world import World

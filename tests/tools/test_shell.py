@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 
 from helix_desktop.engine.ports import Answer
+from helix_desktop.processes.command import Command
 from helix_desktop.tools.permission import Mode
-from helix_desktop.tools.process import Command
 from helix_desktop.tools.sandbox import Kind
 from helix_desktop.tools.shell import Limits, _End, _in_time
 from helix_desktop.tools.undo import undo_changes

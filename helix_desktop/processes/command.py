@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import cast
 
 from helix_desktop import tasks
-from helix_desktop.tools import jobs_windows
-from helix_desktop.tools.jail import descendants
+from helix_desktop.processes import jobs_windows
+from helix_desktop.processes.jail import descendants
 from helix_desktop.values import dataclass
 
 _PIECE = 1 << 16

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.process import Command, killed, shell
+from helix_desktop.processes.command import Command, killed, shell
 from helix_desktop.tools.sandbox import Kind, Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools import jail
-from helix_desktop.tools.process import Command
+from helix_desktop.processes import jail
+from helix_desktop.processes.command import Command
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has job objects")
 SCRIPT = Path(jail.__file__)
@@ -51,7 +51,7 @@ def test_when_the_program_dies_its_commands_die(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     script = f"""
 import asyncio, pathlib, sys
-from helix_desktop.tools.process import Command
+from helix_desktop.processes.command import Command
 from helix_desktop.tools.sandbox import Kind, Sandbox
 async def main():
     box = Sandbox(Kind.NONE, (), pathlib.Path("/tmp"))
