@@ -42,7 +42,8 @@ REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "pa
 WORDS = ("url", "read", "path", "identifier")  # without spaces: in an entry all of one message stand in one line
 KINDS = (*CRITICAL, *REFERENCE)
 
-_URL = re.compile(r"\bhttps?://[^\s<>\"'`\\]+")
+# An address may stand right behind anything: a digit of a list, an escaped line end (\nhttps://).
+_URL = re.compile(r"https?://[^\s<>\"'`\\]+")
 # Every repetition is bounded: texts come from anywhere, and a run of a million letters must not cost a million squared.
 _PATH = re.compile(
     r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # with a separator

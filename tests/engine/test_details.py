@@ -151,6 +151,12 @@ def test_addresses_paths_identifiers_and_errors_of_every_message() -> None:
         assert wanted in everything
 
 
+@pytest.mark.parametrize("before", ["5", "_", "n", "\\n", "\u2011", "\u00ad", "-", "(", "=", "见", "ß", "²"])
+def test_an_address_is_found_behind_any_character(before: str) -> None:
+    address = "https://example.org/page?x=1"
+    assert of_kind(collect([Source(1, "output", f"see {before}{address} there")]), "url") == [address]
+
+
 def test_names_of_files_of_every_shape() -> None:
     shapes = [
         "/tmp",
