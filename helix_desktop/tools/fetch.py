@@ -1,7 +1,8 @@
 """The tool fetch_url: one page from the internet, off by default, asked for by its address.
 
 Names are looked up once and the connection goes to the address that was checked, so that a name cannot turn into a
-machine of the local network between the two. Private addresses, and what leads to them, are asked for by themselves.
+machine of the local network between the two. A redirect is a fetch of its own: the rules judge every host on the way, and a private
+address is asked for each time. What comes compressed is decompressed within the limit of a page.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import socket
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from helix_desktop.decompression import OFFERED, BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import Refused, Unreachable, WrongUse
 from helix_desktop.tools.html import as_text
@@ -52,12 +54,14 @@ async def fetch_url(args: Arguments, use: Use) -> Result:
 
 
 async def _fetched(client: httpx.AsyncClient, use: Use, url: httpx.URL, *, raw: bool) -> Result:
-    for hop in range(MOST_REDIRECTS + 1):
+    permitted: set[str] = set()
+    for _ in range(MOST_REDIRECTS + 1):
         target = await _target(url)
-        if target.private or not hop:
+        if target.private or url.host not in permitted:
             await _permit(use, target)
+            permitted.add(url.host)
         direct = url.copy_with(host=target.address)
-        headers = {"Host": url.netloc.decode("ascii"), "User-Agent": "helix-desktop"}
+        headers = {"Host": url.netloc.decode("ascii"), "User-Agent": "helix-desktop", "Accept-Encoding": OFFERED}
         named = {"sni_hostname": url.host}
         async with client.stream("GET", direct, headers=headers, extensions=named) as response:
             if not response.has_redirect_location:
@@ -70,21 +74,22 @@ async def _answered(url: httpx.URL, response: httpx.Response, *, raw: bool) -> R
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
     if not kind.startswith(_READABLE):
         raise WrongUse(f"{url} has the type {kind}, which is not text.")
-    body = b"".join([piece async for piece in _limited(response)])
+    body = b"".join([piece async for piece in _limited(response, url)])
     if "html" in kind and not raw:
         body = (await as_text(body)).encode()
     head = b"" if response.is_success else f"[{response.status_code} {response.reason_phrase}]\n".encode()
     return Result(head + body, source=str(url), ok=response.is_success)
 
 
-async def _limited(response: httpx.Response) -> AsyncIterator[bytes]:
-    size = 0
-    async for piece in response.aiter_bytes(1 << 16):
-        size += len(piece)
-        if size > LARGEST:
-            yield f"\n[cut: pages are read up to {LARGEST:,} bytes]\n".encode()
-            return
-        yield piece
+async def _limited(response: httpx.Response, url: httpx.URL) -> AsyncIterator[bytes]:
+    try:
+        body = BodyDecompressor(response.headers.get("content-encoding", ""), LARGEST)
+        async for piece in response.aiter_raw(1 << 16):
+            yield await asyncio.to_thread(body.feed, piece)
+    except DecodedTooLarge as error:
+        yield error.decoded + f"\n[cut: pages are read up to {LARGEST:,} bytes]\n".encode()
+    except UnreadableCoding as error:
+        raise WrongUse(f"{url} cannot be read: {error}.") from None
 
 
 def _url(text_: str) -> httpx.URL:

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import resource
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import zstandard
 
 from helix_desktop.engine.ports import Answer
 from helix_desktop.tools import fetch
@@ -19,6 +21,7 @@ PAGES = {
     "/picture": (200, "image/png", b"x"),
     "/missing": (404, "text/plain", b"not here"),
     "/large": (200, "text/plain", b"x" * 5000),
+    "/bomb": (200, "text/plain", zstandard.ZstdCompressor(level=19).compress(bytes(1 << 30))),
 }
 
 
@@ -31,13 +34,16 @@ async def server() -> AsyncIterator[tuple[str, list[bytes]]]:
         head = await reader.readuntil(b"\r\n\r\n")
         requests.append(head)
         path = head.split()[1].decode()
+        coding = ""
         if path.startswith("/to/"):
             line = f"HTTP/1.1 302 Found\r\nlocation: {path[4:]}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
             writer.write(line.encode())
         else:
             status, kind, body = PAGES[path]
+            if path == "/bomb":
+                coding = "content-encoding: zstd\r\n"
             head_out = f"HTTP/1.1 {status} X\r\ncontent-type: {kind}; charset=utf-8\r\ncontent-length: {len(body)}\r\n"
-            writer.write(head_out.encode() + b"connection: close\r\n\r\n" + body)
+            writer.write((head_out + coding).encode() + b"connection: close\r\n\r\n" + body)
         await writer.drain()
         writer.close()
 
@@ -95,6 +101,48 @@ async def test_a_redirect_to_a_private_address_is_asked_for_again(online: World)
             "fetch_url", url=f"{base}/to//to//to//to//to//to//to//json"
         )
     assert requests
+
+
+async def test_a_redirect_to_a_host_that_a_rule_denies_is_not_followed(
+    online: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "is_public", lambda _: True)
+    online.kit.permissions.rules = (Rule("allow", "fetch_url"), Rule("deny", "fetch_url", path="127.0.0.1"))
+    async with server() as (base, first), server() as (other, second):
+        said = await online.run("fetch_url", url=f"{base}/to/{other.replace('localhost', '127.0.0.1')}/json")
+        assert said.refused
+        assert len(first) == 1
+        assert second == []
+
+
+async def test_a_redirect_to_another_host_of_the_open_internet_is_asked_for(
+    online: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both hosts stand on loopback; for this test they count as public."""
+    online.kit.permissions.mode = Mode.ASK
+    monkeypatch.setattr(fetch, "is_public", lambda _: True)
+    async with server() as (base, _), server() as (other, second):
+        elsewhere = other.replace("localhost", "127.0.0.1")
+        assert await online.said("fetch_url", url=f"{base}/to/{elsewhere}/json") == '{"a": 1}'
+        assert [question.preview for question in online.person.asked] == [
+            f"{base}/to/{elsewhere}/json",
+            f"{elsewhere}/json",
+        ]
+        online.person.asked.clear()
+        assert await online.said("fetch_url", url=f"{base}/to//json") == '{"a": 1}'
+        assert [question.preview for question in online.person.asked] == [f"{base}/to//json"]  # the same host once
+    assert second
+
+
+async def test_a_small_page_that_stands_for_a_gigabyte_is_cut_like_any_other(online: World) -> None:
+    """A gigabyte of zeros is 33 KB of zstd; a library that decompresses it in one go takes five times as much memory."""
+    async with server() as (base, _):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        said = await online.run("fetch_url", url=f"{base}/bomb")
+        assert said.ok
+        assert (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000
+        )  # KB; 20 MB are kept, searched and shown
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,160 @@
+"""Decompresses the body of a message from a stranger, within limits on what comes out, on memory and on work.
+
+A page of 58 KB can stand for gigabytes, and libraries decompress a piece as a whole before anybody can count. Here each coding hands on
+at most 64 KiB at a time, and counts: whatever was nested in what, no more than the limit is made by any of them. So the work is bounded too,
+and may be done in a thread. Everything that reads compressed bytes from outside uses this.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from typing import IO, cast
+
+import zstandard
+
+OFFERED = "gzip, deflate, zstd"  # as a value of Accept-Encoding
+MOST_CODINGS = 4
+MOST_MEMBERS = 1_000  # of gzip in one body: each begins anew
+_PIECE = 64 << 10
+_SLICE = 16 << 10
+_WINDOW = 8 << 20  # what RFC 8878 asks of everybody who decodes zstd
+_SPARE = 64 << 10  # a coding inside another may be so much larger than what it stands for
+
+Sink = Callable[[bytes], object]
+
+
+class UnreadableCoding(ValueError):
+    """The bytes are damaged, or coded in a way that is not read here."""
+
+
+class DecodedTooLarge(ValueError):
+    """More than the limit came out. `decoded`: what of the last piece is within the limit."""
+
+    def __init__(self, limit_bytes: int, decoded: bytes = b"") -> None:
+        super().__init__(f"it is larger than {limit_bytes:,} bytes when it is decompressed")
+        self.decoded = decoded
+
+
+class BodyDecompressor:
+    """Decodes a body piece by piece. `content_encoding`: the value of its header, with any number of codings.
+
+    A body that ends too early gives what there is of it.
+    """
+
+    def __init__(self, content_encoding: str, limit_bytes: int) -> None:
+        names = [name.strip().lower() for name in content_encoding.split(",")]
+        names = [name for name in names if name not in ("", "identity")]
+        if len(names) > MOST_CODINGS:
+            raise UnreadableCoding(f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read")
+        self._limit = limit_bytes
+        self._decoded = bytearray()
+        self._first: Sink = _Counted(self._decoded.extend, limit_bytes).write
+        for name in names:  # the last that was applied is undone first
+            self._first = _Counted(_decoder(name, self._first), limit_bytes + _SPARE).write
+
+    def feed(self, data: bytes) -> bytes:
+        """What the next piece of the body stands for. DecodedTooLarge past the limit; UnreadableCoding where it is damaged."""
+        try:
+            for at in range(0, len(data), _SLICE):
+                self._first(data[at : at + _SLICE])
+        except DecodedTooLarge:
+            raise DecodedTooLarge(self._limit, self._taken()) from None
+        except (zlib.error, zstandard.ZstdError, EOFError) as error:
+            raise UnreadableCoding(f"its compression is damaged: {error}") from None
+        return self._taken()
+
+    def _taken(self) -> bytes:
+        decoded = bytes(self._decoded)
+        self._decoded.clear()
+        return decoded
+
+
+def decompress_body(content: bytes, content_encoding: str, limit_bytes: int) -> bytes:
+    """A whole body. Both errors are ValueErrors."""
+    return BodyDecompressor(content_encoding, limit_bytes).feed(content)
+
+
+def _decoder(name: str, sink: Sink) -> Sink:
+    match name:
+        case "gzip" | "x-gzip":
+            return _Gzip(sink).write
+        case "deflate":
+            return _Deflate(sink).write
+        case "zstd":
+            target = cast("IO[bytes]", _ZstdTarget(sink))
+            return zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_writer(target, write_size=_PIECE).write
+    raise UnreadableCoding(f"its coding {name[:40]!r} is not read")
+
+
+class _Counted:
+    """Hands on what comes, up to the limit; what is past it is not made."""
+
+    def __init__(self, sink: Sink, limit_bytes: int) -> None:
+        self._sink, self._limit, self._room = sink, limit_bytes, limit_bytes
+
+    def write(self, data: bytes) -> None:
+        within, self._room = data[: self._room], self._room - len(data)
+        self._sink(within)
+        if self._room < 0:
+            self._room = 0
+            raise DecodedTooLarge(self._limit)
+
+
+class _ZstdTarget:
+    """A sink in the form zstandard writes to."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, data: bytes) -> int:
+        self._sink(bytes(data))
+        return len(data)
+
+
+class _Gzip:
+    """One member after the other, as the format allows; zeros and other padding behind the last one are left out."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._members = sink, 1
+        self._inner = zlib.decompressobj(wbits=31)
+
+    def write(self, data: bytes) -> None:
+        while data:
+            if self._inner.eof:
+                data = data.lstrip(b"\0")
+                if not data:
+                    return
+                self._members += 1
+                if self._members > MOST_MEMBERS:
+                    raise UnreadableCoding(f"it has more than {MOST_MEMBERS} members of gzip")
+                self._inner = zlib.decompressobj(wbits=31)
+            _inflate(self._inner, data, self._sink)
+            data = self._inner.unused_data
+
+
+class _Deflate:
+    """With the head of zlib, as it is meant, or without one, as some servers send it."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self._head = sink, b""
+        self._inner: zlib._Decompress | None = None
+
+    def write(self, data: bytes) -> None:
+        if self._inner is None:
+            self._head += data
+            if len(self._head) < 2:
+                return
+            data, (first, second) = self._head, self._head[:2]
+            has_head = first & 15 == 8 and (first << 8 | second) % 31 == 0
+            self._inner = zlib.decompressobj(wbits=15 if has_head else -15)
+        if not self._inner.eof:
+            _inflate(self._inner, data, self._sink)
+
+
+def _inflate(inner: zlib._Decompress, data: bytes, sink: Sink) -> None:
+    while data and not inner.eof:
+        sink(inner.decompress(data, _PIECE))
+        data = inner.unconsumed_tail
+    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # what zlib still holds back
+        sink(more)
