@@ -1,4 +1,4 @@
-"""What of git's settings can make git run a program. Everything counts that is not known to be harmless."""
+"""Which of git's settings can make git run a program or touch files elsewhere: all that are not known to be harmless."""
 
 from __future__ import annotations
 
@@ -8,22 +8,54 @@ from collections.abc import Iterator
 
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
+# Settings that name no program and no path, and that make git neither run, read nor write anything elsewhere. Of a section only what
+# is known today: a later git may give a new name in it a meaning. `core.worktree` is harmless only as the guard finds it (guard.py).
 _HARMLESS = re.findall(
     r"\S+",
     """core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase
-    core.precomposeunicode core.autocrlf core.eol core.safecrlf core.quotepath core.abbrev core.compression core.protecthfs
-    core.protectntfs core.sparsecheckout* core.sharedrepository core.untrackedcache core.preloadindex core.longpaths
-    core.bigfilethreshold core.checkstat core.trustctime core.whitespace core.commentchar core.worktree
-    remote.*.url remote.*.fetch remote.*.push remote.*.pushurl remote.*.mirror remote.*.tagopt remote.*.prune remote.*.skip*
-    remote.*.promisor remote.*.partialclonefilter remote.*.gh-resolved remote.pushdefault branch.* user.* author.*
-    committer.* color.* advice.* init.defaultbranch push.default push.autosetupremote push.followtags pull.rebase pull.ff fetch.*
+    core.precomposeunicode core.autocrlf core.eol core.safecrlf core.quotepath core.abbrev core.compression core.loosecompression
+    core.sparsecheckout core.sparsecheckoutcone core.sharedrepository core.untrackedcache core.preloadindex core.longpaths
+    core.bigfilethreshold core.checkstat core.trustctime core.whitespace core.commentchar core.commitgraph core.multipackindex
+    core.splitindex core.deltabasecachelimit core.packedgitlimit core.packedgitwindowsize core.fsync core.fsyncmethod
+    remote.*.url remote.*.fetch remote.*.push remote.*.pushurl remote.*.mirror remote.*.tagopt remote.*.prune remote.*.prunetags
+    remote.*.skipdefaultupdate remote.*.skipfetchall remote.*.promisor remote.*.partialclonefilter remote.*.gh-resolved remote.pushdefault
+    branch.*.remote branch.*.merge branch.*.rebase branch.*.pushremote branch.*.description branch.*.gh-merge-base branch.*.vscode-merge-base
+    branch.*.github-pr-owner-number branch.autosetupmerge branch.autosetuprebase branch.sort
+    user.name user.email user.useconfigonly author.name author.email committer.name committer.email
+    color.ui color.advice color.branch color.diff color.grep color.interactive color.push color.remote color.showbranch color.status
+    color.transport color.branch.* color.decorate.* color.diff.* color.grep.* color.interactive.* color.push.* color.remote.* color.status.*
+    advice.* init.defaultbranch push.default push.autosetupremote push.followtags pull.rebase pull.ff fetch.prune fetch.prunetags
+    fetch.parallel fetch.output fetch.fsckobjects fetch.unpacklimit fetch.writecommitgraph fetch.recursesubmodules fetch.showforcedupdates
     submodule.*.url submodule.*.active submodule.*.branch submodule.*.ignore submodule.*.fetchrecursesubmodules submodule.*.path
-    submodule.active submodule.recurse merge.conflictstyle merge.ff merge.log merge.renames diff.renames diff.algorithm
-    diff.context diff.submodule diff.colormoved diff.noprefix diff.mnemonicprefix extensions.* index.* gc.auto gc.prune*
-    gc.reflog* pack.* status.* log.* commit.gpgsign commit.verbose tag.gpgsign tag.sort http.postbuffer http.lowspeed*
-    rerere.* receive.deny* rebase.auto* rebase.updaterefs blame.* i18n.* column.* lfs.repositoryformatversion
-    lfs.*.locksverify lfs.*.access maintenance.* feature.* safe.*""",
+    submodule.active submodule.recurse submodule.fetchjobs merge.conflictstyle merge.ff merge.log merge.renames merge.stat merge.autostash
+    diff.renames diff.algorithm diff.context diff.submodule diff.colormoved diff.noprefix diff.mnemonicprefix diff.renamelimit
+    diff.indentheuristic diff.interhunkcontext diff.ignoresubmodules
+    extensions.objectformat extensions.compatobjectformat extensions.noop extensions.noop-v1 extensions.partialclone
+    extensions.preciousobjects extensions.relativeworktrees extensions.worktreeconfig
+    index.recordendofindexentries index.recordoffsettable index.skiphash index.sparse index.threads index.version
+    gc.auto gc.autodetach gc.autopacklimit gc.pruneexpire gc.worktreepruneexpire gc.reflogexpire gc.reflogexpireunreachable
+    gc.*.reflogexpire gc.*.reflogexpireunreachable gc.packrefs gc.cruftpacks gc.writecommitgraph
+    pack.compression pack.depth pack.indexversion pack.packsizelimit pack.threads pack.window pack.windowmemory pack.usebitmaps
+    pack.usesparse pack.writebitmaphashcache pack.writereverseindex status.aheadbehind status.branch status.relativepaths
+    status.renamelimit status.renames status.short status.showstash status.showuntrackedfiles status.submodulesummary
+    log.abbrevcommit log.date log.decorate log.follow log.showroot commit.verbose commit.status commit.cleanup tag.sort
+    http.postbuffer http.lowspeedlimit http.lowspeedtime http.version rerere.enabled rerere.autoupdate
+    receive.denycurrentbranch receive.denydeletecurrent receive.denydeletes receive.denynonfastforwards
+    rebase.autosquash rebase.autostash rebase.updaterefs blame.blankboundary blame.coloring blame.date blame.showemail blame.showroot
+    i18n.commitencoding i18n.logoutputencoding column.branch column.clean column.status column.tag column.ui
+    lfs.repositoryformatversion lfs.*.locksverify lfs.*.access maintenance.auto maintenance.strategy maintenance.*.enabled
+    maintenance.*.schedule maintenance.*.auto feature.manyfiles feature.experimental""",
 )  # fmt: skip
+# Only these values are harmless: others take away what keeps a checkout from writing into `.git`.
+_HARMLESS_VALUES = {
+    "core.fsmonitor": ("true", "false", ""),
+    "core.protecthfs": ("true",),
+    "core.protectntfs": ("true",),
+    "commit.gpgsign": ("false",),
+    "tag.gpgsign": ("false",),
+    "log.showsignature": ("false",),
+    "extensions.refstorage": ("files", "reftable"),
+}
 
 
 def settings(text: str) -> Iterator[tuple[str, str]]:
@@ -70,14 +102,14 @@ def _value(rest: str) -> tuple[str, str]:
 
 
 def running(text: str) -> list[str]:
-    """The settings that can make git run something, as `name = value`."""
+    """The settings that are not known to be harmless, as `name = value`."""
     return [f"{name} = {value}" for name, value in settings(text) if runs(name, value)]
 
 
 def runs(name: str, value: str) -> bool:
-    """Whether this setting can make git run something."""
+    """Whether this setting can make git run a program or touch files elsewhere, as far as anybody knows."""
     if "::" in value or value.startswith(("-", "!")):
         return True
-    if name == "core.fsmonitor" and value.casefold() in ("true", "false", ""):
+    if value.casefold() in _HARMLESS_VALUES.get(name, ()):
         return False
     return not any(fnmatch.fnmatchcase(name, pattern) for pattern in _HARMLESS)

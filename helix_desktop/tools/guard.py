@@ -15,7 +15,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.errors import HelixError
@@ -23,11 +23,13 @@ from helix_desktop.tools import confine, git_settings, runs_later
 from helix_desktop.tools.confine import Roots
 from helix_desktop.values import dataclass
 
-_DEEPEST, _MOST_HELD = 60, 200
+_DEEPEST, _MOST_HELD = 500, 200
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
 _SETTLED = 2_000_000_000  # nanoseconds after which a change surely has another time than the one before
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
+_WRITTEN = ("refs", "logs", "objects", "info")  # folders of a git directory that git writes in
+_SHALLOW = ("pack", "info")  # of those in `objects`, the only ones that are gone on into
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class _Folder:
     whole: tuple[str, ...]  # of which everything counts
     notable: tuple[str, ...]
     git: bool
+    links: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -68,6 +71,7 @@ class Guard:
 
     roots: Roots
     _folders: dict[str, _Folder] = field(default_factory=dict)
+    _of_git: dict[str, _Folder] = field(default_factory=dict)  # folders in git directories
     _items: dict[str, tuple[tuple[int, ...], Item]] = field(default_factory=dict)
     _whole: list[str] = field(default_factory=list)
 
@@ -115,13 +119,11 @@ class Guard:
         for one in planted:
             self._put(one.path, one.after.link, one.after)
 
-    def remember(
-        self, folders: dict[str, _Folder], items: dict[str, tuple[tuple[int, ...], Item]], whole: list[str]
-    ) -> None:
-        self._folders, self._items, self._whole = folders, items, whole
+    def remember(self, look: _Look) -> None:
+        self._folders, self._of_git, self._items, self._whole = look.folders, look.of_git, look.items, look.whole
 
     def folder(self, path: str) -> _Folder | None:
-        return self._folders.get(path)
+        return self._folders.get(path) or self._of_git.get(path)
 
     def item(self, path: str) -> tuple[tuple[int, ...], Item] | None:
         return self._items.get(path)
@@ -146,6 +148,7 @@ class _Look:
     def __init__(self, guard: Guard) -> None:
         self.guard, self.found = guard, State()
         self.folders: dict[str, _Folder] = {}
+        self.of_git: dict[str, _Folder] = {}
         self.items: dict[str, tuple[tuple[int, ...], Item]] = {}
         self.whole: list[str] = []
         self.gits: set[str] = set()
@@ -158,7 +161,7 @@ class _Look:
             self._walk(root, root)
         for top in [path for path, folder in self.folders.items() if ".git" in folder.notable]:
             self._named_in(shared, top, top)
-        self.guard.remember(self.folders, self.items, self.whole)
+        self.guard.remember(self)
         return self.found
 
     # --- folders -----------------------------------------------------------------------------------------------------
@@ -280,17 +283,60 @@ class _Look:
         for name in _TODO:
             self._take(f"{path}/{name}")
         self._hooks(f"{path}/hooks")
+        self._links(path)
         common = self._pointer(f"{path}/commondir", self._take(f"{path}/commondir"), "")
         more = self._git(common, top, depth) if common else []
         return [*more, *((f"{path}/{name}", True, depth + 1) for name in ("modules", "worktrees"))]
+
+    def _links(self, git: str) -> None:
+        """Links in a git directory that lead out of the roots: git would write through them."""
+        todo = [git]
+        while todo:
+            path = todo.pop()
+            folder = None if path in self.of_git else self._folder(path, "")
+            if folder is None:
+                continue
+            self.of_git[path] = folder
+            for name in folder.links:
+                self._link_out(f"{path}/{name}")
+            inside = path[len(git) + 1 :]
+            wanted = _WRITTEN if not inside else _SHALLOW if inside == "objects" else folder.folders
+            todo += [f"{path}/{name}" for name in folder.folders if name in wanted]
+
+    def _link_out(self, path: str) -> None:
+        if path not in self.found and not self._inside(os.path.realpath(path)):
+            with suppress(OSError):
+                self.found[path] = Item("", None, os.readlink(path))
 
     def _settings(self, path: str, top: str) -> None:
         if path in self.found:
             return
         item = self._take(path, settings=True)
-        if item is not None and item.content is not None and item.meaning:
-            pairs = git_settings.settings(item.content.decode("utf-8", "surrogateescape"))
-            self._named_in(list(pairs), os.path.dirname(path), top)
+        if item is None or item.content is None or not item.meaning:
+            return
+        pairs = list(git_settings.settings(item.content.decode("utf-8", "surrogateescape")))
+        folder = os.path.dirname(path)
+        counted = [
+            f"{name} = {value}"
+            for name, value in pairs
+            if git_settings.runs(name, value) and not (name == "core.worktree" and self._is_worktree_of(folder, value))
+        ]
+        self.found[path] = replace(item, meaning="\n".join(counted))
+        self._named_in(pairs, folder, top)
+
+    def _is_worktree_of(self, git: str, value: str) -> bool:
+        """Whether `core.worktree` is the folder around `.git`, or the folder of a submodule as git sets it up."""
+        where = os.path.normpath(os.path.join(git, value))
+        if not self._inside(where) or os.path.realpath(where) != where or ".git" in where.split("/"):
+            return False
+        if where == os.path.dirname(git) or not os.path.lexists(where):
+            return True
+        with suppress(OSError, ValueError):
+            if not any(Path(where).iterdir()):
+                return True
+            text = Path(where, ".git").read_text(errors="surrogateescape").strip().removeprefix("gitdir:").strip()
+            return os.path.realpath(os.path.join(where, text)) == os.path.realpath(git)
+        return False
 
     def _named_in(self, pairs: list[tuple[str, str]], folder: str, top: str) -> None:
         """Files inside the roots that settings have git run or read."""
@@ -322,12 +368,14 @@ class _Look:
 
 
 def _sorted(stamp: tuple[int, int], entries: Iterator[os.DirEntry[str]], inside: str, *, settled: bool) -> _Folder:
-    """What matters of a folder's entries. Of one that is git's own, only the folders of further repositories."""
-    folders, whole, notable, names = [], [], [], set()
+    """What matters of a folder's entries. Of one in `.git` that is git's own, only the folders of further repositories."""
+    folders, whole, notable, links, names = [], [], [], [], set()
     for entry in entries:
         name = entry.name
         names.add(name)
         path = f"{inside}/{name}" if inside else name
+        if entry.is_symlink():
+            links.append(name)
         if confine.spelling(name) == ".git":
             notable.append(name)
         elif entry.is_dir(follow_symlinks=False):
@@ -340,8 +388,9 @@ def _sorted(stamp: tuple[int, int], entries: Iterator[os.DirEntry[str]], inside:
             notable.append(name)
             whole.append(name)
     git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
-    below = [name for name in folders if not git or name in ("modules", "worktrees")]
-    return _Folder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git)
+    # A folder elsewhere only looks like one of git's: what lies below it is looked at as anywhere.
+    below = [name for name in folders if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")]
+    return _Folder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links))
 
 
 def _settings_of_the_user() -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """The user's git repository, as far as changes have to do with it: read for a comparison, and committed to when the user says so.
 
-Reading runs no program of the repository's: objects are read, and neither its filters nor its hooks nor its index are touched.
+No program of the repository's runs (tools/git.py). Reading reads objects, and the index is not touched; a commit runs no hook, and a
+file that a filter would change on its way is refused.
 """
 
 from __future__ import annotations
@@ -8,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -18,9 +18,9 @@ from helix_desktop.engine.facts import ModelRole, Purpose
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.changes.reading import ABOUT
+from helix_desktop.tools.git import filtered_files, run_git
 from helix_desktop.workbench.models import Models
 
-_READING = ("--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 _SECONDS = 60.0
 _SHOWN = 30_000  # characters of the changes that a model is shown to propose a message
 _MODES = {b"100644": 0o644, b"100755": 0o755}
@@ -82,7 +82,7 @@ class Repository:
         return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob
 
     async def _content(self, root: Path, blob: str) -> bytes:
-        return await asyncio.to_thread(_git, root, *_READING, "cat-file", "blob", blob)
+        return await asyncio.to_thread(run_git, root, "cat-file", "blob", blob)
 
     async def propose(self, changes: bytes) -> str:
         """A message for a commit of these changes, by the fast model."""
@@ -115,20 +115,25 @@ _PROPOSE = (
 
 
 def _commit(root: Path, names: Sequence[str], message: str) -> str:
-    tracked = _git(root, *_READING, "ls-files", "-z").split(b"\0")
+    tracked = run_git(root, "ls-files", "-z").split(b"\0")
     raw = [os.fsencode(name) for name in names if os.path.lexists(root / name) or os.fsencode(name) in tracked]
+    if filtered := filtered_files(root, raw):
+        raise Refused(
+            f"A filter of git (such as Git LFS) would change {filtered[0]} on its way into the repository, and this program runs none.",
+            remedy="Nothing was committed. Commit these files with git itself.",
+        )
     listed = b"".join(name + b"\0" for name in raw)
     files = ("--pathspec-from-file=-", "--pathspec-file-nul")
     literal = ("--literal-pathspecs",)
-    _git(root, *literal, "add", "--all", *files, given=listed)
-    said = _git(root, *literal, "commit", "--only", "--message", message, *files, given=listed)
+    run_git(root, *literal, "add", "--all", *files, given=listed)
+    said = run_git(root, *literal, "commit", "--only", "--message", message, *files, given=listed)
     return said.decode("utf-8", "replace").partition("\n")[0]
 
 
 def _listed(root: Path, revision: str) -> dict[str, tuple[bytes, str, int]] | None:
     """Every file of a revision beneath the root: mode, blob and size; None where there is none."""
     try:
-        content = _git(root, *_READING, "ls-tree", "-r", "-l", "-z", revision)
+        content = run_git(root, "ls-tree", "-r", "-l", "-z", revision)
     except Refused:
         return None
     found = {}
@@ -138,20 +143,3 @@ def _listed(root: Path, revision: str) -> dict[str, tuple[bytes, str, int]] | No
             mode, _, blob, size = about.split()
             found[os.fsdecode(name)] = (mode, blob.decode(), int(size) if size.isdigit() else 0)
     return found
-
-
-def _git(root: Path, *arguments: str, given: bytes = b"") -> bytes:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    environment |= {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(root), *arguments], input=given, capture_output=True, check=False, env=environment
-        )
-    except FileNotFoundError as error:
-        raise Refused(
-            "The program git was not found.", remedy="Install git, or commit with another program."
-        ) from error
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
-        raise Refused(f"git refused: {said[:500]}", remedy="Nothing was committed.")
-    return done.stdout

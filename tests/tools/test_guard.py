@@ -8,6 +8,7 @@ import pytest
 
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.guard import Guard
+from tests.tools.git_places import TRICKS, GitPlace, git_places, what_got_through
 from tests.tools.planting import THERE, Way, prepare, ways
 
 FAST = [way for number, way in enumerate(ways("touch canary")) if number % 12 == 0 or "," not in way.name]
@@ -119,3 +120,25 @@ def test_nothing_is_held_in_a_worktree_or_a_submodule_whose_git_is_a_file(root: 
     folders, files = guard.held()
     assert str(root / ".git") in folders
     assert not [path for path in (*folders, *files) if path.startswith(str(root / "tree"))]
+
+
+PLACES = git_places("touch canary", Path("OUT"))
+CHOSEN = [place for number, place in enumerate(PLACES) if number % 16 == 0 or place.name in TRICKS]
+
+
+@pytest.mark.parametrize("place", CHOSEN, ids=lambda place: place.name)
+def test_what_git_could_run_or_touch_elsewhere_is_taken_back(tmp_path: Path, place: GitPlace) -> None:
+    assert not what_got_through(tmp_path, place.name)
+
+
+def test_a_submodule_and_a_second_worktree_are_let_be(root: Path) -> None:
+    guard = Guard(Roots.of([root]))
+    before = guard.state()
+    run(
+        root, "git -c protocol.file.allow=always submodule add -q ./ module; git commit -qm m; git worktree add -q tree"
+    )
+    assert (root / "module/file").exists()
+    assert guard.planted(before) == []
+    before = guard.state()
+    run(root, "git submodule deinit -qf module; git worktree remove tree")
+    assert guard.planted(before) == []
