@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from helix_desktop import places
 from helix_desktop.commands import open_workspace
 from helix_desktop.console import Console
-from helix_desktop.errors import Ambiguous, NotThere, WrongUse
+from helix_desktop.errors import Ambiguous, Away, HelixError, NotThere, Refused, WrongUse
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.engine.session import Session
     from helix_desktop.store.workspace import Workspace
     from helix_desktop.workbench import Workbench
+
+FETCH_SECONDS = 20.0  # that a turn waits for what other machines wrote
+WAIT_SECONDS = 1.0  # between two looks whether another machine has finished
 
 
 def add(nouns: Subparsers) -> None:
@@ -35,6 +39,12 @@ def add(nouns: Subparsers) -> None:
         default=[],
         metavar="WHAT",
         help="edits, commands, all, or the name of a tool; four things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, and runs_later (changes to files that other programs run); anything else that needs permission is refused",
+    )
+    ask.add_argument(
+        "--if-busy",
+        choices=("refuse", "wait", "branch"),
+        default="refuse",
+        help="what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
     )
     ask.add_argument(
         "--json", action="store_true", help="print every fact of the turn as a line of JSON instead of text"
@@ -95,11 +105,14 @@ async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, cons
     from helix_desktop.commands.telling import Telling
     from helix_desktop.engine.facts import Text, TurnEnd
 
+    reached = await _fetched(bench, console)
     if arguments.model:
         bench.models.named(arguments.model)  # what is wrong with it is said before a conversation is begun
     elif not arguments.conversation and not bench.model:
         raise _no_model(bench)
     session = await _session(bench, arguments.conversation)
+    if reached:
+        session = await _begun(bench, session, arguments.if_busy, console)
     if arguments.model:
         bench.use_model(session.id, arguments.model)
     elif not bench.model_of(session.id):
@@ -127,7 +140,55 @@ async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, cons
     done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
     if not done:
         await console.complain(telling.why)
-    return 0 if done else 1
+    return 0 if (not reached or await _delivered(bench, console)) and done else 1
+
+
+async def _fetched(bench: Workbench, console: Console) -> bool:
+    """Whether what other machines wrote is here. Where the store does not answer, the turn goes on with what is here."""
+    try:
+        async with asyncio.timeout(FETCH_SECONDS):
+            await bench.sharing.fetch()
+            return True
+    except Away as error:
+        await console.complain(error.what)
+    except TimeoutError:
+        await console.complain("The shared store is taking too long to respond.")
+    return False
+
+
+async def _begun(bench: Workbench, session: Session, if_busy: str, console: Console) -> Session:
+    """The conversation in which this machine may write now: where another one works in it, by the user's choice."""
+    told = ""
+    while True:
+        try:
+            await bench.sharing.begin_turn(session.id)
+        except Away:
+            return session
+        except Refused as error:
+            machine = bench.sharing.elsewhere(session.id)
+            if if_busy == "branch":
+                return await bench.fork(session.id)
+            if not machine or if_busy == "refuse":
+                raise Refused(error.what, remedy="Nothing was sent. Add --if-busy wait or --if-busy branch.") from error
+            if machine != told:
+                told = machine
+                await console.complain(f"Waiting for {machine}, which is working in this conversation.")
+            await asyncio.sleep(WAIT_SECONDS)
+        else:
+            return session
+
+
+async def _delivered(bench: Workbench, console: Console) -> bool:
+    """Whether other machines can read the turn. What could not be sent waits here, and is none of the turn's failures, unless
+    work counts as done only when the store has it.
+    """
+    try:
+        await bench.sharing.wait_until_sent()
+    except HelixError as error:
+        await console.complain(f"Not sent to the shared store yet: {error}")
+        link = bench.workspace.link
+        return link is None or link.acknowledge == "local"
+    return True
 
 
 async def _session(bench: Workbench, name: str) -> Session:

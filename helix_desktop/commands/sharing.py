@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,10 +126,11 @@ async def _share(arguments: argparse.Namespace, workspace: Workspace, console: C
 
 async def _conversations(workspace: Workspace) -> None:
     """Send and fetch what is new of them; a store that cannot have conversations has none."""
+    from helix_desktop.store.shared import address
     from helix_desktop.workbench import bench, sharing
 
     open_here = bench.of(workspace)
-    with suppress(NotThere):
+    if address.holds_conversations(_link(workspace).url):
         await (sharing.in_step(workspace) if open_here is None else open_here.sharing.now())
 
 
@@ -230,10 +230,11 @@ async def status(arguments: argparse.Namespace, workspace: Workspace, console: C
 
 
 async def _standing(workspace: Workspace, link: Link) -> dict[str, Any]:
+    from helix_desktop.store.shared import address
+
     now = await link.status()
-    alone = now.url.startswith("s3:")  # it has content, and no conversations
     return {
-        "facts_waiting": 0 if alone else await workspace.facts_waiting(),
+        "facts_waiting": await workspace.facts_waiting() if address.holds_conversations(now.url) else 0,
         "url": now.url,
         "acknowledge": now.acknowledge,
         "waiting": now.waiting,

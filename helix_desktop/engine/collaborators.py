@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from helix_desktop.engine.facts import Fact, FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
@@ -81,6 +82,12 @@ async def _nothing(_conversation: str) -> Sequence[FilesChanged]:
     return ()
 
 
+@asynccontextmanager
+async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
+    """Where no other machine has the conversation."""
+    yield
+
+
 class Spawn(Protocol):
     """Starts a named, owned task; see tasks.py."""
 
@@ -92,7 +99,8 @@ class Crew:
     """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
 
     `restore` puts files back as they were before the facts it is given, in the order they happened. `settle`: what steps have
-    changed in the folders and no result has told. `withheld`: see `ToolsOffered`.
+    changed in the folders and no result has told. `withheld`: see `ToolsOffered`. `turn_lease`: a turn runs within; Refused where
+    another machine works in the conversation.
     """
 
     cache: Cache
@@ -110,3 +118,4 @@ class Crew:
     settle: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _nothing
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     happened: Callable[[str, str, Mapping[str, Any]], Awaitable[Heard]] = nothing_heard
+    turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = unshared_turn

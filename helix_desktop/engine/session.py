@@ -429,10 +429,11 @@ class Session:
     async def _one_turn(self) -> TurnEnded:
         """The next message and the turn that answers it. An error that cannot be recorded becomes the reason of its end."""
         try:
-            await self._say_next()
-            talk = Talk(self._ask, self._take_steering, self._steer_again, self._set)
-            self._talking = Turn(self.conversation, self._crew, self.steward, self._contents, talk)
-            return await self._talking.run()
+            async with self._crew.turn_lease(self.id):
+                await self._say_next()
+                talk = Talk(self._ask, self._take_steering, self._steer_again, self._set)
+                self._talking = Turn(self.conversation, self._crew, self.steward, self._contents, talk)
+                return await self._talking.run()
         except HelixError as error:
             return failed(error)
         except Exception:

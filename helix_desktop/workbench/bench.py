@@ -381,6 +381,7 @@ class Workbench:
             tools=toolbox,
             withheld=toolbox.withheld,
             happened=self._happened,
+            turn_lease=self.sharing.turn_lease,
             models=partial(self._client, conversation.id),
             setup=partial(self._setup, conversation),
             spawn=self._tasks.spawn,

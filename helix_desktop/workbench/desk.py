@@ -39,6 +39,7 @@ class Serving(Protocol):
 
 
 PATIENCE, PAUSE = 30, 0.1  # tries and seconds
+COMMAND_LAST = 5.0  # seconds a command that ends gives a shared store for the last facts
 log = logging.getLogger(__name__)
 Serve = Callable[[Workspace], Awaitable[Serving]]
 
@@ -248,6 +249,7 @@ async def alone(workspace: Workspace, places: Places) -> AsyncIterator[Workbench
     try:
         yield bench
     finally:
+        await bench.sharing.end(limit_seconds=COMMAND_LAST)
         await bench.aclose()
         await access.connections.aclose()
 

@@ -16,7 +16,9 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.events import FactAppended, ReadAnew
 from helix_desktop.errors import Away, HelixError, NotThere, Refused
 from helix_desktop.store.engine_ports import anybody
+from helix_desktop.store.shared import address as addresses
 from helix_desktop.store.shared.conversations import Conversations
+from helix_desktop.store.shared.link import SHARED
 from helix_desktop.store.shared.postgres_heads import heads_of
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.values import dataclass
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 EVERY = 1.0  # seconds between two looks while all goes well
 SLOWER = 10.0  # at the most, while the engine is away
 LAST = 0.8  # seconds for the last facts when the workspace closes
+TURN_PATIENCE = 8.0  # seconds a turn waits for the store before it begins without it
+SEND_PATIENCE = 20.0  # seconds what was done waits until the store has it, where that is wanted
 SOON = 0.05  # seconds: facts that come together are sent together
 
 Changed = Callable[[], object]
@@ -75,6 +79,9 @@ class Sharing:
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
         self._working: set[str] = set()  # conversations where something goes on here that has begun rightly
+        self._starting: set[str] = set()  # conversations whose turn waits for what others wrote in it
+        self._connect: Connect | None = None
+        self._connecting = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
@@ -117,8 +124,56 @@ class Sharing:
 
     async def now(self) -> None:
         """Send and fetch what is new, and raise what is in the way."""
-        if self._conversations is not None:
-            await self._conversations.step()
+        if (conversations := await self._reached()) is not None:
+            await conversations.step()
+
+    async def fetch(self) -> None:
+        """Look for what others wrote, and raise what is in the way."""
+        if (conversations := await self._reached()) is not None:
+            await conversations.fetch()
+
+    async def begin_turn(self, conversation: str) -> None:
+        """Fetch what others wrote in it and keep them from writing there. Refused where another machine works in it; Away where
+        the store cannot be asked.
+        """
+        self._starting.add(conversation)
+        try:
+            async with asyncio.timeout(TURN_PATIENCE):
+                if (conversations := await self._reached()) is not None:
+                    await conversations.begin_turn(conversation)
+        except TimeoutError as error:
+            raise Away("The shared store is taking too long to respond.", remedy="Try again later.") from error
+        finally:
+            self._starting.discard(conversation)
+
+    @asynccontextmanager
+    async def turn_lease(self, conversation: str) -> AsyncIterator[None]:
+        """A turn runs within. Where the store cannot be asked it runs all the same, unless work counts as done only when the
+        store has it: then it neither begins nor ends before.
+        """
+        link = self._bench.workspace.link
+        strict = link is not None and link.acknowledge == SHARED
+        if strict or self.standing.state != "away":
+            try:
+                await self.begin_turn(conversation)
+            except Refused:
+                raise
+            except HelixError:
+                if strict:
+                    raise
+        yield
+        if strict:
+            await self.wait_until_sent()
+
+    async def wait_until_sent(self) -> None:
+        """Returns when the store has what was done here; Away where that takes too long."""
+        try:
+            await asyncio.wait_for(self.now(), SEND_PATIENCE)
+        except TimeoutError as error:
+            raise Away(
+                "The shared store did not confirm in time that it received the conversation.",
+                remedy="It is stored on this computer and waiting to be sent.",
+            ) from error
 
     async def amount(self) -> tuple[int, int, int]:
         """How much sharing sends: conversations, entries, and their bytes."""
@@ -148,10 +203,10 @@ class Sharing:
 
     def begin(self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0) -> None:
         """From now on, as soon as `connect` succeeds. `entries`: how many contents wait to be sent."""
-        self._entries = entries
+        self._entries, self._connect = entries, connect
         self.standing = Standing("starting", address=address)
         self._bench.workspace.journal.asked = self._ask
-        self._task = self._bench.spawn(self._run(connect), name="keep in step")
+        self._task = self._bench.spawn(self._run(), name="keep in step")
         self._tell()
 
     def follow_link(self) -> None:
@@ -162,9 +217,10 @@ class Sharing:
         elif link is None and self._task is not None:
             self._bench.spawn(self.end(), name="share no more")
 
-    async def end(self) -> None:
+    async def end(self, *, limit_seconds: float = LAST) -> None:
         """The last facts go, and others may write at once; where that takes long, what waits is sent when it begins again."""
         task, self._task = self._task, None
+        self._connect = None
         conversations, self._conversations = self._conversations, None
         reached = self.standing.state in ("in step", "waiting")
         if task is not None:
@@ -173,7 +229,7 @@ class Sharing:
                 await task
         if conversations is not None and reached:
             with suppress(HelixError, TimeoutError):
-                await asyncio.wait_for(conversations.leave(), LAST)
+                await asyncio.wait_for(conversations.leave(), limit_seconds)
         if self._task is None:  # else it has begun again meanwhile
             self._bench.workspace.journal.asked = anybody
             self.standing = Standing()
@@ -195,31 +251,41 @@ class Sharing:
         if session is not None and not session.at_rest:
             self._working.add(conversation)
 
-    async def _run(self, connect: Connect) -> None:
+    async def _run(self) -> None:
         pause = EVERY
         while True:
             self._poke.clear()
-            reached = await self._once(connect)
+            reached = await self._once()
             pause = EVERY if reached else min(pause * 2, SLOWER)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._poke.wait(), pause)
             if self._poke.is_set():
                 await asyncio.sleep(SOON if reached else EVERY)
 
-    async def _once(self, connect: Connect) -> bool:
+    async def _reached(self) -> Conversations | None:
+        """The same; None also where the store has content alone."""
+        return await self._connected() if addresses.holds_conversations(self.standing.address) else None
+
+    async def _connected(self) -> Conversations | None:
+        """With the store's answers; None where nothing is shared. Raises why there are none."""
+        async with self._connecting:
+            if self._conversations is None and self._connect is not None:
+                made = await self._connect()
+                made.open, made.arrived = self, self._fetch
+                await made.begin()
+                self._conversations = made
+                self._tell()
+            return self._conversations
+
+    async def _once(self) -> bool:
         """Whether the engine was reached."""
         self._working = {
             one for one in self._working if (found := self._bench.sessions.find(one)) and not found.at_rest
         }
         try:
-            if self._conversations is None:
-                made = await connect()
-                made.open, made.arrived = self, self._fetch
-                await made.begin()
-                self._conversations = made
-                self._tell()
-            await self._conversations.renew(tuple(self._working))
-            await self._conversations.step()
+            if (conversations := await self._connected()) is not None:
+                await conversations.renew(tuple(self._working))
+                await conversations.step()
         except Away as error:
             await self._stand("away", str(error))
             return False
@@ -259,13 +325,17 @@ class Sharing:
             await work()
             await self._bench.grown(conversation)
             return
-        if not session.at_rest:
+        if not session.at_rest and conversation not in self._starting:
             raise Refused("The agent is working in this conversation.")
         await session.conversation.follow(work)
 
     @asynccontextmanager
     async def still(self, conversation: str) -> AsyncIterator[None]:
         session = self._bench.sessions.find(conversation)
+        if session is not None and conversation in self._starting:
+            async with session.conversation.still():
+                yield
+            return
         if session is not None and not session.at_rest:
             raise Refused("The agent is working in this conversation.")
         async with self._bench.held(conversation):

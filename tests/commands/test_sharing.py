@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helix_desktop import cli, places, settings
 from helix_desktop.commands import open_workspace
 from helix_desktop.engine.ports import About
-from helix_desktop.store.shared import sealing
+from helix_desktop.store.shared import sealing, segments
+from helix_desktop.store.shared.heads import Move
+from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from tests.peers import postgres
 from tests.store.shared.conftest import server  # noqa: F401 - a fixture
 
@@ -173,3 +178,108 @@ def test_joining_a_store_that_does_not_answer_creates_nothing(helix: Helix, home
     assert "Nothing was changed" in said
     assert "secret" not in said
     assert not open_workspace.all_of(places.find(homes[1])).list()
+
+
+@pytest.fixture
+def shared(helix: Helix, homes: tuple[Path, Path], server: postgres.Server) -> tuple[Path, Path, str]:  # noqa: F811
+    """Two homes that share a workspace, called Work in both, and its key."""
+    here, there = homes
+    assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
+    key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1].strip()
+    join = ("workspace", "join", server.url, "--folder", there / "work", "--name", "Work")
+    assert helix("--home", there, *join, typed=key)[0] == 0
+    return here, there, key
+
+
+def ask(helix: Helix, home: Path, *words: str) -> tuple[int, list[dict[str, Any]], str]:
+    code, out, err = helix("--home", home, "ask", "-w", "Work", "-m", "demo", "--json", *words)
+    return code, [json.loads(line) for line in out.splitlines()], err
+
+
+def turns(helix: Helix, home: Path) -> dict[str, int]:
+    """How many turns ended in each conversation of a home, after it was brought up to date."""
+    assert helix("--home", home, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+
+    async def read() -> dict[str, int]:
+        workspaces = open_workspace.all_of(places.find(home))
+        opened = await workspaces.open(workspaces.list()[0].id)
+        found = {row.id: row.turns for row in await opened.journal.conversations()}
+        await opened.aclose()
+        return found
+
+    return asyncio.run(read())
+
+
+def test_two_homes_that_take_turns_write_one_conversation(helix: Helix, shared: tuple[Path, Path, str]) -> None:
+    here, there, _ = shared
+    _, facts, _ = ask(helix, here, "hello")
+    conversation = facts[0]["conversation"]
+    for home, words in ((there, "second"), (here, "third"), (there, "fourth")):
+        code, more, err = ask(helix, home, "-c", conversation, words)
+        assert (code, err) == (0, "")
+        assert more[0]["seq"] == facts[-1]["seq"] + 1
+        assert {each["conversation"] for each in more} == {conversation}
+        facts += more
+    assert turns(helix, here) == turns(helix, there) == {conversation: 4}
+
+
+class Laptop:
+    """Another machine that holds the lease of a conversation."""
+
+    def __init__(self, url: str, key: str, conversation: str) -> None:
+        self._seal = sealing.Seal(sealing.read_key(key))
+        self._engine = PostgresEngine(url, self._seal.space)
+        self._heads = PostgresHeads(self._engine, self._seal.space)
+        self._name = self._seal.name("head", conversation.encode())
+
+    def hold(self, seconds: float) -> None:
+        (head,) = self._heads.get([self._name])
+        contents = replace(segments.read(self._seal.open(self._name, head.sealed)), machine="laptop")
+        sealed = self._seal.close(self._name, segments.write(contents))
+        move = Move(self._name, head.version, b"l" * 16, sealed, seconds, force=True)
+        assert self._heads.move(move)[0]
+
+    def damage(self) -> None:
+        """As a disk might."""
+        (head,) = self._heads.get([self._name])
+        sealed = head.sealed[:-1] + bytes([head.sealed[-1] ^ 1])
+        assert self._heads.move(Move(self._name, head.version, b"l" * 16, sealed, 0.0, force=True))[0]
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+@pytest.fixture
+def laptop(
+    helix: Helix,
+    shared: tuple[Path, Path, str],
+    server: postgres.Server,  # noqa: F811
+) -> Iterator[tuple[Laptop, str]]:
+    """With a conversation that the first home began."""
+    conversation = ask(helix, shared[0], "hello")[1][0]["conversation"]
+    one = Laptop(server.url, shared[2], conversation)
+    yield one, conversation
+    one.close()
+
+
+def test_a_conversation_that_another_machine_works_in_is_not_split(
+    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]
+) -> None:
+    here, _, _ = shared
+    other, conversation = laptop
+    other.hold(60.0)
+    code, facts, err = ask(helix, here, "-c", conversation, "me too")
+    assert (code, facts) == (1, [])
+    assert "laptop is working in this conversation" in err
+    assert "--if-busy" in err
+    assert turns(helix, here) == {conversation: 1}
+    code, facts, err = ask(helix, here, "-c", conversation, "--if-busy", "branch", "me too")
+    assert code == 0
+    assert facts[-1]["conversation"] != conversation
+    assert facts[-1]["fact"] == "TurnEnded"
+    assert turns(helix, here) == {conversation: 1, facts[-1]["conversation"]: 2}
+    other.hold(1.0)
+    code, facts, err = ask(helix, here, "-c", conversation, "--if-busy", "wait", "me too")
+    assert (code, facts[0]["conversation"]) == (0, conversation)
+    assert "Waiting for laptop" in err
+    assert sorted(turns(helix, here).values()) == [2, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from helix_desktop.store.shared.link import Connected
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
 from helix_desktop.store.shared.remote import Remote
 from helix_desktop.store.shared.sealing import Seal
-from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.workbench import Desk, Workbench, sharing
 from helix_desktop.workbench.tour import Quick
 
 KEY = bytes(range(32))
@@ -241,3 +241,56 @@ async def test_what_is_forgotten_here_is_gone_there_and_makes_no_branch(homes: t
     assert facts(here, session) == facts(there, session)
     names = {one.id for one in there.bench.conversations()}
     assert names == {one.id for one in here.bench.conversations()} == {session.id}
+
+
+async def test_a_turn_begins_with_what_the_other_machine_wrote(
+    homes: tuple[Home, Home], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "EVERY", 600.0)  # between two looks: what is known of the other machine is old
+    here, there = homes
+    session = await here.bench.new_conversation()
+    await told(session, "read README.md")
+    await here.bench.sharing.now()
+    await there.bench.sharing.now()
+    seen = await there.bench.session(session.id)
+    await told(session, "read src/pairs.py")
+    await here.bench.sharing.now()
+    seen.send((Text("me too"),))
+    await asyncio.wait_for(seen.idle(), 60)
+    assert (seen.running, len(seen.queue)) == (Running.FAILED, 1)
+    assert seen.why.startswith("desktop is working in this conversation.")
+    assert facts(there, seen) == facts(here, session)  # it can be watched
+    await here.bench.sharing.end()
+    seen.resume()
+    await asyncio.wait_for(seen.idle(), 60)
+    assert said(seen, "me too")
+    assert facts(there, seen)[: len(session.facts)] == facts(here, session)
+    assert here.bench.sharing.branches == there.bench.sharing.branches == {}
+
+
+async def test_what_was_written_apart_is_a_branch_before_the_next_turn_begins(
+    homes: tuple[Home, Home], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sharing, "EVERY", 600.0)
+    monkeypatch.setattr(sharing, "SLOWER", 600.0)
+    here, there = homes
+    session = await here.bench.new_conversation()
+    await told(session, "read README.md")
+    await here.bench.sharing.now()
+    await there.bench.sharing.now()
+    seen = await there.bench.session(session.id)
+    there.engine.away = True
+    with pytest.raises(Away):
+        await there.bench.sharing.take_over(session.id)
+    await told(seen, "zebra: read src/pairs.py")
+    await told(session, "what is in README.md?")
+    await here.bench.sharing.now()
+    await here.bench.sharing.end()
+    there.engine.away = False
+    there.bench.sharing.standing = replace(there.bench.sharing.standing, state="in step")
+    there.bench.sharing._conversations._own.clear()  # type: ignore[union-attr]  # as after the program was opened again
+    await told(seen, "and now together")
+    await until(lambda: there.bench.sharing.branches)
+    assert facts(there, seen)[: len(session.facts)] == facts(here, session)
+    assert said(seen, "and now together")
+    assert not said(seen, "zebra: read src/pairs.py")

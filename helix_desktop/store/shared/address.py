@@ -59,6 +59,11 @@ def _wrong() -> WrongUse:
     )
 
 
+def holds_conversations(url: str) -> bool:
+    """Whether the store at this address can have conversations, and not only content."""
+    return not url.startswith("s3:")
+
+
 def connect(address: Address, space: bytes) -> Engine:
     """The engine there. Nothing is asked of it yet; NotThere where the extra is not installed."""
     return ENGINES[urlsplit(address.url).scheme](address, space)

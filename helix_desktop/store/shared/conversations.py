@@ -138,6 +138,42 @@ class Conversations:
             await self._look()
             await self._send()
 
+    async def fetch(self) -> None:
+        """Look for what is new there."""
+        async with self._busy:
+            await self._look()
+
+    async def begin_turn(self, conversation: str) -> None:
+        """Fetch what others wrote in it, and be the one machine that writes there. Refused where another one is."""
+        if self._holds(conversation, self.lease / 2):
+            return
+        name = self._name(conversation)
+        async with self._busy:
+            for _ in range(_TRIES):
+                await self._see_all([name])
+                self._refuse_turn(conversation, name)
+                while await self._push(conversation):
+                    pass
+                known = await self.thread.run(self.steps.of, conversation)
+                if not known.contents or known.contents.gone or self._holds(conversation, self.lease / 2):
+                    return
+                contents = replace(known.contents, machine=self.machine)
+                if await self._move(known, contents, force=conversation in self._own):
+                    return
+            self._refuse_turn(conversation, name)
+            raise _busy_elsewhere(self.machine_of(conversation))
+
+    def _holds(self, conversation: str, seconds: float) -> bool:
+        """Whether this machine alone may write there for so long."""
+        writer, _ = self._writers.get(conversation, (b"", ""))
+        return writer == self.steps.machine and self._leases.get(conversation, 0.0) - self.now() > seconds
+
+    def _refuse_turn(self, conversation: str, name: bytes) -> None:
+        if complaint := self.complaints.get(name.hex()):
+            raise JournalCorrupt(complaint, remedy="To work here all the same, continue in a copy of the conversation.")
+        if machine := self.elsewhere(conversation):
+            raise _busy_elsewhere(machine)
+
     async def renew(self, working: Collection[str]) -> None:
         """Where this machine works it stays the one that writes."""
         async with self._busy:
@@ -464,6 +500,13 @@ class Conversations:
 
     def _note(self, known: Known) -> None:
         self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")
+
+
+def _busy_elsewhere(machine: str) -> Refused:
+    return Refused(
+        f"{machine} is working in this conversation.",
+        remedy="Wait until it has finished, continue here all the same, or continue in a copy.",
+    )
 
 
 class _Differs(Exception):
