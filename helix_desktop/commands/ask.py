@@ -47,11 +47,16 @@ def add(nouns: Subparsers) -> None:
         help="what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
     )
     ask.add_argument(
+        "--resume",
+        action="store_true",
+        help="with --conversation and without TEXT: go on with a turn that was interrupted or stopped at a limit",
+    )
+    ask.add_argument(
         "--json", action="store_true", help="print every fact of the turn as a line of JSON instead of text"
     )
     ask.add_argument(
         "text",
-        nargs="+",
+        nargs="*",
         metavar="TEXT",
         help="the message; - reads standard input, /NAME uses a slash command or skill from the folder",
     )
@@ -59,6 +64,10 @@ def add(nouns: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.resume and (arguments.text or not arguments.conversation):
+        raise WrongUse("To resume a turn, specify its conversation with --conversation and no TEXT.")
+    if not arguments.resume and not arguments.text:
+        raise WrongUse("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
     if arguments.workspace is None:
         arguments.workspace = _workspace_here(arguments.home)
     return open_workspace.run(arguments, source=None)
@@ -82,16 +91,37 @@ def _workspace_here(home: Path | None) -> str:
 async def work(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     from helix_desktop import workbench
 
+    text = "" if arguments.resume else await _message(arguments, console)
+    bench = workbench.of(workspace)
+    if bench is not None:
+        return await _turn(bench, arguments, text, console, reached=await _fetched(bench, console))
+    async with workbench.alone(workspace, arguments.places) as bench:
+        reached = await _fetched(bench, console)
+        resumed = arguments.conversation if arguments.resume else ""
+        await _end_interrupted(bench, resumed, console)
+        return await _turn(bench, arguments, text, console, reached=reached)
+
+
+async def _end_interrupted(bench: Workbench, resumed: str, console: Console) -> None:
+    """Nothing else will end the turns of a command that was killed. One that is to be resumed stays open."""
+    from helix_desktop.workbench import interrupted
+
+    keep = (await _session(bench, resumed)).id if resumed else ""
+    for conversation in await interrupted.end_interrupted_turns(bench, keep=keep):
+        row = bench.row(conversation)
+        await console.complain(
+            f"The program was ended during a turn in {row.title if row else conversation}."
+            f" To go on with it, run: helix-desktop ask -c {conversation} --resume"
+        )
+
+
+async def _message(arguments: argparse.Namespace, console: Console) -> str:
     text = " ".join(arguments.text)
     if text == "-":
         text = await _all(console)
     if not text.strip():
         raise WrongUse("The message is empty.")
-    bench = workbench.of(workspace)
-    if bench is not None:
-        return await _turn(bench, arguments, text, console)
-    async with workbench.alone(workspace, arguments.places) as bench:
-        return await _turn(bench, arguments, text, console)
+    return text
 
 
 async def _all(console: Console) -> str:
@@ -101,11 +131,10 @@ async def _all(console: Console) -> str:
     return b"".join(pieces).decode("utf-8", "replace")
 
 
-async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, console: Console) -> int:
+async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, console: Console, *, reached: bool) -> int:
     from helix_desktop.commands.telling import Telling
     from helix_desktop.engine.facts import Text, TurnEnd
 
-    reached = await _fetched(bench, console)
     if arguments.model:
         bench.models.named(arguments.model)  # what is wrong with it is said before a conversation is begun
     elif not arguments.conversation and not bench.model:
@@ -120,12 +149,12 @@ async def _turn(bench: Workbench, arguments: argparse.Namespace, text: str, cons
     telling = Telling(session, frozenset(arguments.allow), as_lines=arguments.json)
     unsubscribe = session.subscribe(telling.asked)
     try:
-        parts = await bench.expanded(session, (Text(text),))
+        parts = await bench.expanded(session, (Text(text),)) if text else ()
     finally:
         unsubscribe()
     unsubscribe = session.subscribe(telling.hear)
     try:
-        session.send(parts)
+        session.send(parts) if parts else session.resume()
         await telling.tell(console)
     finally:
         unsubscribe()

@@ -126,6 +126,10 @@ class Journal:
         """What was brought in from elsewhere: every fact that tells of it, the oldest first."""
         return await self._thread.run(self._file.brought_in)
 
+    async def with_open_turns(self) -> Sequence[str]:
+        """Conversations that may be in the middle of a turn."""
+        return await self._thread.run(self._file.with_open_turns)
+
     async def conversations(self) -> Sequence[Row]:
         """All of them, the one changed last first."""
         return await self._thread.run(self._file.conversations)

@@ -41,6 +41,13 @@ _BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
 _BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
 _BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
 _BROUGHT_BEHIND = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"  # noqa: S608
+# The last fact that begins, goes on with or ends a turn ends none. A day: what runs has written something since.
+_OPEN_TURNS = """
+SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM conversations) AND coalesce(
+  (SELECT substr(fact, 10, 10) FROM facts WHERE conversation = conversations.id
+    AND substr(fact, 10, 9) IN ('TurnEnded', 'UserSaid"', 'ModelRepl', 'ToolRetur') ORDER BY seq DESC LIMIT 1), 'TurnEnded"'
+) <> 'TurnEnded"' ORDER BY updated
+"""
 _WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
 _INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
 
@@ -220,6 +227,11 @@ class JournalFile:
         brought = (_line(row).recorded().fact for row in rows)
         firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= at and not one.undone)
         return next(firsts, None)
+
+    def with_open_turns(self) -> tuple[str, ...]:
+        """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
+        with self._reading():
+            return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))
 
     def conversations(self) -> tuple[Row, ...]:
         """All of them, the one changed last first."""

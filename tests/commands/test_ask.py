@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -15,7 +18,7 @@ from helix_desktop.commands import open_workspace
 from helix_desktop.commands.telling import Telling
 from helix_desktop.console import Console
 from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged
-from helix_desktop.engine.facts import ToolCall, UserSaid
+from helix_desktop.engine.facts import Fact, ToolCall, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import Question
 from helix_desktop.engine.session import Session
 from helix_desktop.secrets import Secrets
@@ -230,3 +233,59 @@ def test_a_call_without_a_name_is_answered_and_does_not_pass_for_the_end(
         assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
         assert len(server.bodies) == 2
     assert "sorry" in capfd.readouterr().out
+
+
+@pytest.fixture
+def killed(workspace: str, capfd: pytest.CaptureFixture[str]) -> Iterator[tuple[str, ChatServer]]:
+    """A conversation whose command was killed while a tool worked, and the server of its model."""
+    call = ("run_command", json.dumps({"command": "sleep 600"}))
+    with ChatServer([reply("working", calls=[call]), reply("done"), reply("done again")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        words = ["--json", "--allow", "commands", "--allow", "outside_sandbox", "-m", "peer/scripted", "wait long"]
+        asked = [sys.executable, "-m", "helix_desktop", "ask", *words]
+        with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            line = next(line for line in process.stdout if '"ModelReplied"' in line)
+            process.kill()
+        capfd.readouterr()
+        yield json.loads(line)["conversation"], server
+
+
+def test_a_turn_whose_command_was_killed_is_ended_by_the_next_one(
+    killed: tuple[str, ChatServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    conversation, _ = killed
+    assert cli.main(["ask", "--json", "-m", "peer/scripted", "something else"]) == 0
+    out, err = capfd.readouterr()
+    assert f"ask -c {conversation} --resume" in err
+    assert conversation not in out
+    assert cli.main(["ask", "--json", "-m", "peer/scripted", "-c", conversation, "go on"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""  # once
+    facts = asyncio.run(facts_of(conversation))
+    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
+    assert [(end.reason, end.why) for end in ends] == [
+        (TurnEnd.FAILED, "The program was ended during this turn."),
+        (TurnEnd.DONE, ""),
+    ]
+
+
+def test_a_turn_whose_command_was_killed_can_be_resumed(
+    killed: tuple[str, ChatServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    conversation, server = killed
+    assert cli.main(["ask", "-m", "peer/scripted", "-c", conversation, "--resume"]) == 0
+    out, err = capfd.readouterr()
+    assert ("done" in out, err) == (True, "")
+    ends = [fact for fact in asyncio.run(facts_of(conversation)) if isinstance(fact, TurnEnded)]
+    assert [end.reason for end in ends] == [TurnEnd.DONE]
+    assert "check before repeating" in json.dumps(server.bodies[-1])
+    assert cli.main(["ask", "-c", conversation, "--resume", "words"]) == 2
+
+
+async def facts_of(conversation: str) -> list[Fact]:
+    workspaces = open_workspace.all_of(places.find())
+    opened = await workspaces.open(workspaces.list()[0].id)
+    found = [recorded.fact for recorded in await opened.journal.read(conversation)]
+    await opened.aclose()
+    return found
