@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import gc
+import importlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from PySide6.QtCore import QEventLoop
+from PySide6.QtCore import QEventLoop, QObject, Signal
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop import __version__, places
@@ -37,6 +38,8 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     shell = Shell(memory, TITLE)
     shell.show()
     _paint(application, shell)
+    shell.take_input()
+    _import_program()
     from helix_desktop.desktop import program
 
     return program.Program(where, application, program.Window(memory, shell), arguments.link).run()
@@ -82,6 +85,28 @@ def _paint(application: QApplication, shell: Shell) -> None:
         if shell.empty.painted:
             application.sync()
             return
+
+
+class _Import(QObject):
+    """`done`: everything behind the window has been imported, or cannot be."""
+
+    done = Signal()
+
+    def run(self) -> None:
+        try:
+            importlib.import_module("helix_desktop.desktop.program")
+        finally:
+            self.done.emit()
+
+
+def _import_program() -> None:
+    """Import what is behind the window in a thread. The window takes what is typed meanwhile."""
+    from helix_desktop import tasks
+
+    importing, waiting = _Import(), QEventLoop()
+    importing.done.connect(waiting.quit)
+    tasks.thread(importing.run, name="import", daemon=True)
+    waiting.exec()
 
 
 if __name__ == "__main__":

@@ -130,11 +130,18 @@ class Program:
         wire(self.window)
         self._settings.subscribe(self._changed)
         self._changed(SEND_WITH)
+        early = self.shell.empty.early
+        if early.place[0]:
+            self.window.stand_in(early.place, early.name, early.sent)
         self.shell.furnish(self.window)
+        if early.has_box:
+            self.window.chat.composer.text.setFocus()  # nothing has the focus until it stands in the window
         if sys.platform == "darwin":  # where people look for menus
             for name, actions in self.window.actions_.groups().items():
                 self.shell.menuBar().addMenu(name).addActions(actions)
         self.shell.closing.connect(self._close)
+        if self.shell.is_closing:  # before anybody could hear of it
+            QTimer.singleShot(0, self._close)
 
     def run(self) -> int:
         loop = EventLoop(self._application)
@@ -232,6 +239,7 @@ class Program:
             self._restyle()
         elif setting is SEND_WITH:
             self.window.chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
+            self._memory.put("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
         elif setting is NEWER_VERSIONS and self._updates is not None:
             self._tasks.spawn(self._updates.look(), name="newest version")
 

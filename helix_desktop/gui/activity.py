@@ -23,6 +23,8 @@ from helix_desktop.engine.facts import (
     Refolded,
     TurnEnded,
     Unfolded,
+    UserPart,
+    UserSaid,
 )
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat.attachments import written
@@ -34,6 +36,7 @@ _URGENT = (Running.ASKING, Running.FAILED, Running.TOOLS, Running.THINKING)
 # What a line of the list shows: its title, its place, its bar.
 _SHOWN = (ConversationChanged, ConversationStarted, Folded, ModelReplied, Refolded, TurnEnded, Unfolded)
 LISTED = 300  # milliseconds; the list of a busy workspace is made anew no more often
+Queue = tuple[tuple[UserPart, ...], ...]
 WORKING = frozenset({Running.THINKING, Running.TOOLS, Running.ASKING})
 
 
@@ -50,6 +53,8 @@ class Watched(QObject):
         self.bench = bench
         self._memory = memory
         self._unfinished = Unfinished()
+        self._queued: dict[str, Queue] = {}
+        self._unrecorded: dict[str, Queue] = {}  # left the queue; not in the journal yet
         failed: list[str] = memory.get("failed", bench.id, default=[])
         self._states: dict[str, Running] = dict.fromkeys(failed, Running.FAILED)
         self._looked_at: set[str] = set()  # failures that are no news
@@ -84,12 +89,40 @@ class Watched(QObject):
             self._looked_at.add(conversation)
             self.state_changed.emit(conversation, Running.FAILED)
 
+    def remove_waiting(self, conversation: str, message: tuple[UserPart, ...]) -> None:
+        """The user took a message out of the queue."""
+        left = self._unrecorded.get(conversation, ())
+        self._unrecorded[conversation] = tuple(each for each in left if each != message)
+        self._keep_waiting(conversation)
+
     def _heard(self, event: Event) -> None:
         self._unfinished.take(event)
-        if isinstance(event, Queued):  # what waits is nobody's fact yet, and outlives the program as a draft does
-            self._memory.put("waiting", self.bench.id, event.conversation, value=list(map(written, event.messages)))
+        if isinstance(event, Queued):
+            before = self._queued.get(event.conversation, ())
+            left = tuple(each for each in before if each not in event.messages)
+            again = self._unrecorded.get(event.conversation, ())
+            self._unrecorded[event.conversation] = (*(each for each in again if each not in event.messages), *left)
+            self._queued[event.conversation] = event.messages
+            self._keep_waiting(event.conversation)
+        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, UserSaid):
+            self._show_recorded(event.recorded.conversation, event.recorded.fact)
         if not isinstance(event, Streamed | ToolShowed):
             self._bridge.take(event)
+
+    def _show_recorded(self, conversation: str, said: UserSaid) -> None:
+        """The journal has it; long texts are recorded in another shape than they were sent in."""
+        left = list(self._unrecorded.get(conversation, ()))
+        if said.parts in left:
+            left.remove(said.parts)
+        elif left and not said.by:
+            del left[0]
+        self._unrecorded[conversation] = tuple(left)
+        self._keep_waiting(conversation)
+
+    def _keep_waiting(self, conversation: str) -> None:
+        """A message that is not recorded yet outlives the program, as a draft does."""
+        messages = (*self._unrecorded.get(conversation, ()), *self._queued.get(conversation, ()))
+        self._memory.put("waiting", self.bench.id, conversation, value=list(map(written, messages)))
 
     def _happened(self, events: tuple[Event, ...]) -> None:
         for event in events:

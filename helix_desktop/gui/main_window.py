@@ -32,7 +32,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.bridge import Bridge
 from helix_desktop.gui.chat.approvals import question_words, uncovered
 from helix_desktop.gui.chat.attaching import Attaching
-from helix_desktop.gui.chat.composer import DraftPlace
+from helix_desktop.gui.chat.drafts import DraftPlace, UnsentMessage, UnsentMessages
 from helix_desktop.gui.chat.page import ChatPage
 from helix_desktop.gui.conversation_acts import ConversationActs
 from helix_desktop.gui.engine_sentences import said
@@ -59,12 +59,15 @@ SETTLED = 100  # milliseconds without a conversation, before one that has not be
 
 
 class MainWindow(Frame):
-    """`settled`: see watching.py. `setup_wanted`: a model is needed. `settings_wanted` carries a page's name."""
+    """`settled`: see activity.py. `setup_wanted`: a model is needed. `settings_wanted` carries a page's name.
+    `conversation_opened` carries its workspace, its session, and the messages that waited for it.
+    """
 
     settled = Signal(str, str, object, str)
     setup_wanted = Signal()
     settings_wanted = Signal(str)
     workbench_shown = Signal()
+    conversation_opened = Signal(object, object, object)
 
     def __init__(self, theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> None:
         super().__init__(theme, memory)
@@ -77,6 +80,8 @@ class MainWindow(Frame):
         self._watched: dict[str, Watched] = {}
         self._wanted_workspace = ""  # the last one asked for: answers to earlier requests are ignored
         self._wanted_conversation = ""
+        self.awaited = ""  # the conversation the message box stands in already while it is being opened or made
+        self.unsent = UnsentMessages(memory)
         self._cost = 0.0
         self._measuring = QTimer(self, interval=SETTLED, singleShot=True)
         self._measuring.timeout.connect(self._measure_next)
@@ -121,6 +126,27 @@ class MainWindow(Frame):
         above = (self.chat.approvals, self.chat.way_on)
         writes = self.chat.composer if self.chat.foreign.isHidden() else self.chat.foreign
         return writes.height() + sum(each.height() for each in above if each.isVisible())
+
+    # --- what is written before a conversation is open -----------------------------------------------------------
+
+    def stand_in(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
+        """Write in this conversation from now on, before anything can be opened. `sent`: messages that were sent there already."""
+        self.awaited = place[1]
+        self.unsent.hold_kept(place, sent)
+        self.chat.show_begun(name, begun=place[1] != "new")
+        if self.memory.get("layout", place[0], "page", default="chat") == "chat":
+            self.restore_layout(place[0])
+        self._show_in_composer(place, name)
+
+    def hold_message(self, message: UnsentMessage) -> None:
+        """Send it as soon as the conversation is open that the message box belongs to."""
+        place = self.chat.composer.place
+        self.unsent.hold(place, message)
+        self.chat.composer.show_queue(self.unsent.at(place))
+
+    def _show_in_composer(self, place: DraftPlace, name: str) -> None:
+        self.chat.composer.show_conversation(*place, name)
+        self.chat.composer.show_queue(self.unsent.at(place))
 
     # --- workspaces ----------------------------------------------------------------------------------------------
 
@@ -269,12 +295,13 @@ class MainWindow(Frame):
         self.show_choices()
         self.restore_layout(bench.id)
         self.refresh_conversations()
-        self.show_session(None)  # nothing of the other workspace can be seen, or written to, while one is opened
-        self.workbench_shown.emit()
         row = bench.row(last)
-        if row is not None and not row.trashed:
-            self.memory.put("conversation", bench.id, value=last)
-            self.open_conversation(last)
+        awaited = last if row is not None and not row.trashed else ""
+        self.show_session(None, awaited=awaited)  # nothing of the other workspace can be seen while one is opened
+        self.workbench_shown.emit()
+        if row is not None and awaited:
+            self.chat.show_writer(row.agent)
+            self.open_conversation(awaited)
 
     def leave_workspace(self, workspace: str) -> None:
         """It closes: stop listening to it."""
@@ -392,6 +419,11 @@ class MainWindow(Frame):
         benches = [watched.bench for watched in self._watched.values()]
         return sorted(benches, key=lambda bench: bench is not self.bench)
 
+    @property
+    def watched_in_front(self) -> Watched:
+        """Of the workspace that is shown."""
+        return self._watched[self.showing.bench.id if self.showing.bench else ""]
+
     def rows(self) -> Sequence[ConversationRow]:
         return self.bench.conversations() if self.bench else ()
 
@@ -414,10 +446,19 @@ class MainWindow(Frame):
             return
 
         def opened(session: Session) -> None:
+            unsent = self.unsent.take((bench.id, conversation))
             if self._wanted_conversation == conversation and self.show_session_of(bench, session) and then is not None:
                 then()
+            self.conversation_opened.emit(bench, session, unsent)
 
-        self.doing.do(self._read(bench, conversation), name="open a conversation", then=opened, owner=self)
+        def not_opened(error: HelixError) -> None:
+            self.unsent.leave((bench.id, conversation))
+            if self.bench is bench and self.awaited == conversation:
+                self.show_session(None)
+            self.notices.tell_error(error)
+
+        work = self._read(bench, conversation)
+        self.doing.do(work, name="open a conversation", then=opened, owner=self, failed=not_opened)
 
     async def _read(self, bench: Workbench, conversation: str) -> Session:
         session = await bench.session(conversation)
@@ -445,23 +486,26 @@ class MainWindow(Frame):
         self._wanted_conversation = ""
         self.show_session(None)
 
-    def show_session(self, session: Session | None) -> None:
-        """A conversation, or a new one that begins with its first message."""
+    def show_session(self, session: Session | None, *, awaited: str = "") -> None:
+        """A conversation, or a new one that begins with its first message. `awaited`: it is still being opened."""
         bench = self.bench
         if bench is None:
             return
         self.bridge.leave()
+        self.awaited = awaited
         self.showing.show_conversation(session)
-        name = session.id if session else ""
+        name = session.id if session else awaited
         self.memory.put("conversation", bench.id, value=name)
         if session is not None:
             self.chat.transcript.hear(self._watched[bench.id].going_on(session))
         named = bench.name if len(bench.name) <= SHOWN_NAME else f"{bench.name[: SHOWN_NAME - 1]}…"
-        self.chat.show_begun(named, begun=self._has_begun(session), scripted=self.model == DEMO)
+        self.memory.put("box", value={"name": named, "is_shown": not self.chat.composer.isHidden()})
+        self.chat.show_begun(named, begun=bool(awaited) or self._has_begun(session), scripted=self.model == DEMO)
         composer = self.chat.composer
-        composer.show_conversation(bench.id, name or "new", named)
+        self._show_in_composer((bench.id, name or "new"), named)
         composer.show_running(session.running if session else Running.IDLE)
-        composer.show_queue([waiting.parts for waiting in session.queue] if session else [])
+        if session is not None:
+            composer.show_queue([waiting.parts for waiting in session.queue])
         if session is not None and not session.queue:
             composer.bring_back()
         self.chat.approvals.show_questions(session.questions if session else {}, uncovered(self.bench))
@@ -546,10 +590,10 @@ class MainWindow(Frame):
         bench = self.bench
 
         def measured(session: Session) -> None:
-            if self.session is None and self.bench is bench:
+            if self.session is None and not self.awaited and self.bench is bench:
                 self._measure(session)
 
-        if bench is None or not self.model:
+        if bench is None or not self.model or self.awaited:
             return
         if self.session is not None:
             self.doing.do(bench.look_ahead(self.session.id), name="price the next message", owner=self)

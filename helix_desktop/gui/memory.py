@@ -46,7 +46,8 @@ class Memory(QObject):
             self._values.pop(path, None)
         else:
             self._values[path] = value
-        self._timer.start()
+        if not self._timer.isActive():  # who types without a pause is kept as well
+            self._timer.start()
 
     def forget(self, text: str, *, within: str) -> None:
         """Cut a text out of everything kept for a workspace, on the disk as well, and out of a file that was set aside."""

@@ -12,6 +12,7 @@ from helix_desktop.errors import HelixError
 from helix_desktop.gui import finding
 from helix_desktop.gui.chat.completion import Asked, Offer
 from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.drafts import DraftPlace, UnsentMessage
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.palette import Find
 from helix_desktop.gui.main_window import MainWindow
@@ -27,7 +28,9 @@ NotSent = Callable[[HelixError | None], None]
 def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
     """Say something in the open conversation, or begin one with it. Words that cannot be sent stay."""
     bench = window.bench
-    if bench is None:
+    if window.awaited:
+        window.hold_message(UnsentMessage(parts, steer))
+    elif bench is None:
         window.chat.composer.take(parts)
     elif not bench.model:
         window.chat.composer.take(parts)
@@ -43,10 +46,19 @@ def send(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None: 
 
 def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) -> None:
     """A conversation; none where its first message costs too much for the user."""
-    not_sent = given_back(window.chat.composer, window.notices, parts)
+    give_back = given_back(window.chat.composer, window.notices, parts)
+    waits = window.awaited = f"new {id(parts)}"
+
+    def not_sent(error: HelixError | None) -> None:
+        if window.awaited == waits:
+            window.awaited = ""
+            window.chat.composer.show_queue([])
+        give_back(error)
+        for message in window.unsent.take((bench.id, "new")):
+            window.chat.composer.hold((bench.id, "new"), message.parts)
 
     def begin() -> None:
-        begun = partial(_begun, window, bench, parts)
+        begun = partial(_begun, window, bench, parts, waits)
         window.doing.do(bench.new_conversation(), name="begin a conversation", then=begun, failed=not_sent)
 
     def ask(unbegun: Session) -> None:
@@ -58,15 +70,44 @@ def _begin(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...]) ->
         begin()
 
 
-def _begun(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], session: Session) -> None:
+def _begun(window: MainWindow, bench: Workbench, parts: tuple[UserPart, ...], waits: str, session: Session) -> None:
     """It is said in any case; shown, unless the user has opened something else meanwhile."""
-    if window.session is None:
+    unsent = window.unsent.take((bench.id, "new"))
+    if window.awaited == waits:
+        window.chat.composer.name_new(session.id)
         window.show_session_of(bench, session)
     if _is_command(bench, parts):
         _expand(window, bench, session, parts, partial(_unsaid, window, bench, session, parts))
     else:
         _send(window, session, parts, given_back(window.chat.composer, window.notices, parts))
     window.refresh_conversations()
+    send_held(window, bench, session, unsent)
+
+
+def send_held(window: MainWindow, bench: Workbench, session: Session, messages: Sequence[UnsentMessage]) -> None:
+    """Send what was written while the conversation was being opened, where it was written."""
+    place = (bench.id, session.id)
+    for message in messages:
+        not_sent = given_back(window.chat.composer, window.notices, message.parts, place)
+        if not bench.model:
+            window.chat.composer.hold(place, message.parts)
+            window.setup_wanted.emit()
+        elif message.edited:
+            resend(window, session, message.edited, message.parts, not_sent)
+        elif _is_command(bench, message.parts):
+            _expand(window, bench, session, message.parts, not_sent)
+        else:
+            _say(window, session, message.parts, not_sent, steer=message.is_steering)
+
+
+def resend(window: MainWindow, session: Session, seq: int, parts: tuple[UserPart, ...], not_sent: NotSent) -> None:
+    """Send an earlier message again as it was changed; what came after it is rewound."""
+
+    def send_again() -> None:
+        work, follow = session.edit_and_resend(seq, parts), window.pages.follow
+        window.doing.do(work, name="edit and resend", then=lambda _done: follow(), owner=window, failed=not_sent)
+
+    ask_first(window, session.price_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
 
 
 def _unsaid(
@@ -77,6 +118,8 @@ def _unsaid(
     """
 
     def back() -> None:
+        if not begun:
+            window.chat.composer.drafts.move((bench.id, session.id), (bench.id, "new"))
         window.refresh_conversations()
         window.chat.composer.hold((bench.id, session.id if begun else "new"), parts)
         if error is not None:
@@ -159,9 +202,11 @@ def ask_first(
     ask_which(window, tr("Send this message?"), words, "", ways).rejected.connect(not_wanted)
 
 
-def given_back(composer: Composer, notices: Notices, parts: tuple[UserPart, ...]) -> NotSent:
+def given_back(
+    composer: Composer, notices: Notices, parts: tuple[UserPart, ...], at: DraftPlace | None = None
+) -> NotSent:
     """For what was not said: the words are where they were written, and an error is shown."""
-    place = composer.place
+    place = at or composer.place
 
     def give_back(error: HelixError | None) -> None:
         composer.hold(place, parts)

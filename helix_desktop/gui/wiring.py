@@ -18,6 +18,7 @@ from helix_desktop.gui.actions import OF_A_QUESTION
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.approvals import Approvals
 from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.drafts import UnsentMessage
 from helix_desktop.gui.conversation_acts import SUFFIX
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.frame.top_bar import PAGES
@@ -189,6 +190,7 @@ def _choose(window: MainWindow, what: str, name: str) -> None:
 def _wire_composer(window: MainWindow) -> None:
     composer, on = window.chat.composer, window.actions_.on
     composer.sent.connect(partial(sending.send, window))
+    window.conversation_opened.connect(partial(sending.send_held, window))
     composer.resent.connect(partial(_resend, window))
     composer.offers_wanted.connect(partial(sending.offer, window))
     composer.taken.connect(partial(sending.take, window))
@@ -200,8 +202,8 @@ def _wire_composer(window: MainWindow) -> None:
     held = composer.attachments
     held.unknown.connect(lambda one: pictures.look_at(window.bench, window.doing, held, one))
     held.opened.connect(lambda one: pictures.open_(window.bench, window.doing, one.stored, one.name, window))
-    composer.editing.connect(partial(_unqueue, window.showing, composer, window.notices, edit=True))
-    composer.dropping.connect(partial(_unqueue, window.showing, composer, window.notices, edit=False))
+    composer.editing.connect(partial(_unqueue, window, edit=True))
+    composer.dropping.connect(partial(_unqueue, window, edit=False))
     window.chat.approvals.answered.connect(partial(_answer, window.showing, composer))
     window.chat.foreign.continuing.connect(partial(_act, window, "fork"))
     window.chat.way_on.settings_wanted.connect(window.settings_wanted)
@@ -217,16 +219,11 @@ def _wire_composer(window: MainWindow) -> None:
 
 
 def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
-    session, not_sent = window.session, sending.given_back(window.chat.composer, window.notices, parts)
-    if session is None:
-        return
-
-    def resend() -> None:
-        work = session.edit_and_resend(seq, parts)
-        follow = window.pages.follow
-        window.doing.do(work, name="edit and resend", then=lambda _done: follow(), owner=window, failed=not_sent)
-
-    sending.ask_first(window, session.price_with(parts, instead_of=seq), resend, lambda: not_sent(None))
+    if window.session is None:
+        window.hold_message(UnsentMessage(parts, edited=seq))
+    else:
+        not_sent = sending.given_back(window.chat.composer, window.notices, parts)
+        sending.resend(window, window.session, seq, parts, not_sent)
 
 
 def _compose(window: MainWindow) -> None:
@@ -256,16 +253,17 @@ def _answer(showing: Showing, composer: Composer, number: int, answer: Answer) -
         composer.text.setFocus()
 
 
-def _unqueue(showing: Showing, composer: Composer, notices: Notices, index: int, *, edit: bool) -> None:
+def _unqueue(window: MainWindow, index: int, *, edit: bool) -> None:
     """Not where one has been sent since the list was shown: the number would be another message's."""
-    session = showing.session
+    session, composer = window.session, window.chat.composer
     if session is None or len(session.queue) != composer.waiting.number:
         return
     taken: tuple[UserPart, ...] = session.unqueue(index)
+    window.watched_in_front.remove_waiting(session.id, taken)
     if edit:
         composer.take(taken)
     else:
-        notices.tell(tr("The message was removed."), act=lambda: session.send(taken))
+        window.notices.tell(tr("The message was removed."), act=lambda: session.send(taken))
 
 
 def _wire_pages(window: MainWindow) -> None:

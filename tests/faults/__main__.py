@@ -46,6 +46,7 @@ ALL = (
     Trial("confinement", "links swapped under tools at work", "--races", 20_000, 2_000),
     Trial("cards", "commands and previews made to deceive: what is shown is what runs", "--values", 100_000, 4_000),
     Trial("forgetting", "secrets in every place and at every depth, then forgotten", "--secrets", 40, 2),
+    Trial("early_words", "words typed while the program starts, Enter and SIGKILL at any moment", "--starts", 200, 5),
     Trial("plan_mode", "fuzzed calls in plan mode: nothing on the disk may change", "--calls", 10_000, 100),
     Trial("histories", "histories of other programs, cut and changed", "--files", 2_000, 100),
     Trial("gateway_exact", "requests of every shape through the gateway with folds off", "--requests", 10_000, 10),

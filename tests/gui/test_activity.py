@@ -8,8 +8,8 @@ from PySide6.QtTest import QSignalSpy
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.blocks import TextDelta
-from helix_desktop.engine.events import Event, FactAppended, Running, StateChanged, Streamed
-from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span
+from helix_desktop.engine.events import Event, FactAppended, Queued, Running, StateChanged, Streamed
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span, Text, UserSaid
 from helix_desktop.engine.rows import ConversationRow as Row
 from helix_desktop.gui.activity import Watched
 from helix_desktop.gui.memory import Memory
@@ -109,3 +109,21 @@ def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after
     last = Watched(bench, memory, application)
     assert last.failures() == ()
     last.leave()
+
+
+def test_a_message_is_kept_until_the_journal_has_it(bench: FakeWorkbench, watched: Watched, memory: Memory) -> None:
+    """Between the queue and the journal hooks run and long texts are stored."""
+    first, second = (Text("first"),), (Text("second"),)
+
+    def kept() -> list[str]:
+        return [each["text"] for each in memory.get("waiting", "one", "a", default=list[dict[str, str]]())]
+
+    tell(bench, watched, Queued("a", (first,)), Queued("a", ()))
+    assert kept() == ["first"]
+    tell(bench, watched, Queued("a", (second,)))
+    assert kept() == ["first", "second"]
+    tell(bench, watched, FactAppended(Recorded("a", 2, 0.0, UserSaid(first))))
+    assert kept() == ["second"]
+    tell(bench, watched, Queued("a", ()))
+    watched.remove_waiting("a", second)
+    assert kept() == []

@@ -18,14 +18,19 @@ from helix_desktop.gui import chat_acts, sending
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.links import Place
 from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript import intents
+from helix_desktop.gui.wiring import wire
+from helix_desktop.settings import Settings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
 
 
 @pytest.fixture
-def held(window: MainWindow, doing: Doing) -> Iterator[Held]:
+def held(request: pytest.FixtureRequest, doing: Doing) -> Iterator[Held]:
     """From now on work waits until it is let go."""
+    request.getfixturevalue("starting" if "starting" in request.fixturenames else "window")
     made = doing._spawn = Held()
     yield made
     doing._spawn = now
@@ -235,3 +240,75 @@ def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, s
     assert window.top._state.text()
     window.open_conversation("flaky")
     assert window.top._state.text() == ""
+
+
+# --- what is typed before a conversation is open
+
+
+@pytest.fixture
+def starting(theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> MainWindow:
+    """A program that starts again where it was left; nothing is opened until it is let."""
+    memory.put("workspace", value="storage-engine")
+    memory.put("conversation", "storage-engine", value=story.CONVERSATION)
+    made = MainWindow(theme, memory, settings, doing)
+    wire(made)
+    made.stand_in(("storage-engine", story.CONVERSATION), "storage-engine")
+    made.resize(1440, 900)
+    made.show()
+    return made
+
+
+def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
+    """Let a start go on: the workspaces are listed, the last one is opened, its conversation is opened."""
+    if steps > 0:
+        window.begin(desk)
+    for word in ("list the workspaces", "open workspace", "open a conversation")[: max(steps - 1, 0)]:
+        held.let(word)
+
+
+def go_on(window: MainWindow, desk: FakeDesk, held: Held, at: int) -> None:
+    """To the end of the start."""
+    if at == 0:
+        window.begin(desk)
+    for _ in range(5):
+        held.let()
+
+
+def said_in(window: MainWindow, conversation: str) -> list[str]:
+    bench = window.bench
+    assert isinstance(bench, FakeWorkbench)
+    facts = [recorded.fact for recorded in bench.sessions[conversation].state.facts]
+    return [part.text for fact in facts if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_what_is_typed_while_the_program_starts_is_the_draft_of_the_conversation_that_was_open(
+    starting: MainWindow, desk: FakeDesk, held: Held, at: int
+) -> None:
+    stage(starting, desk, held, at)
+    QTest.keyClicks(starting.chat.composer.text, "half a sentence")
+    go_on(starting, desk, held, at)
+    assert shown(starting) == ("storage-engine", story.CONVERSATION)
+    assert starting.chat.composer.text.toPlainText() == "half a sentence"
+    drafts = [
+        starting.memory.get("draft", "storage-engine", name, default=dict[str, str]()).get("text", "")
+        for name in (story.CONVERSATION, "new")
+    ]
+    assert drafts == ["half a sentence", ""]
+
+
+@pytest.mark.parametrize("at", range(5))
+def test_enter_before_the_conversation_is_open_sends_the_message_there(
+    starting: MainWindow, desk: FakeDesk, held: Held, at: int
+) -> None:
+    stage(starting, desk, held, at)
+    for words in ("the first", "the second"):
+        write(starting, words)
+    go_on(starting, desk, held, at)
+    session = starting.session
+    assert isinstance(session, FakeSession)
+    assert session.id == story.CONVERSATION
+    assert said_in(starting, story.CONVERSATION)[-1] == "the first"
+    assert [waiting.parts for waiting in session.queue] == [(Text("the second"),)]
+    assert starting.chat.composer.text.toPlainText() == ""
+    assert len(desk.benches["storage-engine"].sessions) == 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.memory import Memory
@@ -74,3 +75,12 @@ def test_a_text_is_cut_out_of_what_is_kept_for_a_workspace(tmp_path: Path, appli
     assert again.get("history", "one", default=list[str]()) == ["hello"]
     assert again.get("history", "two", default=list[str]()) == ["hello", "the key"]
     assert not (tmp_path / "window.damaged").exists()
+
+
+def test_who_types_without_a_pause_is_kept_on_the_disk_as_well(memory: Memory, tmp_path: Path) -> None:
+    """Each key would put off a timer that begins anew with it."""
+    memory.put("draft", "one", "talk", value={"text": "a"})
+    due = memory._timer.remainingTime()
+    QTest.qWait(20)
+    memory.put("draft", "one", "talk", value={"text": "ab"})
+    assert memory._timer.remainingTime() < due

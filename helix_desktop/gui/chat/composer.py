@@ -14,10 +14,11 @@ from helix_desktop.engine.blocks import Kind
 from helix_desktop.engine.budget import NextMessage
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.facts import Attachment, Text, UserPart
-from helix_desktop.gui.chat.attachments import Attachments, read, written
+from helix_desktop.gui.chat.attachments import Attachments, read
 from helix_desktop.gui.chat.column import COLUMN
 from helix_desktop.gui.chat.completion import Asked, Completion, Offer
 from helix_desktop.gui.chat.composer_text import ComposerText
+from helix_desktop.gui.chat.drafts import DraftPlace, Drafts, EditedMessage
 from helix_desktop.gui.chat.queued_messages import WaitingMessages, in_words
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.meter import Meter, short, spoken
@@ -31,7 +32,6 @@ BAR = 60
 AGING = 15_000  # milliseconds
 LEAST_SAVED = 0.001  # dollars
 LEAST = 30  # pixels of the permission mode that is shortened
-DraftPlace = tuple[str, str]  # a workspace and a conversation of it, or "new"
 
 
 class Composer(QWidget):
@@ -54,7 +54,9 @@ class Composer(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._memory = memory
+        self.drafts = Drafts(memory)
         self._place: DraftPlace = ("", "")
+        self._begun_from_new: DraftPlace | None = None
         self._running = Running.IDLE
         self._asked: Asked | None = None
         self._edited = 0
@@ -154,16 +156,29 @@ class Composer(QWidget):
 
     def show_conversation(self, workspace: str, conversation: str, name: str) -> None:
         """Bring the draft and the history of a conversation; the last one's draft is kept already."""
-        self.stop_editing()
-        self._place = ("", "")
+        place = (workspace, conversation)
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
-        draft = read(self._memory.get("draft", workspace, conversation, default=dict[str, object]()))
+        if place != self._begun_from_new:
+            self._begun_from_new = None
+        self._place = ("", "")
+        draft, edited = self.drafts.draft(place), self.drafts.edited(place)
+        self._edited, self._aside = (edited.seq, edited.aside) if edited else (0, ())
+        self._editing.setVisible(edited is not None)
         self.attachments.show_these([part for part in draft if isinstance(part, Attachment)])
-        self.text.setPlainText("".join(part.text for part in draft if isinstance(part, Text)))
+        words = "".join(part.text for part in draft if isinstance(part, Text))
+        if words != self.text.toPlainText():
+            self.text.setPlainText(words)
+            self.text.moveCursor(self.text.textCursor().MoveOperation.End)
         self.text.show_history(self._memory.get("history", workspace, default=list[str]()))
-        self.text.moveCursor(self.text.textCursor().MoveOperation.End)
-        self._place = (workspace, conversation)
+        self._place = place
         self._changed()
+
+    def name_new(self, conversation: str) -> None:
+        """The conversation that had not begun is `conversation` now; what was typed meanwhile is its draft."""
+        before, after = self._place, (self._place[0], conversation)
+        if before[1] == "new":
+            self.drafts.move(before, after)
+            self._begun_from_new = after
 
     def show_meter(self, parts: Mapping[Kind, int], window: int, cost: float = 0.0, factor: float = 1.0) -> None:
         """`factor`: billed tokens per counted one; what is attached is counted."""
@@ -255,6 +270,7 @@ class Composer(QWidget):
         """Change the message at `seq` and send it again; what comes after it is rewound then."""
         self.stop_editing()
         self._aside, self._edited = self.parts(), seq
+        self.drafts.keep_edited(self._place, EditedMessage(seq, self._aside))
         self.text.clear()
         self.attachments.show_these([])
         self._editing.show()
@@ -264,6 +280,7 @@ class Composer(QWidget):
         """The next message is a new one: the one that was begun before."""
         if self._edited:
             self._edited = 0
+            self.drafts.keep_edited(self._place, None)
             self._editing.hide()
             self.text.clear()
             self.attachments.show_these([])
@@ -307,11 +324,11 @@ class Composer(QWidget):
 
     def hold(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
         """Into the message that is written at a place; False where another one is shown by now: then into its draft."""
-        if place == self._place or (place[1] == "new" and place[0] == self._place[0]):
+        begun = self._place == self._begun_from_new and place == (self._place[0], "new")
+        if place == self._place or begun:
             self.take(parts)
             return True
-        draft = read(self._memory.get("draft", *place, default=dict[str, object]()))
-        self._memory.put("draft", *place, value=written((*draft, *parts)))
+        self.drafts.keep(place, (*self.drafts.draft(place), *parts))
         return False
 
     def open_modes(self) -> None:
@@ -339,10 +356,8 @@ class Composer(QWidget):
         if self._send.isHidden() is (filled or not works):
             self._send.setVisible(filled or not works)
             self._fit()
-        workspace, conversation = self._place
-        if conversation:
-            draft = written((Text(words), *self.attachments.held))
-            self._memory.put("draft", workspace, conversation, value=draft if filled else {})
+        if self._place[1]:
+            self.drafts.keep(self._place, (Text(words), *self.attachments.held) if filled else ())
 
     # --- completion ----------------------------------------------------------------------------------------------
 

@@ -5,10 +5,20 @@ It knows where it stood, and that closing it is the program's to do. Light on pu
 
 from __future__ import annotations
 
-from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Signal
-from PySide6.QtGui import QCloseEvent, QColor, QGuiApplication, QPainter, QPaintEvent, QPixmap
+from PySide6.QtCore import QByteArray, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import (
+    QCloseEvent,
+    QColor,
+    QGuiApplication,
+    QInputMethodEvent,
+    QKeyEvent,
+    QPainter,
+    QPaintEvent,
+    QPixmap,
+)
 from PySide6.QtWidgets import QMainWindow, QWidget
 
+from helix_desktop.gui.frame.early_words import EarlyWords
 from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.tokens import DARK, LIGHT
 
@@ -16,10 +26,13 @@ FIRST_SIZE = QSize(1440, 900)
 FRAME = QSize(16, 64)  # what the system may put around the window; under Wayland, its panels as well: nobody tells
 LEAST = QSize(880, 520)
 RAIL, SIDEBAR, BAR = 56, 252, 48
+COLUMN, LINES, BELOW_WORDS = 720, 10, 74  # of the message box
 
 
 class Empty(QWidget):
-    """The surfaces of the window before there is anything on them, as they looked last: the theme is made after the first paint."""
+    """The surfaces of the window before there is anything on them, as they looked last, and the words that are typed already. The
+    theme is made after the first paint.
+    """
 
     def __init__(self, memory: Memory) -> None:
         super().__init__()
@@ -28,7 +41,17 @@ class Empty(QWidget):
         self._zoom = float(zoom) if isinstance(zoom, int | float) else 1.0
         self._tokens = DARK if look.get("dark", look.get("scheme") == "dark") else LIGHT
         self._sidebar = round(SIDEBAR * self._zoom) if memory.get("workspace", default="") else 0
+        self.early = EarlyWords(memory)
         self.painted = False
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self.early.press(event):
+            self.update()
+
+    def inputMethodEvent(self, event: QInputMethodEvent) -> None:
+        if self.early.has_box and event.commitString():
+            self.early.add(event.commitString())
+            self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter, tokens = QPainter(self), self._tokens
@@ -42,7 +65,22 @@ class Empty(QWidget):
             surface = QPixmap(1, 1)
             surface.fill(QColor(colour))
             painter.drawPixmap(QRect(*place), surface)
+        if self.early.has_box and self.painted:  # not in the first paint: text needs the enums as well
+            self._paint_words(painter, left, width, height)
         self.painted = True
+
+    def _paint_words(self, painter: QPainter, left: int, width: int, height: int) -> None:
+        """The words of the message box, where it will stand."""
+        zoom, metrics = self._zoom, painter.fontMetrics()
+        room = min(round(COLUMN * zoom), width - left - round(32 * zoom)) - round(28 * zoom)
+        end = Qt.TextElideMode.ElideRight
+        lines = [metrics.elidedText(line, end, room) for line in self.early.text.split("\n")[-LINES:]]
+        messages = [line for each in self.early.sent for line in each["text"].split("\n")[:1]]
+        x = left + (width - left - room) // 2
+        bottom = height - round(BELOW_WORDS * zoom)
+        painter.setPen(QColor(self._tokens.text))
+        for at, line in enumerate(reversed([*messages, *lines])):
+            painter.drawText(QPoint(x, bottom - at * metrics.lineSpacing()), line)
 
 
 class Shell(QMainWindow):
@@ -53,11 +91,24 @@ class Shell(QMainWindow):
     def __init__(self, memory: Memory, title: str) -> None:
         super().__init__()
         self._memory = memory
+        self.is_closing = False  # also where nobody has heard of it yet
         self.setMinimumSize(LEAST)
         self.setWindowTitle(title)
         self.empty = Empty(memory)
         self.setCentralWidget(self.empty)
         self._restore_place()
+
+    def take_input(self) -> None:
+        """Type from now on, with an input method as well. After the first paint, since it makes the enums of Qt."""
+        self.empty.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
+        self.empty.setFocus()
+        self.empty.update()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self.centralWidget() is self.empty:
+            self.empty.keyPressEvent(event)
+        else:
+            super().keyPressEvent(event)
 
     def furnish(self, inside: QWidget) -> None:
         self.setCentralWidget(inside)
@@ -81,5 +132,6 @@ class Shell(QMainWindow):
     def closeEvent(self, event: QCloseEvent) -> None:
         """Not here: first everything is brought to its end, then the program quits."""
         self.keep_place()
+        self.is_closing = True
         self.closing.emit()
         event.ignore()

@@ -334,9 +334,35 @@ def test_what_was_begun_is_there_again_after_an_earlier_message_was_edited(compo
     elif leave == "another conversation":
         composer.show_conversation("one", "other", "")
         composer.show_conversation("one", "talk", "")
+        assert composer.parts() == (Text("as it was"),)
+        composer.stop_editing()
     else:
         composer.stop_editing()
     assert composer.parts() == (Text("half a sentence"), FILE)
+
+
+def test_an_edit_outlives_the_program_and_still_replaces_its_message(
+    composer: Composer, theme: Theme, tmp_path: Path
+) -> None:
+    composer.take((Text("half a sentence"), FILE))
+    composer.edit(14, (Text("as it was"),))
+    QTest.keyClicks(composer.text, ", but better")
+    composer._memory.write()
+    again = Composer(theme, Memory(tmp_path / "window.json"))
+    again.show_conversation("one", "talk", "one")
+    resent = QSignalSpy(again.resent)
+    QTest.keyClick(again.text, Qt.Key.Key_Return)
+    assert resent.at(0) == [14, (Text("as it was, but better"),)]
+    assert again.parts() == (Text("half a sentence"), FILE)
+
+
+def test_a_message_that_could_not_begin_a_conversation_goes_into_no_other_one(composer: Composer) -> None:
+    composer.show_conversation("one", "new", "one")
+    composer.show_conversation("one", "talk", "one")
+    composer.hold(("one", "new"), (Text("a first message"),))
+    assert composer.text.toPlainText() == ""
+    composer.show_conversation("one", "new", "one")
+    assert composer.text.toPlainText() == "a first message"
 
 
 def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> None:

@@ -1,0 +1,139 @@
+"""Words typed while the program starts, by a real keyboard, with Enter and SIGKILL at random moments: none may be lost.
+
+    python -m tests.faults.early_words [--starts 200] [--seed 1]
+
+Each start types numbered words from the moment the window has the keyboard. Afterwards each word is looked for where a user
+would: in the messages and the draft of the conversation that was shown. A failure is a word that is not there, or anywhere else.
+Of a program that was killed, words typed in its last second are not asked for. Needs Xvfb, openbox and xdotool.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import signal
+import sqlite3
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from helix_desktop import places
+from helix_desktop.secrets import Secrets
+from helix_desktop.workbench import Desk
+from tests.gui import screen as screens
+from tests.gui.screen import Screen, program, wait_for
+
+TITLE = "Helix Desktop"
+WORKSPACES, CONVERSATIONS = 3, 4
+LATE = 1.0  # seconds a word may take to the disk
+SLOW = 3.0  # the same where the computer is busy
+
+
+def prepare(home: Path) -> tuple[str, str]:
+    """Workspaces with conversations; one of them was open last."""
+
+    async def make() -> tuple[str, str]:
+        where = places.find(home)
+        desk = Desk(where, Secrets(where.key_file, environ={}))
+        last = ("", "")
+        for number in range(WORKSPACES):
+            folder = home.parent / f"folder{number}"
+            folder.mkdir()
+            bench = await desk.create(f"workspace {number}", folder)
+            await bench.choose_model("demo/demo")
+            for title in range(CONVERSATIONS):
+                session = await bench.new_conversation(f"conversation {title}")
+                await session.rename(f"conversation {title}")
+                last = (bench.id, session.id)
+        await desk.aclose()
+        return last
+
+    workspace, conversation = asyncio.run(make())
+    kept = {"workspace": workspace, f"conversation/{workspace}": conversation}
+    (home / "window.json").write_text(json.dumps(kept))
+    return workspace, conversation
+
+
+def type_words(on: Screen, run: int, chance: random.Random, seconds: float) -> dict[str, float]:
+    """Words with pauses as a person makes them; when each was finished."""
+    typed: dict[str, float] = {}
+    until, number = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        word = f"w{run}x{number}q"
+        on.run("xdotool", "type", "--delay", "12", f"{word} ")
+        typed[word] = time.monotonic()
+        number += 1
+        if chance.random() < 0.2:
+            on.run("xdotool", "key", "Return")
+        time.sleep(chance.random() * 0.15)
+    return typed
+
+
+def found_in(home: Path) -> dict[str, set[str]]:
+    """Every word there is, and the conversations where it is."""
+    found: dict[str, set[str]] = {}
+    for journal in sorted(home.glob("workspaces/*/journal.sqlite3")):
+        with sqlite3.connect(f"file:{journal}?mode=ro", uri=True) as connection:
+            for conversation, fact in connection.execute(
+                "SELECT conversation, fact FROM facts WHERE fact LIKE '%UserSaid%'"
+            ):
+                for word in re.findall(r"w\d+x\d+q", fact):
+                    found.setdefault(word, set()).add(conversation)
+    for path, value in json.loads((home / "window.json").read_text()).items():
+        kind, _, place = path.partition("/")
+        if kind in ("draft", "waiting"):
+            for word in re.findall(r"w\d+x\d+q", json.dumps(value)):
+                found.setdefault(word, set()).add(place.split("/")[-1])
+    return found
+
+
+def one_start(on: Screen, home: Path, run: int, chance: random.Random, *, late: float) -> tuple[set[str], str]:
+    """The words that have to be there, and how the program ended."""
+    seconds, killed = 0.3 + chance.random() * 5, chance.random() < 0.4
+    with program(on, home) as process:
+        wait_for("the window", lambda: TITLE in on.active(), 120)
+        typed = type_words(on, run, chance, seconds)
+        if killed:
+            end = time.monotonic()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(60)
+            return {word for word, at in typed.items() if at < end - late}, "killed"
+        wait_for("what is behind the window", lambda: "conversation" in on.active(), 120)
+        time.sleep(0.5)
+        on.key("ctrl+q")
+        process.wait(120)
+        return set(typed), "closed"
+
+
+def main() -> int:
+    asked = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    asked.add_argument("--starts", type=int, default=200)
+    asked.add_argument("--seed", type=int, default=1)
+    asked.add_argument("--late", type=float, default=LATE)
+    given = asked.parse_args()
+    chance, failures, ends, words = random.Random(given.seed), Counter[str](), Counter[str](), 0
+    with tempfile.TemporaryDirectory() as folder, screens.screen() as on:
+        home = Path(folder, "home")
+        _, conversation = prepare(home)
+        for run in range(given.starts):
+            needed, end = one_start(on, home, run, chance, late=given.late)
+            found = found_in(home)
+            mine = {word: places for word, places in found.items() if word.startswith(f"w{run}x")}
+            lost, elsewhere = needed - mine.keys(), {word for word in mine if mine[word] != {conversation}}
+            words, ends[end] = words + len(needed), ends[end] + 1
+            failures["lost"] += len(lost)
+            failures["elsewhere"] += len(elsewhere)
+            if lost or elsewhere:
+                print(f"start {run} ({end}): {len(needed)} words, lost {sorted(lost)}, elsewhere {sorted(elsewhere)}")
+    print(f"{given.starts} starts ({dict(ends)}), {words} words, {dict(failures)}")
+    return 1 if any(failures.values()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
