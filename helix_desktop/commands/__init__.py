@@ -27,6 +27,7 @@ NOUNS = (
     "tour",
     "gateway",
     "wrap",
+    "resident",
     "provider",
     "model",
     "replay",

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
     from helix_desktop.console import Console
     from helix_desktop.gateway.opening import Serving
+    from helix_desktop.gateway.registration import Registration
     from helix_desktop.store.workspace import Workspace
 
 TURN = 0.0005  # seconds after which a thread that reads a large body lets other clients' streams go on
@@ -51,6 +52,7 @@ def add(nouns: Subparsers) -> None:
         "--key", metavar="PROVIDER", default="", help="use the stored key of this provider if an agent sends no key"
     )
     gateway.add_argument("--socket", type=int, default=-1, help=argparse.SUPPRESS)
+    gateway.add_argument("--told", action="store_true", help=argparse.SUPPRESS)
     gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
     gateway.add_argument("--release", action="store_true", help=argparse.SUPPRESS)
     gateway.set_defaults(run=run, work=work, lasting=True)
@@ -58,8 +60,8 @@ def add(nouns: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from helix_desktop.commands import open_workspace
-    from helix_desktop.gateway import serving, wrapping
-    from helix_desktop.gateway.app import Options
+    from helix_desktop.gateway import listening, serving
+    from helix_desktop.gateway.registration import Registrations
 
     sys.setswitchinterval(TURN)
     heap.share(LARGE, KEPT)
@@ -70,22 +72,35 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.socket >= 0:  # it listens already, in whoever started this
         sock = socket.socket(fileno=arguments.socket)
     else:
-        sock = wrapping.listening(serving.PORT if arguments.port is None else arguments.port)
-    options = Options(
+        sock = listening.listen_on(listening.PORT if arguments.port is None else arguments.port)
+    told = sys.stdin.buffer if arguments.told else None
+    if told is not None:
+        registrations = Registrations(*serving.read_registrations(told.readline() or b"[]"))
+    else:
+        registration = _registration(arguments, where)
+        registrations = Registrations(registration)
+        sys.stdout.write(f"listening on {listening.agent_address(sock.getsockname()[1], registration.token)}\n")
+        sys.stdout.flush()
+
+    async def serve(workspace: Workspace) -> Serving | None:
+        return await open_workspace.serve(workspace, where)
+
+    asyncio.run(serving.run(where, sock, registrations, arguments.workspace, serve, told))
+    return 0
+
+
+def _registration(arguments: argparse.Namespace, where: places.Places) -> Registration:
+    """The one address of a gateway that was started by hand."""
+    from helix_desktop.gateway import serving
+    from helix_desktop.gateway.registration import Registration
+
+    return Registration(
         serving.token_of(where),
         arguments.upstream,
         folds=not arguments.no_folds,
         folds_plans=arguments.fold_plans,
         key=asyncio.run(_key(where, arguments.key)) if arguments.key else "",
     )
-    sys.stdout.write(f"listening on http://127.0.0.1:{sock.getsockname()[1]}\n")
-    sys.stdout.flush()
-
-    async def serve(workspace: Workspace) -> Serving | None:
-        return await open_workspace.serve(workspace, where)
-
-    asyncio.run(serving.run(where, sock, options, arguments.workspace, serve))
-    return 0
 
 
 async def _key(where: places.Places, provider: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,51 +50,47 @@ def add(nouns: Subparsers) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     from helix_desktop.gateway import agents, wrapping
+    from helix_desktop.gateway.registration import Registration
+    from helix_desktop.resident import client
 
     agent = agents.known(arguments.agent)
     where = places.find(arguments.home)
     if arguments.install or arguments.uninstall:
         return _change(arguments, agent, where)
     given = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
-    options = [*(["--workspace", arguments.workspace] if arguments.workspace else [])]
-    options += ["--upstream", arguments.upstream] if arguments.upstream else []
-    options += ["--fold-plans"] if arguments.fold_plans else []
-    with wrapping.gateway(where, options, own=bool(options)) as url:
-        before = {one["conversation"]: one for one in (wrapping.status(url) or {}).get("figures", [])}
-        code = wrapping.run(agent, given, url)
-        after = (wrapping.status(url) or {}).get("figures", [])
-    done = [_since(one, before.get(one["conversation"])) for one in after if one != before.get(one["conversation"])]
+    registration = Registration(
+        "",
+        arguments.upstream,
+        folds_plans=arguments.fold_plans,
+        agent=agent.name,
+        folder=str(Path.cwd()),
+        workspace=arguments.workspace,
+        since=time.time(),
+    )
+    with client.HeldRegistration(where, wrapping.program(where), registration) as held:
+        code = wrapping.run(agent, given, held.address)
+        done = (wrapping.status(held.address) or {}).get("figures", [])
     print(json.dumps(done) if arguments.json else wrapping.line(done), file=sys.stderr)
     return code
 
 
-def _since(now: dict[str, object], before: dict[str, object] | None) -> dict[str, object]:
-    if before is None:
-        return now
-    return {name: value - before[name] if isinstance(value, int | float) else value for name, value in now.items()}  # type: ignore[operator]
-
-
 def _change(arguments: argparse.Namespace, agent: object, where: places.Places) -> int:
-    from helix_desktop.gateway import installing, serving
+    from helix_desktop.gateway import installing
     from helix_desktop.gateway.agents import KnownAgent
+    from helix_desktop.resident import connecting
 
     if not isinstance(agent, KnownAgent):
         raise TypeError("no agent")
     if arguments.install and arguments.uninstall:
         raise WrongUse("Use either --install or --uninstall.")
-    if arguments.install:
-        change = installing.planned(agent, f"http://127.0.0.1:{serving.PORT}/a/{agent.name}", Path.home())
-    else:
-        change = installing.removal(agent, where.config)
+    change = connecting.planned(agent, where) if arguments.install else installing.removal(agent, where.config)
     print(change.difference() or f"{change.file} already contains this.")
     if change.before == change.after or not (arguments.yes or _agreed(change.file)):
         return 0
-    (installing.install if arguments.install else installing.uninstall)(change, where.config)
+    (connecting.connect if arguments.install else connecting.disconnect)(change, where)
     print(f"{change.file} was written.")
     if arguments.install:
-        print(
-            "The gateway must be running when you use the agent. Start it with helix-desktop gateway, or turn it on in the window."
-        )
+        print("The gateway now runs in the background, and starts when you log in.")
     return 0
 
 

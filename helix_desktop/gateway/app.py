@@ -8,7 +8,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, field, replace
+from dataclasses import asdict, replace
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -24,10 +25,11 @@ from helix_desktop.gateway.body import FIELDS, WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.exchange import Exchange
 from helix_desktop.gateway.opened import Incoming, Opened, opened
+from helix_desktop.gateway.provider_clients import ProviderClients
 from helix_desktop.gateway.reading import Bytes, Pieces, Readings
-from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, Route, address, guessed, route
+from helix_desktop.gateway.registration import Registration, Registrations
+from helix_desktop.gateway.routes import HOP, OWN, PLAN_OF_CODEX, STATUS, UPSTREAMS, address, guessed, route
 from helix_desktop.gateway.sending import LARGE, Sending, beside, outgoing
-from helix_desktop.providers import transport
 from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_responses
 from helix_desktop.wire.message import Json
@@ -42,20 +44,6 @@ OpenRoom = Callable[[str], Awaitable[Rooms]]
 MOST_BODY = 64 << 20
 WRITERS = 64  # conversations whose last request is held, so that a fold can be asked for with it
 ASK_SECONDS = 180.0
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """`upstream`: where everything goes; empty: to each protocol's own provider. `folds_plans`: also of agents logged in
-    with a subscription. `key`: of the keyring, for requests that come without one.
-    """
-
-    token: str
-    upstream: str = ""
-    upstreams: Mapping[str, str] = field(default_factory=dict)
-    folds: bool = True
-    folds_plans: bool = False
-    key: str = field(default="", repr=False)
 
 
 @dataclass(slots=True)
@@ -77,15 +65,17 @@ class Last:
     body: dict[str, Json]
     url: str
     headers: Sequence[tuple[bytes, bytes]]
+    client: httpx.AsyncClient
 
 
 class Gateway:
-    """`room_of`: the engine of a workspace, by its name; empty: the usual one."""
+    """`registrations`: the addresses that answer; `room_of`: the engine of a workspace, by its name; empty: the usual one."""
 
-    def __init__(self, options: Options, room_of: OpenRoom) -> None:
-        self._options = options
+    def __init__(self, registrations: Registrations, room_of: OpenRoom) -> None:
+        self._registrations = registrations
         self._room_of = room_of
-        self._client: httpx.AsyncClient | None = None
+        self._providers = ProviderClients()
+        self._own: dict[str, set[str]] = {}  # the conversations of each registration, by its token
         self._last: OrderedDict[str, Last] = OrderedDict()
         self._readings = Readings()
         self._refused: set[str] = set()
@@ -106,50 +96,27 @@ class Gateway:
     async def _live(self, receive: Receive, send: SendEvent) -> None:
         while (await receive())["type"] != "lifespan.shutdown":
             await send({"type": "lifespan.startup.complete"})
-        if self._client is not None:
-            await self._client.aclose()
+        await self._providers.aclose()
         await send({"type": "lifespan.shutdown.complete"})
-
-    @property
-    def _http(self) -> httpx.AsyncClient:
-        if self._client is None:
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
-            timeout = httpx.Timeout(connect=15.0, read=None, write=None, pool=None)
-            self._client = httpx.AsyncClient(
-                timeout=timeout,
-                limits=limits,
-                verify=transport.certificates(),
-                follow_redirects=False,
-                trust_env=not self._local,
-            )
-        return self._client
-
-    @property
-    def _local(self) -> bool:
-        return bool(self._options.upstream) and transport.is_loopback(self._options.upstream)
 
     # --- one request
 
     async def _answer(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
-        where = route(scope["path"])
+        where = route(scope["raw_path"].decode("ascii", "replace"))
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        why = door.refusal(
-            headers, scope.get("client"), scope.get("server") or ("", 0), self._options.token, where.token
-        )
-        if why:
-            await _say(send, 403, why)
+        registration = door.admitted(headers, self._registrations, where.token)
+        if isinstance(registration, str):
+            await _say(send, 403, registration)
             return
         if where.path == STATUS:
-            await _say(
-                send, 200, {**self.status(), "figures": await self.figures(), "today": await self.figures(today=True)}
-            )
+            await _say(send, 200, await self.status(registration))
             return
         content = await _content(receive)
         if content is None:
             await _say(send, 413, "A request of more than 64 MB is refused.")
             return
         query = scope.get("query_string", b"").decode("latin-1")
-        incoming = Incoming(scope["method"], where, query, tuple(scope["headers"]), headers, content)
+        incoming = Incoming(scope["method"], where, query, tuple(scope["headers"]), headers, content, registration)
         await self._while_connected(incoming, receive, send)
 
     async def _while_connected(self, incoming: Incoming, receive: Receive, send: SendEvent) -> None:
@@ -178,6 +145,9 @@ class Gateway:
 
         try:
             await self._run(incoming, start, body)
+        except httpx.InvalidURL:
+            await _say(send, 400, "The path of the request is not one that can be sent on. Nothing was sent.")
+            return
         except httpx.HTTPError as error:
             log.info("the provider was not reached: %s", type(error).__name__)
             if begun:
@@ -187,14 +157,15 @@ class Gateway:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _run(self, incoming: Incoming, start: Any, body: Any) -> None:
-        where = incoming.route
-        if self._options.key and not clients.has_key(incoming.headers):
-            incoming = _keyed(incoming, where.wire or guessed(where.path, incoming.headers), self._options.key)
-        url = address(self._upstream(incoming), where.path, incoming.query)
+        where, registration = incoming.route, incoming.registration
+        if registration.key and not clients.has_key(incoming.headers):
+            incoming = _keyed(incoming, where.wire or guessed(where.path, incoming.headers), registration.key)
+        url = address(_upstream(incoming), where.path, incoming.query)
         request = await self._opened(incoming)
-        room = await self._room(where) if request is not None else None
-        held = self._held(incoming, url)
-        sending = Sending(incoming, url, self._http, start, body)
+        room = await self._room(incoming) if request is not None else None
+        client = self._providers.client(registration)
+        held = self._held(incoming, url, client)
+        sending = Sending(incoming, url, client, start, body)
         if request is None or room is None:
             await sending.through()
         elif where.counts:
@@ -210,7 +181,7 @@ class Gateway:
         if where.streams and "alt=sse" not in incoming.query:  # Gemini's other form of a stream
             return None
         plan = clients.on_plan(incoming.headers)
-        folds = self._options.folds and (self._options.folds_plans or not plan)
+        folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
         try:
             if len(incoming.content) > LARGE:
                 return await asyncio.to_thread(opened, incoming, self._readings, folds=folds)
@@ -219,9 +190,9 @@ class Gateway:
             log.exception("a request was not understood; it goes on as it came")
             return None
 
-    async def _room(self, where: Route) -> Rooms | None:
+    async def _room(self, incoming: Incoming) -> Rooms | None:
         try:
-            return await self._room_of(where.workspace)
+            return await self._room_of(_workspace(incoming))
         except HelixError as error:
             log.warning("requests go on unfolded: %s", error.what)
             return None
@@ -238,15 +209,6 @@ class Gateway:
             log.exception("a count of tokens is asked for the request as it came")
         await sending.through()
 
-    def _upstream(self, incoming: Incoming) -> str:
-        options, where = self._options, incoming.route
-        if options.upstream:
-            return options.upstream
-        wire = where.wire or guessed(where.path, incoming.headers)
-        if wire == openai_responses.NAME and "chatgpt-account-id" in incoming.headers:
-            return PLAN_OF_CODEX
-        return options.upstreams.get(wire) or UPSTREAMS[wire]
-
     # --- what the page shows
 
     def _note(self, request: Opened, incoming: Incoming) -> None:
@@ -258,30 +220,28 @@ class Gateway:
             "It is logged in with a subscription. Folding is off for those unless you turn it on." if on_plan else ""
         )
 
-    def status(self) -> dict[str, Json]:
-        """For the window."""
-        agents = [
-            {
-                "agent": s.agent,
-                "requests": s.requests,
-                "last": s.last,
-                "conversation": s.conversation,
-                "unfolded": s.unfolded,
-            }
-            for s in self.seen.values()
-        ]
-        return {"agents": agents}
+    async def status(self, registration: Registration) -> dict[str, Json]:
+        """What a registration's own conversations came to since it is there; for the window, all of them, and today's."""
+        if not registration.sees_all:
+            own = self._own.get(registration.token, set())
+            found = await self._figures(registration.since)
+            return {"figures": [one for one in found if one["conversation"] in own]}
+        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        agents: list[Json] = [asdict(seen) for seen in self.seen.values()]
+        return {"agents": agents, "figures": await self._figures(0.0), "today": await self._figures(midnight)}
 
-    async def figures(self, *, today: bool = False) -> list[dict[str, Json]]:
-        """What the conversations of this run came to; `today`: all of them, since midnight."""
-        return [asdict(found) for room in self.rooms() for found in await room.figures(today=today)]
+    async def _figures(self, since: float) -> list[dict[str, Json]]:
+        return [asdict(found) for room in self.rooms() for found in await room.figures(since)]
 
     # --- folds are written by the agent's own model
 
-    def _held(self, incoming: Incoming, url: str) -> Callable[[str, Opened, dict[str, Json]], None]:
+    def _held(
+        self, incoming: Incoming, url: str, client: httpx.AsyncClient
+    ) -> Callable[[str, Opened, dict[str, Json]], None]:
         def hold(conversation: str, request: Opened, body: dict[str, Json]) -> None:
             headers = [(n, v) for n, v in incoming.raw_headers if n.decode("latin-1").lower() not in HOP | OWN]
-            self._last[conversation] = Last(request, body, url, headers)
+            self._own.setdefault(incoming.registration.token, set()).add(conversation)
+            self._last[conversation] = Last(request, body, url, headers, client)
             self._last.move_to_end(conversation)
             while len(self._last) > WRITERS:
                 self._last.popitem(last=False)
@@ -305,7 +265,7 @@ class Gateway:
         request = outgoing("POST", url, [*headers, (b"accept-encoding", b"identity")], pieces)
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                response = await self._http.send(request)
+                response = await last.client.send(request)
         except (httpx.HTTPError, TimeoutError) as error:
             raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
         if response.status_code >= 400:
@@ -316,6 +276,22 @@ class Gateway:
             raise ModelFailed("The agent's model sent a reply that couldn't be read.") from error
         text = "\n".join(piece.text for piece in answer.message.pieces if piece.kind.value == "text")
         return text, answer.usage, answer.model
+
+
+def _workspace(incoming: Incoming) -> str:
+    """The workspace of a registration that has one, whatever the path names: nobody else's is reached from there."""
+    return incoming.registration.workspace or incoming.route.workspace
+
+
+def _upstream(incoming: Incoming) -> str:
+    """The address of the provider this request goes to."""
+    registration, where = incoming.registration, incoming.route
+    if registration.upstream:
+        return registration.upstream
+    wire = where.wire or guessed(where.path, incoming.headers)
+    if wire == openai_responses.NAME and "chatgpt-account-id" in incoming.headers:
+        return PLAN_OF_CODEX
+    return registration.upstreams.get(wire) or UPSTREAMS[wire]
 
 
 def _question(wire: Any, last: Last, question: str, alone: str, most: int) -> Pieces:
@@ -391,7 +367,7 @@ async def _say(send: SendEvent, status: int, value: str | dict[str, Json]) -> No
 
 def _with(incoming: Incoming, content: Bytes) -> Incoming:
     headers = tuple((n, v) for n, v in incoming.raw_headers if n.lower() != b"content-encoding")
-    return Incoming(incoming.method, incoming.route, incoming.query, headers, incoming.headers, content)
+    return replace(incoming, raw_headers=headers, content=content)
 
 
 def _keyed(incoming: Incoming, wire: str, key: str) -> Incoming:

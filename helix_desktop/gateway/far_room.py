@@ -134,9 +134,9 @@ class FarRoom:
         found: Sent | None = await self._call("overflowed", ticket)
         return found
 
-    async def figures(self, *, today: bool = False) -> Sequence[Figures]:
+    async def figures(self, since: float = 0.0) -> Sequence[Figures]:
         """See Room."""
-        found: Sequence[Figures] = await self._call("figures", today)
+        found: Sequence[Figures] = await self._call("figures", since)
         return found
 
     async def aclose(self) -> None:
@@ -210,7 +210,7 @@ class _Answering:
             "hidden": room.hidden,
             "replied": room.replied,
             "overflowed": room.overflowed,
-            "figures": lambda today: room.figures(today=today),
+            "figures": room.figures,
         }
         return await answers[kind](*value)
 

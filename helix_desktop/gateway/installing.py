@@ -12,8 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop import durable
-from helix_desktop.errors import NotThere, Refused, StoreFailed
-from helix_desktop.gateway.agents import KnownAgent
+from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
+from helix_desktop.gateway.agents import AGENTS, KnownAgent
+from helix_desktop.gateway.listening import agent_address
+from helix_desktop.gateway.registration import Registration, new_token
 from helix_desktop.values import dataclass
 
 FOLDER = "connected"
@@ -27,6 +29,8 @@ class Change:
     file: Path
     before: bytes | None
     after: bytes | None
+    registration: Registration | None = None
+    port: int = 0
 
     def difference(self) -> str:
         """As `diff -u` shows it."""
@@ -36,12 +40,12 @@ class Change:
         return "".join(difflib.unified_diff(one, other, f"{self.file} (now)", f"{self.file} (then)"))
 
 
-def planned(agent: KnownAgent, url: str, home: Path, environ: Mapping[str, str] = os.environ) -> Change:
-    """What `install` would change."""
-    file = agent.file(home, environ)
+def planned(agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ) -> Change:
+    """What `install` would change. `port`: the one the resident holds. The address has a token of its own."""
+    file, registration = agent.file(home, environ), Registration(new_token(), agent=agent.name)
     before = _read(file)
-    after = agent.change((before or b"").decode("utf-8"), url).encode()
-    return Change(agent.name, file, before, after)
+    after = agent.change((before or b"").decode("utf-8"), agent_address(port, registration.token)).encode()
+    return Change(agent.name, file, before, after, registration, port)
 
 
 def install(change: Change, config: Path) -> None:
@@ -56,7 +60,9 @@ def install(change: Change, config: Path) -> None:
         )
     kept = None if change.before is None else base64.b64encode(change.before).decode()
     after = base64.b64encode(change.after or b"").decode()
-    durable.write(note, json.dumps({"file": str(change.file), "before": kept, "after": after}), private=True)
+    token = change.registration.token if change.registration else ""
+    known = {"file": str(change.file), "before": kept, "after": after, "token": token, "port": change.port}
+    durable.write(note, json.dumps(known), private=True)
     durable.write(change.file, (change.after or b"").decode())
 
 
@@ -90,9 +96,38 @@ def uninstall(change: Change, config: Path) -> None:
         (config / FOLDER / f"{change.agent}.json").unlink()
 
 
+def take_out_all(config: Path) -> str:
+    """Take the address out of every agent's settings, and say so; what somebody changed since is left and named."""
+    told = []
+    for note in sorted((config / FOLDER).glob("*.json")):
+        agent = AGENTS.get(note.stem)
+        try:
+            if agent is not None:
+                uninstall(removal(agent, config), config)
+                told.append(
+                    f"The gateway's port is in use by another program, so {agent.title} no longer goes through it."
+                )
+        except HelixError as error:
+            told.append(str(error))
+    return " ".join(told)
+
+
 def connected(agent: KnownAgent, config: Path) -> bool:
     """Whether the gateway's address stands in its configuration."""
     return (config / FOLDER / f"{agent.name}.json").exists()
+
+
+def installed_registrations(config: Path) -> dict[Registration, int]:
+    """What the addresses in agents' settings stand for, and the ports they name. One from an older version has no token, and
+    no door opens for it.
+    """
+    found = {}
+    for note in sorted((config / FOLDER).glob("*.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            known = json.loads(note.read_text("utf-8"))
+            if known.get("token"):
+                found[Registration(known["token"], agent=note.stem)] = int(known["port"])
+    return found
 
 
 def _read(file: Path) -> bytes | None:

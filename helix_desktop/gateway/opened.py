@@ -13,6 +13,7 @@ from helix_desktop.gateway import clients
 from helix_desktop.gateway.arrival import Arrival
 from helix_desktop.gateway.body import leading
 from helix_desktop.gateway.reading import Body, Bytes, Readings
+from helix_desktop.gateway.registration import Registration
 from helix_desktop.gateway.routes import Route
 from helix_desktop.gateway.veil import OURS
 from helix_desktop.values import dataclass
@@ -32,6 +33,7 @@ class Incoming:
     raw_headers: tuple[tuple[bytes, bytes], ...]
     headers: Mapping[str, str]
     content: Bytes
+    registration: Registration
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def opened(incoming: Incoming, readings: Readings, *, folds: bool) -> Opened | N
     own = any(tool.name.endswith(tuple(OURS)) for tool in head.tools)
     arrival = Arrival(
         wire=route.wire,
-        agent=clients.named(route.agent) or clients.agent_of(incoming.headers),
+        agent=clients.named(route.agent or incoming.registration.agent) or clients.agent_of(incoming.headers),
         session=clients.session_of(incoming.headers, read.value),
         head=_head_hash(head.system, head.tools),
         model=head.model or route.model,

@@ -40,7 +40,6 @@ from helix_desktop.gateway.tracks import Place, Track, Tracks, longer
 from helix_desktop.tools.recall import AROUND, matching_lines
 from helix_desktop.wire.message import Kind, Piece, Speaker, Wired
 from helix_desktop.workbench.bench import Workbench
-from helix_desktop.workbench.spending import midnight
 
 log = logging.getLogger(__name__)
 
@@ -308,9 +307,8 @@ class Room:
             shown = await follower.show(track)
             return Sent(replace(ticket, saw=conversation.state.last_seq, ahead=False), shown.entries, recallable=True)
 
-    async def figures(self, *, today: bool = False) -> Sequence[Figures]:
-        """Of the conversations that are held open; `today`: of all that went on today, and only what came then."""
-        since = midnight() if today else 0.0
+    async def figures(self, since: float = 0.0) -> Sequence[Figures]:
+        """Of the conversations that are held open; `since`: of all that went on after then, and only what came after."""
         found = [figures(name, one.conversation.state, since) for name, one in self._followers.items()]
         rows = self._bench.conversations() if since else ()
         rest = [row for row in rows if row.agent and row.updated >= since and row.id not in self._followers]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from helix_desktop.values import dataclass
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
@@ -52,9 +52,12 @@ class Route:
 
 
 def route(raw_path: str) -> Route:
-    """What a path means. `/t/TOKEN`, `/w/WORKSPACE` and `/a/AGENT` may stand before it."""
+    """What a path means, as it came: what is quoted in it stays so, and goes on so. `/t/TOKEN`, `/w/WORKSPACE` and `/a/AGENT`
+    may stand before it.
+    """
     found = _PREFIX.match(raw_path)
-    before: dict[str, Any] = {name: value for name, value in found.groupdict().items() if value} if found else {}
+    named = found.groupdict().items() if found else ()
+    before: dict[str, Any] = {name: unquote(value) for name, value in named if value}
     path = (raw_path[found.end() :] if found else raw_path) or "/"
     if path.endswith("/messages"):
         return Route(path, anthropic.NAME, **before)

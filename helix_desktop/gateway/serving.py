@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import secrets
 import socket
 import weakref
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
 
 import uvicorn
 
 from helix_desktop import durable, instance, tasks
 from helix_desktop.errors import HelixError
-from helix_desktop.gateway.app import Gateway, Options
+from helix_desktop.gateway.app import Gateway
 from helix_desktop.gateway.arrival import Rooms
-from helix_desktop.gateway.wrapping import ADDRESS
+from helix_desktop.gateway.registration import Registration, Registrations, new_token
 from helix_desktop.places import Places
 
 if TYPE_CHECKING:
     from helix_desktop.gateway.opening import Opening, Serve
 
-PORT = 4356
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
 
 _running: weakref.WeakKeyDictionary[asyncio.Task[object] | None, uvicorn.Server] = weakref.WeakKeyDictionary()
@@ -35,7 +33,7 @@ def token_of(where: Places) -> str:
     with contextlib.suppress(OSError):
         if found := file.read_text("ascii").strip():
             return found
-    made = secrets.token_urlsafe(24)
+    made = new_token()
     durable.write(file, made, private=True)
     return made
 
@@ -47,8 +45,17 @@ def _opening() -> type[Opening]:
     return Opening
 
 
-async def run(where: Places, sock: socket.socket, options: Options, usual: str, serve: Serve) -> None:
-    """Serve until the process is asked to end."""
+async def run(
+    where: Places,
+    sock: socket.socket,
+    registrations: Registrations,
+    usual: str,
+    serve: Serve,
+    told: BinaryIO | None = None,
+) -> None:
+    """Serve until the process is asked to end. `told`: where it hears of other registrations, and ends when nobody is there to
+    tell of any.
+    """
     here = tasks.Tasks("gateway's engine")
     made: list[Opening] = []
 
@@ -65,7 +72,7 @@ async def run(where: Places, sock: socket.socket, options: Options, usual: str, 
         with contextlib.suppress(HelixError):
             await room("")  # so that the first request does not wait for it
 
-    gateway = Gateway(options, room)
+    gateway = Gateway(registrations, room)
     gateway.rooms = lambda: made[0].all() if made else ()
     config = uvicorn.Config(
         gateway,
@@ -80,19 +87,29 @@ async def run(where: Places, sock: socket.socket, options: Options, usual: str, 
         ws="none",
     )
     server = uvicorn.Server(config)
-    address = instance.private(where.run) / ADDRESS
-    durable.write(address, json.dumps({"port": sock.getsockname()[1], "pid": os.getpid()}), private=True)
     _running[asyncio.current_task()] = server
+    if told is not None:
+        tasks.thread(partial(_hear, told, registrations, server), name="hear of registrations", daemon=True)
     here.spawn(usual_room(), name="open the usual workspace")
     try:
         await server.serve(sockets=[sock])
     finally:
-        address.unlink(missing_ok=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(here.ended(), 2)  # a workspace that is being opened is not left half open
         await here.aclose(limit=1)
         for opening in made:
             await opening.aclose()
+
+
+def read_registrations(line: bytes) -> list[Registration]:
+    """The registrations that a line of the resident names."""
+    return [Registration(**value) for value in json.loads(line)]
+
+
+def _hear(told: BinaryIO, registrations: Registrations, server: uvicorn.Server) -> None:
+    while line := told.readline():
+        registrations.replace(read_registrations(line))
+    server.should_exit = True  # the resident has gone, and its socket with it
 
 
 def stop(task: asyncio.Task[object] | None) -> None:

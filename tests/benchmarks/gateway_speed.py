@@ -128,6 +128,7 @@ class Client:
 
     def __init__(self, url: str, tokens: int, session: str = "speed") -> None:
         self._at = http.client.HTTPConnection(urlsplit(url).netloc.partition(":")[0], urlsplit(url).port)
+        self._path = urlsplit(url).path
         self._session = session
         schema = {"type": "object", "properties": {"command": {"type": "string"}}}
         self.body: dict[str, Json] = {
@@ -152,7 +153,7 @@ class Client:
         content = orjson.dumps(self.body)
         headers = {"content-type": "application/json", "x-api-key": "k", "x-claude-code-session-id": self._session}
         began = time.perf_counter()
-        self._at.request("POST", path, content, headers)
+        self._at.request("POST", self._path + path, content, headers)
         reply = self._at.getresponse()
         first = reply.read(1)
         took = time.perf_counter() - began
@@ -212,7 +213,7 @@ def send(url: str, kind: str, count: int) -> None:
         print("sent", flush=True)
         for _ in range(2):
             began = time.perf_counter()
-            at.request("POST", "/v1/messages", content, headers)
+            at.request("POST", urlsplit(url).path + "/v1/messages", content, headers)
             at.getresponse().read()
             print(f"{(time.perf_counter() - began) * 1e3:.0f}", flush=True)
 
@@ -223,7 +224,9 @@ def delays(url: str, ends: Sequence[Any]) -> list[float]:
     while not found or any(process.poll() is None for process in ends):
         at = http.client.HTTPConnection(urlsplit(url).netloc.partition(":")[0], urlsplit(url).port)
         body = Client(url, 0, "slow").body
-        at.request("POST", "/slow/v1/messages", orjson.dumps(body), {"x-claude-code-session-id": "slow"})
+        at.request(
+            "POST", urlsplit(url).path + "/slow/v1/messages", orjson.dumps(body), {"x-claude-code-session-id": "slow"}
+        )
         reply = at.getresponse()
         while line := reply.readline():
             if b'"ping"' in line:

@@ -22,6 +22,8 @@ from PySide6.QtCore import Qt, QTimer
 from helix_desktop import places
 from helix_desktop.desktop.program import Program
 from helix_desktop.gateway import wrapping
+from helix_desktop.gateway.registration import Registration
+from helix_desktop.resident.client import HeldRegistration
 from tests.benchmarks.gateway_speed import Client, _output, server
 from tests.benchmarks.gui_bring_in import _tell
 from tests.benchmarks.gui_holds import WORKSPACE, Holds, prepare
@@ -44,9 +46,9 @@ def work(url: str, path: str, name: str) -> None:
 async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
     window, holds = run.window, Holds(where="--where" in sys.argv)
     await opened(run, WORKSPACE)
-    options = ["gateway", "--workspace", WORKSPACE, "--upstream", upstream]
-    gateway = wrapping.Started([*wrapping.program(places.find(home / HOME)), *options])
-    url = await asyncio.to_thread(gateway.begin)
+    where = places.find(home / HOME)
+    gateway = HeldRegistration(where, wrapping.program(where), Registration("", upstream, workspace=WORKSPACE))
+    url = (await asyncio.to_thread(gateway.__enter__)).address
     frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
     frames.timeout.connect(window.chat.transcript.view.viewport().update)
     frames.start()
@@ -67,7 +69,7 @@ async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
                 finally:
                     agent.terminate()
     finally:
-        await asyncio.to_thread(gateway.end)
+        await asyncio.to_thread(gateway.__exit__, None, None, None)
 
 
 async def _measure(holds: Holds, name: str, seconds: int) -> None:

@@ -177,7 +177,7 @@ def trial(protocol: str, requests: Iterator[bytes], rng: random.Random, found: C
                 ("x-claude-code-session-id", f"s{rng.randrange(20)}"),
                 ("x-odd", rng.choice(["", "ä".encode().decode("latin-1"), "a; b"])),
             ]
-            at.putrequest("POST", PATHS[protocol], skip_accept_encoding=True)
+            at.putrequest("POST", urlsplit(url).path + PATHS[protocol], skip_accept_encoding=True)
             for name, value in [*sent, ("content-length", str(len(content)))]:
                 at.putheader(name, value.encode("latin-1"))
             at.endheaders(content)

@@ -31,10 +31,11 @@ from helix_desktop import places, tasks
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned
 from helix_desktop.errors import StoreBusy
 from helix_desktop.gateway import opening, wrapping
+from helix_desktop.resident import client
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.store.workspaces import Workspaces
 from tests.faults.store_report import report
-from tests.gateway.running import TOOL, Agent
+from tests.gateway.running import TOOL, Agent, wrapped
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
 
 LONGEST = 300.0  # seconds until a killed gateway must have answered, on whatever machine
@@ -94,17 +95,16 @@ def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
         return [Says(f"reply {next(replies)}"), Calls(TOOL, {"command": "ls"})]
 
     with tempfile.TemporaryDirectory() as home, Provider(script) as provider:
-        command = [sys.executable, "-m", "helix_desktop", "--home", home, "gateway", "--upstream", provider.url]
-        started = wrapping.Started(command)
-        working = Working(started.begin(), history)
+        started = wrapped(Path(home), provider.url).__enter__()
+        working = Working(started.address, history)
         thread = tasks.thread(working.work, name="agent")
         seconds: list[float] = []
         with suppress(KeyboardInterrupt):  # interrupted, it looks at what was done by then
             while len(seconds) < kills and not working.failed:
-                seconds.append(_killed(started, working, chance))
+                seconds.append(_killed(Path(home), started.address, working, chance))
         working.ends.set()
         thread.join()
-        started.end()
+        started.__exit__(None, None, None)
         found["kills"] += len(seconds)
         found["retries"] += working.retries
         found["replies"] += len(working.whole)
@@ -120,21 +120,24 @@ def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
             found[f"LOST {why}"] += 1
 
 
-def _killed(started: wrapping.Started, working: Working, chance: random.Random) -> float:
+def _killed(home: Path, url: str, working: Working, chance: random.Random) -> float:
     """Seconds until it answers again."""
     done = len(working.whole)
     while len(working.whole) == done and not working.failed:  # it works
         time.sleep(0.005)
     time.sleep(chance.random() * 0.4)
-    pid = started.pid
+    pid = _gateway_pid(home)
     os.kill(pid, signal.SIGKILL)
     begun = time.monotonic()
-    url = f"http://127.0.0.1:{started.port}"
-    while started.pid == pid or wrapping.status(url) is None:
+    while _gateway_pid(home) == pid or wrapping.status(url) is None:
         if time.monotonic() - begun > LONGEST:
             break
         time.sleep(0.01)
     return time.monotonic() - begun
+
+
+def _gateway_pid(home: Path) -> int:
+    return int((asyncio.run(client.ask(places.find(home), "status")) or {})["gateway"])
 
 
 async def _replies(home: Path) -> dict[str, set[str]]:

@@ -161,7 +161,7 @@ def _hangs(protocol: str) -> Iterator[str]:
         agent.say("look around")
         where = urlsplit(url)
         hangs = http.client.HTTPConnection(where.hostname or "", where.port)
-        hangs.request("POST", agent.path, json.dumps(agent.body()), {"x-api-key": "k"})
+        hangs.request("POST", where.path + agent.path, json.dumps(agent.body()), {"x-api-key": "k"})
         if not came.wait(60):
             yield "the request did not reach the provider"
         hangs.close()

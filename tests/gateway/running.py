@@ -15,9 +15,10 @@ import httpx
 
 from helix_desktop import places, tasks
 from helix_desktop.commands import open_workspace
-from helix_desktop.gateway import serving, wrapping
-from helix_desktop.gateway.app import Options
+from helix_desktop.gateway import listening, serving, wrapping
 from helix_desktop.gateway.events import Cutter, data_of
+from helix_desktop.gateway.registration import Registration, Registrations
+from helix_desktop.resident.client import HeldRegistration
 from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
 
 Json = Any
@@ -27,10 +28,13 @@ TOOL = "Bash"
 
 
 @contextmanager
-def running(home: Path, upstream: str, *, serves: bool = False, **options: Any) -> Iterator[str]:
-    """The gateway's address; it ends in order."""
+def running(
+    home: Path, upstream: str, *, serves: bool = False, others: Sequence[Registration] = (), **options: Any
+) -> Iterator[str]:
+    """The gateway's address; it ends in order. `others`: further registrations."""
     where = places.find(home)
-    sock = wrapping.listening(0)
+    registration = Registration(serving.token_of(where), upstream, **options)
+    sock = listening.listen_on(0)
     loop = asyncio.new_event_loop()
     ready, ended = threading.Event(), []
 
@@ -41,7 +45,7 @@ def running(home: Path, upstream: str, *, serves: bool = False, **options: Any) 
         task = asyncio.current_task()
         ended.append(lambda: loop.call_soon_threadsafe(serving.stop, task))
         ready.set()
-        await serving.run(where, sock, Options(serving.token_of(where), upstream, **options), "", nobody)
+        await serving.run(where, sock, Registrations(registration, *others), "", nobody)
 
     def work() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
@@ -50,10 +54,16 @@ def running(home: Path, upstream: str, *, serves: bool = False, **options: Any) 
     thread = tasks.thread(work, name="gateway", daemon=True)
     ready.wait(60)
     try:
-        yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+        yield listening.agent_address(sock.getsockname()[1], registration.token)
     finally:
         ended[0]()
         thread.join(20)
+
+
+def wrapped(home: Path, upstream: str, **options: Any) -> HeldRegistration:
+    """A registration with the resident of a home, which is started: to be used as a context."""
+    where = places.find(home)
+    return HeldRegistration(where, [*wrapping.program(where)], Registration("", upstream, **options))
 
 
 @dataclass

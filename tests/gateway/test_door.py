@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import sys
-
 import pytest
 
 from helix_desktop.gateway import door
+from helix_desktop.gateway.registration import Registration, Registrations, new_token
+
+MINE = Registration(new_token(), agent="claude")
+OTHER = Registration(new_token(), agent="codex")
+HERE = {"host": "127.0.0.1:4356"}
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked on Linux")
-def test_the_kernel_and_its_tables_say_the_same_of_who_asks() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as client:
-        peer, here = client.getsockname(), server.getsockname()
-        assert door._asked(peer, here) == door._listed(peer, here) == os.getuid()
-        assert door.refusal({"host": "127.0.0.1"}, peer, here, "token", "") == ""
-    assert door._asked(("127.0.0.1", 1), here) is None
+def test_each_token_opens_its_own_registration() -> None:
+    known = Registrations(MINE, OTHER)
+    assert door.admitted(HERE, known, MINE.token) is MINE
+    assert door.admitted({**HERE, door.TOKEN_HEADER: OTHER.token}, known, "") is OTHER
+    known.replace([OTHER])
+    assert door.admitted(HERE, known, MINE.token) == door.NOT_ADMITTED
+
+
+@pytest.mark.parametrize("given", ["", "x", MINE.token[:-1], MINE.token + "x", MINE.token.swapcase(), "\ud800"])
+def test_without_the_token_nobody_comes_in(given: str) -> None:
+    assert door.admitted(HERE, Registrations(MINE), given) == door.NOT_ADMITTED
+    assert door.admitted(HERE, Registrations(Registration("")), given) == door.NOT_ADMITTED
 
 
 @pytest.mark.parametrize(
-    "headers", [{"host": "page.example"}, {"host": "127.0.0.1", "origin": "https://page.example"}, {}]
+    "headers",
+    [
+        {"host": "page.example"},
+        {"host": "127.0.0.1", "origin": "https://page.example"},
+        {"host": "127.0.0.1", "sec-fetch-site": "cross-site"},
+        {"host": "[::1"},
+        {},
+    ],
 )
-def test_another_host_and_a_page_are_refused(headers: dict[str, str]) -> None:
-    assert door.refusal(headers, ("127.0.0.1", 1), ("127.0.0.1", 2), "token", "token")
+def test_another_host_and_a_page_are_refused_with_the_token_too(headers: dict[str, str]) -> None:
+    assert isinstance(door.admitted(headers, Registrations(MINE), MINE.token), str)

@@ -9,7 +9,7 @@ import pytest
 from helix_desktop.errors import Refused
 from helix_desktop.gateway import agents, installing
 
-URL = "http://127.0.0.1:4356"
+URL = "http://127.0.0.1:4356/t/"
 BEFORE = {
     "claude": b'{"model":"opus",\n  "env": {"A": "1"}}',
     "codex": b'# mine\nmodel = "gpt-5"\n\n[model_providers.own]\nname = "own"\n',
@@ -27,11 +27,14 @@ def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, n
     if there:
         file.parent.mkdir(parents=True)
         file.write_bytes(BEFORE[name])
-    change = installing.planned(agent, URL, home, {})
+    change = installing.planned(agent, 4356, home, {})
     assert URL in change.difference()
     installing.install(change, config)
     assert URL in file.read_text("utf-8")
     assert installing.connected(agent, config)
+    ((registration, port),) = installing.installed_registrations(config).items()
+    assert (registration.agent, port) == (name, 4356)
+    assert registration.token in file.read_text("utf-8")
     installing.uninstall(installing.removal(agent, config), config)
     assert (file.read_bytes() if file.exists() else None) == (BEFORE[name] if there else None)
     assert not installing.connected(agent, config)
@@ -39,7 +42,7 @@ def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, n
 
 def test_a_file_that_somebody_changed_since_is_left_alone(tmp_path: Path) -> None:
     agent, config = agents.known("claude"), tmp_path / "config"
-    installing.install(installing.planned(agent, URL, tmp_path, {}), config)
+    installing.install(installing.planned(agent, 4356, tmp_path, {}), config)
     file = agent.file(tmp_path, {})
     file.write_text("{}")
     with pytest.raises(Refused, match="was changed"):

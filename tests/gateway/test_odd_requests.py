@@ -42,13 +42,14 @@ def _nothing_fails_inside(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
 
-@pytest.mark.parametrize("path", ["/", "/v1", "/v1/none", "/v1/messages/batches", "/w/", "/t/x", "/v1/responses/compact", "/v1/files", "//v1//messages/x"])  # fmt: skip
+@pytest.mark.parametrize("path", ["/", "/v1", "/v1/none", "/v1/messages/batches", "/w/", "/v1/a%0d%0ab", "/v1/a%2Fb%00", "/v1/responses/compact", "/v1/files", "//v1//messages/x"])  # fmt: skip
 @pytest.mark.parametrize("method", ["GET", "POST"])
 def test_a_path_nobody_knows_passes_through(there: tuple[str, Provider], method: str, path: str) -> None:
     url, provider = there
     reply = httpx.request(method, url + path, headers=KEY, content=b'{"a": 1}' if method == "POST" else b"", timeout=60)
     assert reply.status_code == 200
     assert provider.asked[-1].raw == (b'{"a": 1}' if method == "POST" else b"")
+    assert provider.asked[-1].path.lstrip("/") == path.lstrip("/")
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,10 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.ports import About
 from helix_desktop.gateway import wrapping
+from helix_desktop.gateway.registration import Registration
 from helix_desktop.gui.settings.dialog import SettingsDialog
 from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.resident.client import HeldRegistration
 from helix_desktop.secrets import Secrets
 from helix_desktop.settings import LANGUAGE, THEME, Settings
 from helix_desktop.workbench import Desk, Workbench
@@ -324,10 +326,11 @@ class Tour:
         """The page of connected agents when the first request arrives, with one of the agents on this computer."""
         where = places.find(self.home)
         with Provider(lambda _: [Says("It holds a storage engine.")]) as provider:
-            gateway = wrapping.Started([*wrapping.program(where), "gateway", "--upstream", provider.url])
+            gateway = HeldRegistration(where, wrapping.program(where), Registration("", provider.url))
+            await asyncio.to_thread(gateway.__enter__)
             agent = Agent(
                 "anthropic",
-                await asyncio.to_thread(gateway.begin),
+                gateway.address,
                 session="first",
                 headers={"user-agent": "claude-cli/2.0"},
             )
@@ -336,7 +339,7 @@ class Tour:
                 await asyncio.to_thread(agent.ask)
                 await self.shot(name, 2.5)
             finally:
-                await asyncio.to_thread(gateway.end)
+                await asyncio.to_thread(gateway.__exit__, None, None, None)
 
     def grab(self, name: str) -> None:
         QApplication.primaryScreen().grabWindow(0).save(str(self.folder / f"{name}.png"))

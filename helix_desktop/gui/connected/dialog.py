@@ -104,7 +104,7 @@ class AgentsDialog(QDialog):
         self.switch.setText(tr("Turn off") if place else tr("Turn on"))
         self._show_today(found.today)
         self._once.show_line(next((row.line for row in found.agents if row.installed), found.agents[0].line))
-        self._other.show_line(f"ANTHROPIC_BASE_URL={found.address}" if place else "")
+        self._other.show_line(f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else "")
 
     def _show_today(self, today: Today) -> None:
         for tile in self._tiles:

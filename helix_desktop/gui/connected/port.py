@@ -42,11 +42,12 @@ class Today:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """`address` is empty while no gateway runs."""
+    """`address` is empty while no gateway runs. `for_others`: the one any other program may be given; empty where there is none."""
 
     address: str
     agents: Sequence[AgentRow]
     today: Today = Today()
+    for_others: str = ""
 
 
 class ConnectedAgents(Protocol):
@@ -57,7 +58,7 @@ class ConnectedAgents(Protocol):
         ...
 
     async def switch(self, *, on: bool) -> None:
-        """Start the gateway as a process of its own, or end it."""
+        """Have the gateway run while the window is open, or no longer."""
         ...
 
     async def difference(self, name: str) -> str:

@@ -25,7 +25,8 @@ class Agents:
             "claude", "Claude Code", "helix-desktop wrap claude", True, self.connected, n, 1.0, "", 1, 100 * n, 300 * n
         )
         today = Today(n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
-        return Connections("http://127.0.0.1:4356" if self.on else "", [row], today)
+        address = "http://127.0.0.1:4356"
+        return Connections(address if self.on else "", [row], today, f"{address}/t/token" if self.on else "")
 
     async def switch(self, *, on: bool) -> None:
         self.on = on
@@ -55,7 +56,7 @@ def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: Mai
     dialog.switch.click()
     assert agents.on
     assert "Gateway on 127.0.0.1:4356" in words(dialog)
-    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356" in words(dialog)
+    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)
     agents.requests = 2
     dialog.look()
     assert all(tile.isVisible() for tile in dialog.findChildren(Tile))

@@ -1,0 +1,66 @@
+"""What one address of the gateway stands for. Each has a token in its path, and a request without one is refused.
+
+Two agents that run at once have two registrations, so neither inherits where the other's requests go or what it may see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, field
+from typing import Any
+
+from helix_desktop.values import dataclass
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Registration:
+    """`upstream`: where everything goes; empty: to each protocol's own provider, or to what `upstreams` names for it.
+    `folds_plans`: also of agents signed in with a subscription. `key`: of the keyring, for requests that come without one.
+    `folder`: where the agent works; its workspace is used unless `workspace` names one. `proxies`: the environment's
+    settings for the way to the provider, as the agent has them; None: as this process has them. `since`: figures count from
+    then on. `sees_all`: its status tells about all agents; for the window.
+    """
+
+    token: str = field(repr=False)
+    upstream: str = ""
+    upstreams: Mapping[str, str] = field(default_factory=dict)
+    folds: bool = True
+    folds_plans: bool = False
+    key: str = field(default="", repr=False)
+    agent: str = ""
+    folder: str = ""
+    workspace: str = ""
+    proxies: Mapping[str, str] | None = None
+    since: float = 0.0
+    sees_all: bool = False
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it, for another process of this user. A key is never told."""
+        return {name: value for name, value in asdict(self).items() if name != "key"}
+
+
+def new_token() -> str:
+    """A token nobody guesses, as it may stand in a path."""
+    return secrets.token_urlsafe(24)
+
+
+class Registrations:
+    """All addresses that answer now."""
+
+    def __init__(self, *first: Registration) -> None:
+        self._known: dict[bytes, Registration] = {}
+        self.replace(first)
+
+    def replace(self, registrations: Iterable[Registration]) -> None:
+        """From now on these alone."""
+        self._known = {_digest(one.token): one for one in registrations if one.token}
+
+    def find(self, token: str) -> Registration | None:
+        """By a digest: how long a comparison takes tells nothing about a token."""
+        return self._known.get(_digest(token)) if token else None
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "replace")).digest()

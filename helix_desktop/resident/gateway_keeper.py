@@ -1,0 +1,106 @@
+"""The gateway's listening socket, held by a process that outlives the gateway, and the gateway process behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Sequence
+
+from helix_desktop import tasks
+from helix_desktop.errors import HelixError, WrongUse
+from helix_desktop.gateway.listening import PORT, listen_on
+from helix_desktop.gateway.registration import Registration
+
+PAUSE_SECONDS = 0.2  # between a gateway's end and the next one
+INHERITS = sys.platform != "win32"  # a child gets the socket that listens, so the port is never free
+
+
+class GatewayKeeper:
+    """A gateway that was killed is started again on the same socket; who connects meanwhile waits. `command`: how a gateway is
+    started; it hears its registrations on its standard input, and ends with it.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        self._command = [*command, "--told"]
+        self._told = "[]\n"
+        self._lock = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._socket: socket.socket | None = None
+        self._ends = threading.Event()
+        self.port = 0
+
+    @property
+    def pid(self) -> int:
+        """The gateway process that runs now; 0 for none."""
+        return self._process.pid if self._process is not None else 0
+
+    def begin(self, port: int = 0) -> None:
+        """Listen on this port, or on the usual one or any other that is free, and start the first gateway."""
+        try:
+            self._socket = listen_on(port or PORT)
+        except WrongUse:
+            if port:
+                raise
+            self._socket = listen_on(0)
+        self.port = self._socket.getsockname()[1]
+        if not INHERITS:
+            self._socket.close()
+        self._start()
+        tasks.thread(self._watch, name="watch the gateway", daemon=True)
+
+    def tell(self, registrations: Iterable[Registration]) -> None:
+        """From now on the gateway answers these alone, also after it was started again."""
+        with self._lock:
+            self._told = json.dumps([one.told() for one in registrations]) + "\n"
+            self._send()
+
+    def end(self) -> None:
+        """End the gateway in order, and let go of the socket."""
+        self._ends.set()
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+            process = self._process
+        if process is None:
+            return
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+        process.wait()
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._ends.is_set() or self._socket is None:
+                return
+            inherited = [self._socket.fileno()] if INHERITS else []
+            place = ["--socket", str(inherited[0])] if INHERITS else ["--port", str(self.port)]
+            try:
+                self._process = subprocess.Popen(
+                    [*self._command, *place],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    text=True,
+                    start_new_session=True,
+                    pass_fds=inherited,
+                )
+            except OSError as error:
+                raise HelixError(f"The gateway could not be started: {error.strerror}.") from error
+            self._send()
+
+    def _send(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):  # it has just ended, and the next one is told
+                self._process.stdin.write(self._told)
+                self._process.stdin.flush()
+
+    def _watch(self) -> None:
+        while not self._ends.is_set():
+            if self._process is not None:
+                self._process.wait()
+            if not self._ends.wait(PAUSE_SECONDS):
+                self._start()
