@@ -33,6 +33,7 @@ EVERY = 1.0  # seconds between two looks while all goes well
 SLOWER = 10.0  # at the most, while the engine is away
 LAST = 0.8  # seconds for the last facts when the workspace closes
 TURN_PATIENCE = 8.0  # seconds a turn waits for the store before it begins without it
+MOST_UNSENT_FACTS = 5_000  # that wait while the store answers; beyond it no turn begins
 SEND_PATIENCE = 20.0  # seconds what was done waits until the store has it, where that is wanted
 SOON = 0.05  # seconds: facts that come together are sent together
 
@@ -82,6 +83,8 @@ class Sharing:
         self._starting: set[str] = set()  # conversations whose turn waits for what others wrote in it
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
+        self._stepping = asyncio.Lock()
+        self._next_step: asyncio.Task[None] | None = None  # that has not begun yet
         self._task: asyncio.Task[None] | None = None
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
@@ -124,8 +127,16 @@ class Sharing:
 
     async def now(self) -> None:
         """Send and fetch what is new, and raise what is in the way."""
-        if (conversations := await self._reached()) is not None:
-            await conversations.step()
+        if self._next_step is None or self._next_step.done():
+            self._next_step = self._bench.spawn(self._step(), name="send what is new")
+        await asyncio.shield(self._next_step)
+
+    async def _step(self) -> None:
+        """After the one that runs, which may have begun before what is to be sent was there. Whoever waits meanwhile shares it."""
+        async with self._stepping:
+            self._next_step = None
+            if (conversations := await self._reached()) is not None:
+                await conversations.step()
 
     async def fetch(self) -> None:
         """Look for what others wrote, and raise what is in the way."""
@@ -149,13 +160,14 @@ class Sharing:
     @asynccontextmanager
     async def turn_lease(self, conversation: str) -> AsyncIterator[None]:
         """A turn runs within. Where the store cannot be asked it runs all the same, unless work counts as done only when the
-        store has it: then it neither begins nor ends before.
+        store has it: then the turn fails.
         """
         link = self._bench.workspace.link
         strict = link is not None and link.acknowledge == SHARED
         if strict or self.standing.state != "away":
             try:
                 await self.begin_turn(conversation)
+                await self._wait_for_room()
             except Refused:
                 raise
             except HelixError:
@@ -164,6 +176,22 @@ class Sharing:
         yield
         if strict:
             await self.wait_until_sent()
+
+    async def _wait_for_room(self) -> None:
+        """Nothing new begins while too much of what was done could still be lost with this computer."""
+        before = await self._unsent_facts()
+        while before > MOST_UNSENT_FACTS:
+            await self.wait_until_sent()
+            now = await self._unsent_facts()
+            if now >= before:  # what cannot be sent yet: another machine writes there
+                return
+            before = now
+
+    async def _unsent_facts(self) -> int:
+        conversations = self._conversations
+        if conversations is None:
+            return 0
+        return sum((await conversations.thread.run(conversations.steps.waiting)).values())
 
     async def wait_until_sent(self) -> None:
         """Returns when the store has what was done here; Away where that takes too long."""
@@ -299,7 +327,7 @@ class Sharing:
         conversations, before = self._conversations, self.standing
         waiting, writing = self._entries(), self._writing
         if conversations is not None:
-            waiting += sum((await conversations.thread.run(conversations.steps.waiting)).values())
+            waiting += await self._unsent_facts()
             writing = conversations.writing()
             why = why or next(iter(conversations.complaints.values()), "")
         since = 0.0 if not state else before.since if before.state == state else clock.time()

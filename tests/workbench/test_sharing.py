@@ -18,7 +18,7 @@ from helix_desktop.engine.session import Session
 from helix_desktop.errors import Away, Refused
 from helix_desktop.secrets import Secrets
 from helix_desktop.store.shared.heads import Head, Memory, Move
-from helix_desktop.store.shared.link import Connected
+from helix_desktop.store.shared.link import SHARED, Connected
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
 from helix_desktop.store.shared.remote import Remote
 from helix_desktop.store.shared.sealing import Seal
@@ -266,6 +266,53 @@ async def test_a_turn_begins_with_what_the_other_machine_wrote(
     assert said(seen, "me too")
     assert facts(there, seen)[: len(session.facts)] == facts(here, session)
     assert here.bench.sharing.branches == there.bench.sharing.branches == {}
+
+
+def stop_looking(home: Home) -> None:
+    """Nothing is sent or fetched by itself."""
+    task = home.bench.sharing._task
+    assert task is not None
+    task.cancel()
+
+
+async def test_no_turn_begins_while_too_much_waits_to_be_sent(
+    homes: tuple[Home, Home], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = homes
+    stop_looking(here)
+    first, second, third = [await here.bench.new_conversation() for _ in range(3)]
+    await told(first, "read README.md")
+    await told(second, "read README.md")
+    await there.bench.sharing.now()
+    assert len((await there.bench.session(first.id)).facts) < len(first.facts)
+    monkeypatch.setattr(sharing, "MOST_UNSENT_FACTS", 2)
+    await told(third, "read README.md")
+    await there.bench.sharing.now()
+    assert (await there.bench.session(first.id)).view() == first.view()
+    assert (await there.bench.session(second.id)).view() == second.view()
+
+
+async def test_where_work_counts_once_it_is_shared_a_turn_ends_when_others_have_it(homes: tuple[Home, Home]) -> None:
+    here, there = homes
+    stop_looking(here)
+    connected = Connected(Remote(here.engine), Seal(KEY))
+
+    async def connect() -> Connected:
+        return connected
+
+    here.bench.workspace.share("memory://", connect, acknowledge=SHARED)
+    sessions = [await here.bench.new_conversation() for _ in range(3)]
+    await asyncio.gather(*(told(session, "read README.md") for session in sessions))
+    await there.bench.sharing.now()
+    for session in sessions:
+        assert (await there.bench.session(session.id)).view() == session.view()
+    here.engine.away = True
+    sessions[0].send((Text("more"),))
+    await asyncio.wait_for(sessions[0].idle(), 60)
+    assert (sessions[0].running, sessions[0].why[:40]) == (
+        Running.FAILED,
+        "The shared store is not responding. You "[:40],
+    )
 
 
 async def test_what_was_written_apart_is_a_branch_before_the_next_turn_begins(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LEASE = 30.0  # seconds
 _TRIES = 8
 _BYTES = 4 << 20  # of facts in one segment, more or less
+BATCH = 64  # conversations whose facts are sent at once
 _NEW = 400  # facts at the end of what came, whose contents are needed first
 
 
@@ -78,6 +79,39 @@ class Nobody:
 
 async def nothing(*_entries: Collection[Digest]) -> None:
     """For conversations without content of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OutgoingSegment:
+    """The facts of a segment on its way: `again` of those that are there already, in segments this one takes the place of."""
+
+    known: Known
+    again: Sequence[Line]
+    fresh: Sequence[Line]
+    replaced: tuple[Segment, ...]
+
+    @property
+    def lines(self) -> list[Line]:
+        return [*self.again, *self.fresh]
+
+    def contents(self, name: bytes, machine: str) -> Contents:
+        """What the head says with this segment."""
+        known, lines = self.known, self.lines
+        before = known.contents.segments if known.contents else ()
+        segment = Segment(name, lines[0].seq, lines[-1].seq)
+        kept = before[: len(before) - len(self.replaced)]
+        chain = segments.chain(known.chain, self.fresh)
+        return Contents(known.conversation, machine, segment.last, chain, (*kept, segment), known.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _OutgoingBatch:
+    """What is sent at once. `stale`: to be sent anew; `more`: conversations with more facts; `left`: those that found no room."""
+
+    segments: Sequence[_OutgoingSegment]
+    stale: Sequence[Known]
+    more: Sequence[str]
+    left: Sequence[str]
 
 
 @dataclass(slots=True)
@@ -136,7 +170,7 @@ class Conversations:
             if not self._compared:
                 await self._compare()
             await self._look()
-            await self._send()
+        await self._send()
 
     async def fetch(self) -> None:
         """Look for what is new there."""
@@ -152,13 +186,13 @@ class Conversations:
             for _ in range(_TRIES):
                 await self._see_all([name])
                 self._refuse_turn(conversation, name)
-                while await self._push(conversation):
+                while await self._push([conversation]):
                     pass
                 known = await self.thread.run(self.steps.of, conversation)
                 if not known.contents or known.contents.gone or self._holds(conversation, self.lease / 2):
                     return
                 contents = replace(known.contents, machine=self.machine)
-                if await self._move(known, contents, force=conversation in self._own):
+                if await self._move([(known, contents)]):
                     return
             self._refuse_turn(conversation, name)
             raise _busy_elsewhere(self.machine_of(conversation))
@@ -177,11 +211,15 @@ class Conversations:
     async def renew(self, working: Collection[str]) -> None:
         """Where this machine works it stays the one that writes."""
         async with self._busy:
-            for conversation in working:
-                known = await self.thread.run(self.steps.of, conversation)
-                ending = self._leases.get(conversation, 0.0) - self.now() < self.lease / 2
-                if known.contents and known.writer == self.steps.machine and ending:
-                    await self._move(known, known.contents, force=False)
+            ending = [one for one in working if self._leases.get(one, 0.0) - self.now() < self.lease / 2]
+            if ending:
+                await self._move(await self.thread.run(self._own_heads, ending), force=False)
+
+    def _own_heads(self, conversations: Sequence[str]) -> list[tuple[Known, Contents]]:
+        """Those of these whose head is this machine's and says what is here."""
+        known = [self.steps.of(conversation) for conversation in conversations]
+        own = [one for one in known if one.writer == self.steps.machine and not one.stale]
+        return [(one, one.contents) for one in own if one.contents]
 
     @asynccontextmanager
     async def still(self) -> AsyncIterator[None]:
@@ -191,12 +229,12 @@ class Conversations:
 
     async def leave(self) -> None:
         """Send what waits, and let go of every lease."""
+        await self._send()
         async with self._busy:
-            await self._send()
-            for conversation in [name for name, until in self._leases.items() if until > self.now()]:
-                known = await self.thread.run(self.steps.of, conversation)
-                if known.contents and known.writer == self.steps.machine:
-                    await self._move(known, known.contents, force=False, seconds=0.0)
+            held = [name for name, until in self._leases.items() if until > self.now()]
+            for at in range(0, len(held), BATCH):
+                some = await self.thread.run(self._own_heads, held[at : at + BATCH])
+                await self._move(some, force=False, seconds=0.0)
 
     async def take_over(self, conversation: str) -> None:
         """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
@@ -205,9 +243,9 @@ class Conversations:
             for _ in range(_TRIES):
                 await self._see_all([self._name(conversation)])
                 known = await self.thread.run(self.steps.of, conversation)
-                if not known.contents or await self._move(
-                    known, replace(known.contents, machine=self.machine), force=True
-                ):
+                if not known.contents:
+                    return
+                if await self._move([(known, replace(known.contents, machine=self.machine))], force=True):
                     return
             raise Refused(
                 f"{self.machine_of(conversation)} is still writing in this conversation.",
@@ -376,52 +414,69 @@ class Conversations:
     # --- what is new here
 
     async def _send(self) -> None:
-        for conversation in await self.thread.run(self.steps.waiting):
-            while await self._push(conversation):
-                pass
-        for conversation in await self.thread.run(self.steps.removed):
-            await self._remove(conversation)
+        """In batches, so that little of it waits for the loop the agents work on. Between them, turns may begin."""
+        async with self._busy:
+            left = list(await self.thread.run(self.steps.waiting))
+        while left:
+            async with self._busy:
+                left = [*await self._push(left[:BATCH]), *left[BATCH:]]
+        async with self._busy:
+            for conversation in await self.thread.run(self.steps.removed):
+                await self._remove(conversation)
 
-    async def _push(self, conversation: str) -> bool:
-        """Send the facts that wait, a segment of them; whether more do. Those of a conversation another machine writes in wait."""
-        known = await self.thread.run(self.steps.of, conversation)
-        if (
-            known.writer not in (b"", self.steps.machine)
-            and self._leases.get(conversation, 0.0) > self.now()
-            and conversation not in self._own
-        ):
-            return False
-        if (
-            known.contents and known.contents.gone and known.seq
-        ):  # removed elsewhere, and written to here since: all of it is sent again
-            known = replace(known, seq=0, chain=segments.NOTHING)
-            await self.thread.run(self.steps.put, known)
-        if known.stale:
-            return await self._push_anew(known)
-        lines, old = await self.thread.run(self._to_send, known)
-        fresh = [line for line in lines if line.seq > known.seq]
-        if not fresh:
-            return False
-        await self.send_content(await asyncio.to_thread(_entries, fresh))
-        content = await asyncio.to_thread(segments.pack, lines)
-        segment = Segment(self.seal.name("segment", content), lines[0].seq, lines[-1].seq)
-        await self.remote.put({segment.name: self.seal.close(segment.name, content)})
-        before = known.contents.segments if known.contents else ()
-        remaining = before[: len(before) - len(old)]
-        contents = Contents(
-            conversation,
-            self.machine,
-            segment.last,
-            segments.chain(known.chain, fresh),
-            (*remaining, segment),
-            known.generation,
-        )
-        if await self._move(known, contents, force=conversation in self._own):
-            await self.remote.drop([one.name for one in old if one.name != segment.name])
-            return True
-        return False
+    async def _push(self, conversations: Sequence[str]) -> list[str]:
+        """Send the facts of these that wait, a segment of each. Gives those that have more. Where another machine writes, they wait."""
+        batch = await self.thread.run(self._outgoing, conversations)
+        for known in batch.stale:
+            await self._push_anew(known)
+        if batch.segments:
+            entries, rows, contents = await asyncio.to_thread(self._packed, batch.segments)
+            await self.send_content(entries)
+            await self.remote.put(rows)
+            won = await self._move(list(zip([each.known for each in batch.segments], contents, strict=True)))
+            sent = [each for each in batch.segments if each.known.conversation in won]
+            await self.remote.drop({one.name for each in sent for one in each.replaced} - rows.keys())
+        return [*batch.more, *batch.left]
 
-    async def _push_anew(self, known: Known) -> bool:
+    def _outgoing(self, conversations: Sequence[str]) -> _OutgoingBatch:
+        """On the thread of the stores: what is sent next of these."""
+        made, stale, more, size = list[_OutgoingSegment](), list[Known](), list[str](), 0
+        for at, conversation in enumerate(conversations):
+            if size > _BYTES:
+                return _OutgoingBatch(made, stale, more, conversations[at:])
+            known = self.steps.of(conversation)
+            if not self._may_write(known):
+                continue
+            if known.contents and known.contents.gone and known.seq:  # removed elsewhere, and written to here since
+                known = replace(known, seq=0, chain=segments.NOTHING)
+                self.steps.put(known)
+            if known.stale:
+                stale.append(known)
+                continue
+            segment, is_whole = self._to_send(known)
+            if segment.fresh:
+                made.append(segment)
+                size += sum(len(line.fact) for line in segment.lines)
+                more += [] if is_whole else [conversation]
+        return _OutgoingBatch(made, stale, more, ())
+
+    def _may_write(self, known: Known) -> bool:
+        held = self._leases.get(known.conversation, 0.0) > self.now()
+        return known.writer in (b"", self.steps.machine) or not held or known.conversation in self._own
+
+    def _packed(
+        self, outgoing: Sequence[_OutgoingSegment]
+    ) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[Contents]]:
+        """The entries these segments lead to, their rows, and what the heads will say."""
+        rows, contents = dict[bytes, bytes](), list[Contents]()
+        for one in outgoing:
+            content = segments.pack(one.lines)
+            name = self.seal.name("segment", content)
+            rows[name] = self.seal.close(name, content)
+            contents.append(one.contents(name, self.machine))
+        return _entries([line for one in outgoing for line in one.fresh]), rows, contents
+
+    async def _push_anew(self, known: Known) -> None:
         """All of it in new segments, since what is there holds what was forgotten here."""
         old = known.contents.segments if known.contents else ()
         lines = await self.thread.run(self.journal.lines, known.conversation)
@@ -433,53 +488,65 @@ class Conversations:
             await self.remote.put({made[-1].name: self.seal.close(made[-1].name, content)})
         chain = segments.chain(segments.NOTHING, lines)
         contents = Contents(known.conversation, self.machine, len(lines), chain, tuple(made), known.generation)
-        if await self._move(known, contents, force=known.conversation in self._own):
+        if await self._move([(known, contents)]):
             await self.remote.drop({one.name for one in old} - {one.name for one in made})
-            return True
-        return False
 
-    def _to_send(self, known: Known) -> tuple[list[Line], tuple[Segment, ...]]:
-        """The facts of the next segment, and the segments it takes the place of."""
+    def _to_send(self, known: Known) -> tuple[_OutgoingSegment, bool]:
+        """The next segment, and whether nothing more waits behind it."""
         fresh = self.journal.lines(known.conversation, known.seq, segments.LARGEST)
+        is_whole = len(fresh) < segments.LARGEST
         size = 0
         for at, line in enumerate(fresh):
             size += len(line.fact)
             if size > _BYTES and at:
-                fresh = fresh[:at]
+                fresh, is_whole = fresh[:at], False
                 break
         before = known.contents.segments if known.contents else ()
         count = segments.to_renew(before, len(fresh)) if size <= _BYTES else 0
         old = before[len(before) - count :]
-        if not old:
-            return fresh, ()
-        again = self.journal.lines(known.conversation, old[0].first - 1, known.seq - old[0].first + 1)
-        return [*again, *fresh], old
+        again = self.journal.lines(known.conversation, old[0].first - 1, known.seq - old[0].first + 1) if old else []
+        return _OutgoingSegment(known, again, fresh, old), is_whole
 
-    async def _move(self, known: Known, contents: Contents, *, force: bool, seconds: float | None = None) -> bool:
-        """Compare and set. Where another machine was first, its head is looked at."""
-        name = self._name(known.conversation)
-        sealed = self.seal.close(name, segments.write(contents))
+    async def _move(
+        self, wanted: Sequence[tuple[Known, Contents]], *, force: bool | None = None, seconds: float | None = None
+    ) -> frozenset[str]:
+        """Compare and set. Gives the conversations where this machine was first; else the other's head is looked at. `force`: by
+        default where it was taken over.
+        """
         seconds = self.lease if seconds is None else seconds
-        move = Move(name, known.version, self.steps.machine, sealed, seconds, force)
+        forced = [known.conversation in self._own if force is None else force for known, _ in wanted]
         asked = self.now()
-        won, head = await self.remote.run(self.heads.move, move)
-        if head is None:  # an engine that was restored, or emptied: all of it is sent again
-            self._seen.pop(name, None)
-            await self.thread.run(self.steps.put, Known(known.conversation))
-            return False
-        if not won:
-            if head.version < known.version:
-                self._seen.pop(name, None)
-                await self.thread.run(self.steps.put, Known(known.conversation))
-            await self._see(head)
-            return False
-        moved = Known(known.conversation, contents.last, contents.chain, head.version, head.writer, contents)
-        await self.thread.run(self.steps.put, moved)
-        self._leases[known.conversation] = asked + seconds
-        self._seen[name] = (head.version, known.conversation)
-        self._own.discard(known.conversation)
-        self._note(moved)
-        return True
+        answers = await self.remote.run(self._moved, wanted, forced, seconds)
+        won, unknown = list[Known](), list[Known]()
+        for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
+            if is_won and head is not None:
+                won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
+            elif head is None or head.version < known.version:  # an engine that was restored, or emptied
+                unknown.append(Known(known.conversation))
+        if won or unknown:
+            await self.thread.run(self.steps.put_all, [*won, *unknown])
+        for one in unknown:  # all of it is sent again
+            self._seen.pop(self._name(one.conversation), None)
+        for one in won:
+            self._leases[one.conversation] = asked + seconds
+            self._seen[self._name(one.conversation)] = (one.version, one.conversation)
+            self._own.discard(one.conversation)
+            self._note(one)
+        for is_won, head in answers:
+            if not is_won and head is not None:
+                await self._see(head)
+        return frozenset(one.conversation for one in won)
+
+    def _moved(
+        self, wanted: Sequence[tuple[Known, Contents]], forced: Sequence[bool], seconds: float
+    ) -> list[tuple[bool, Head | None]]:
+        """On a thread of the engine: one after the other, each by itself."""
+        found = []
+        for (known, contents), force in zip(wanted, forced, strict=True):
+            name = self._name(known.conversation)
+            sealed = self.seal.close(name, segments.write(contents))
+            found.append(self.heads.move(Move(name, known.version, self.steps.machine, sealed, seconds, force)))
+        return found
 
     async def _remove(self, conversation: str) -> None:
         """It was removed for good here: the others keep what they have, and it is not shared any more."""
@@ -487,7 +554,7 @@ class Conversations:
         if known.contents is None or known.contents.gone:
             return
         gone = Contents(conversation, self.machine, generation=known.contents.generation, gone=True)
-        if await self._move(known, gone, force=False):
+        if await self._move([(known, gone)], force=False):
             await self.remote.drop([one.name for one in known.contents.segments])
 
     # --- what is known
@@ -513,6 +580,6 @@ class _Differs(Exception):
     """What the others have does not go on from what is known of it. No failure, and met by nobody else."""
 
 
-def _entries(lines: list[Line]) -> frozenset[Digest]:
+def _entries(lines: Sequence[Line]) -> frozenset[Digest]:
     """What these facts lead to."""
     return frozenset(digest for line in lines for _, digest in used(encoding.decode(line.fact)))

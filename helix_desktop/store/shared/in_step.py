@@ -161,6 +161,12 @@ class InStep:
                 (known.conversation, known.seq, known.chain, known.version, known.writer, head),
             )
 
+    def put_all(self, known: Iterable[Known]) -> None:
+        """Several in one transaction, and one sync."""
+        with self._journal.together():
+            for one in known:
+                self.put(one)
+
     def waiting(self) -> dict[str, int]:
         """How many facts of each conversation the others do not have yet, the one that waits longest first."""
         with self._reading():

@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import re
 import tempfile
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.view import state_of
 from helix_desktop.store.journal import JournalFile
+from helix_desktop.store.shared import conversations
 from helix_desktop.store.shared.heads import Memory, Move
 from helix_desktop.store.shared.in_step import InStep
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
@@ -23,7 +24,7 @@ from helix_desktop.store.shared.postgres import PostgresEngine
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
 from helix_desktop.store.shared.sealing import Seal
 from tests.peers import postgres
-from tests.store.shared.machines import KEY, LEASE, Clock, Machine, Way
+from tests.store.shared.machines import KEY, LEASE, Clock, Machine, P, T, Way
 
 
 class Machines(RuleBasedStateMachine):
@@ -272,6 +273,56 @@ async def test_heads_that_were_lost_are_sent_again_when_the_workspace_is_opened(
     for machine in (one, two):
         machine.start()
         await machine.step()
+    assert await two.everything() == await one.everything()
+    for machine in (one, two):
+        await machine.aclose()
+
+
+class Counted(Way):
+    """How often it was gone: each time, a busy loop must come round."""
+
+    count = 0
+
+    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        self.count += 1
+        return await super().run(work, *args, **kwargs)
+
+
+async def test_many_conversations_are_sent_in_few_calls(tmp_path: Path) -> None:
+    """One at a time, a worker whose loop was full of agents sent one a second, and fell behind."""
+    clock, shelf = Clock(), Shelf()
+    heads = Memory(clock.now)
+    ways = [Counted(MemoryEngine(shelf, b"space"), heads) for _ in range(2)]
+    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    await one.step()
+    before = ways[0].count
+    for number in range(300):
+        await one.begin(f"c{number}", "Task")
+        await one.write(f"c{number}", "done")
+    await one.step()
+    assert ways[0].count - before < 30
+    before = ways[0].count
+    await one.shared.leave()
+    assert ways[0].count - before < 10
+    await two.step()
+    assert two.shared.writing() == {}
+    assert await two.everything() == await one.everything()
+    for machine in (one, two):
+        await machine.aclose()
+
+
+async def test_a_conversation_of_many_facts_is_sent_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversations, "_BYTES", 2_000)
+    clock, shelf = Clock(), Shelf()
+    heads = Memory(clock.now)
+    ways = [Way(MemoryEngine(shelf, b"space"), heads) for _ in range(2)]
+    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    for name in ("long", "short", "last"):
+        for number in range(60 if name == "long" else 30):
+            await one.write(name, f"{number} " + "word " * 20)
+    await one.step()
+    assert one.shared.steps.waiting() == {}
+    await two.step()
     assert await two.everything() == await one.everything()
     for machine in (one, two):
         await machine.aclose()
