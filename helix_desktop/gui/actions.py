@@ -47,7 +47,8 @@ def _of_the_window() -> tuple[Action, ...]:
     file, edit, view = tr("Workspace"), tr("Edit"), tr("View")
     return (
         Action("new", tr("New conversation"), file, "Ctrl+N"),
-        Action("open-folder", tr("Open folder as workspace…"), file, "Ctrl+O"),
+        Action("find-workspace", tr("Go to a workspace…"), file, "Ctrl+O"),
+        Action("open-folder", tr("Open folder as workspace…"), file, "Ctrl+Shift+O"),
         Action("workspace-settings", tr("Workspace settings"), file),
         Action("workspace-folder", tr("Change the workspace folder…"), file),
         Action("bring-in", tr("Import conversations…"), file),

@@ -215,6 +215,19 @@ class MainWindow(Frame):
         self.memory.put("rail", value=[name for name in order if name in there])
         return sorted(rows, key=lambda row: order.index(row.id))
 
+    def order_workspaces(self, order: Sequence[str]) -> None:
+        """As the user has ordered them. Ctrl+1 to Ctrl+9 follow."""
+        self.memory.put("rail", value=list(order))
+        self._listed = self._in_order(self._listed)
+
+    def find_workspace(self) -> None:
+        """Ask for a workspace by its name; where there is none, for a folder."""
+        others = [row for row in self.workspaces() if self.bench is None or row.id != self.bench.id]
+        if others:
+            self.palette_.open(known=finding.of_workspaces(others, self.go))
+        else:
+            self.actions_["open-folder"].trigger()
+
     def open_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
         """Bring a workspace to the front; the others keep running. The last one asked for is shown."""
         self._wanted_workspace = workspace

@@ -57,7 +57,7 @@ def _wire_rail(window: MainWindow) -> None:
     acts = WorkspaceActs(window)
     rail.chosen.connect(lambda workspace: window.open_workspace(workspace))  # noqa: PLW0108 - the slot takes one argument
     rail.adding.connect(window.actions_["open-folder"].trigger)
-    rail.palette_wanted.connect(window.actions_["palette"].trigger)
+    rail.ordered.connect(window.order_workspaces)
     rail.settings_wanted.connect(window.actions_["settings"].trigger)
     rail.wants.connect(partial(acts.do))  # a signal alone would not keep `acts` alive
     on("workspace-folder", lambda: acts.current(acts.folders))
@@ -71,6 +71,7 @@ def _wire_rail(window: MainWindow) -> None:
     rail.add_menu.connect(lambda name: window.actions_[name].trigger())
     ask = partial(ask_folder, window, tr("Open folder as workspace"), window.create_workspace)
     on("open-folder", lambda: window.if_able(ask))
+    on("find-workspace", window.find_workspace)
     on("settings", lambda: window.settings_wanted.emit(""))
     on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
     on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))

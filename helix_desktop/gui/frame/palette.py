@@ -122,7 +122,7 @@ class Palette(SearchBox):
         self._known: Sequence[Find] = ()
         self._found: Sequence[Find] = ()
         self._searched = ""
-        self.line.setPlaceholderText(tr("Search messages, entries, conversations and actions"))
+        self._is_open_to_all = True
         self.line.setAccessibleName(tr("Search everything"))
         self._model = Finds(self)
         self.show_rows(self._model, FindPainter(theme, self.list))
@@ -134,8 +134,11 @@ class Palette(SearchBox):
         self._timer.timeout.connect(self._search)
         self.line.textChanged.connect(self._typed)
 
-    def open(self, words: str = "") -> None:
-        self._known = self._at_hand()
+    def open(self, words: str = "", known: Sequence[Find] | None = None) -> None:
+        """Find everything; with `known` only among these."""
+        self._known, self._is_open_to_all = (self._at_hand(), True) if known is None else (known, False)
+        everything = tr("Search messages, entries, conversations and actions")
+        self.line.setPlaceholderText(everything if known is None else tr("Search workspaces"))
         self._found, self._searched = (), ""
         self._nothing.hide()
         self.appear(words)
@@ -184,7 +187,7 @@ class Palette(SearchBox):
 
     def _search(self) -> None:
         words = self.line.text().strip()
-        if words and words != self._searched:
+        if words and words != self._searched and self._is_open_to_all:
             self._searched = words
             self.searching.emit(words)
 

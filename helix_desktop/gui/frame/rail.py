@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
-from PySide6.QtCore import QPointF, QRectF, QSize, Qt, Signal, SignalInstance
-from PySide6.QtGui import QColor, QFont, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QMenu, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal, SignalInstance
+from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QMenu,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
 
 from helix_desktop.engine.events import Running
 from helix_desktop.gui.icons import icon
@@ -18,7 +28,7 @@ from helix_desktop.gui.transcript.harmless import hint
 from helix_desktop.gui.words import tr
 
 WIDTH = 56
-SQUARE = 36
+SQUARE, GAP = 36, 10
 _SIGN = {Running.ASKING: "?", Running.FAILED: "!"}
 
 
@@ -34,7 +44,10 @@ def state_words(running: Running) -> str:
 
 
 class WorkspaceButton(QAbstractButton):
-    """One workspace of the rail."""
+    """One workspace of the rail. `dragged` carries the top to which the mouse has moved it; `dropped`: it is let go."""
+
+    dragged = Signal(int)
+    dropped = Signal()
 
     def __init__(self, theme: Theme, row: WorkspaceRow, number: int, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -42,6 +55,8 @@ class WorkspaceButton(QAbstractButton):
         self._colour = QColor(row.colour) if QColor.isValidColorName(row.colour) else QColor("#4a5fa5")
         self._running = Running.IDLE
         self.workspace = row.id
+        self._pressed_at: int | None = None
+        self._is_dragged = False
         self._title = row.name  # not the button's text, in which “R&D” would take Alt+D
         self.setCheckable(True)
         self.setFixedSize(WIDTH, SQUARE)
@@ -49,6 +64,10 @@ class WorkspaceButton(QAbstractButton):
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._hint = f"{row.name}\n{row.folder}" + (f"\nCtrl+{number}" if number <= 9 else "")
         self._name()
+
+    @property
+    def running(self) -> Running:
+        return self._running
 
     def show_running(self, running: Running) -> None:
         self._running = running
@@ -62,6 +81,28 @@ class WorkspaceButton(QAbstractButton):
 
     def sizeHint(self) -> QSize:
         return QSize(WIDTH, SQUARE)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        left = event.button() == Qt.MouseButton.LeftButton
+        self._pressed_at = round(event.globalPosition().y()) - self.y() if left else None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        top = round(event.globalPosition().y()) - self._pressed_at if self._pressed_at is not None else self.y()
+        if self._is_dragged or abs(top - self.y()) >= QApplication.startDragDistance() + SQUARE // 4:
+            self._is_dragged = True
+            self.dragged.emit(top)
+        else:
+            super().mouseMoveEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._pressed_at = None
+        if self._is_dragged:
+            self._is_dragged = False
+            self.setDown(False)
+            self.dropped.emit()
+        else:
+            super().mouseReleaseEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
@@ -107,12 +148,12 @@ class WorkspaceButton(QAbstractButton):
 class Rail(QWidget):
     """`chosen` carries a workspace's id; `wants` what is asked for one: "rename", "settings", "trash", ...
 
-    `add_menu` carries the name of an action that brings another one.
+    `add_menu` carries the name of an action that brings another one; `ordered` the ids as the user has ordered them.
     """
 
     chosen = Signal(str)
+    ordered = Signal(object)
     adding = Signal()
-    palette_wanted = Signal()
     settings_wanted = Signal()
     wants = Signal(str, str)
     add_menu = Signal(str)
@@ -126,33 +167,88 @@ class Rail(QWidget):
         self.setFixedWidth(WIDTH)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
         self.setAccessibleName(tr("Workspaces"))
+        self._rows: Sequence[WorkspaceRow] = ()
+        self._drawn: list[tuple[str, str, str, Path]] = []
         self._layout = QVBoxLayout(self)
         self._layout.setContentsMargins(0, 12, 0, 12)
-        self._layout.setSpacing(10)
+        self._layout.setSpacing(GAP)
+        self.area = QScrollArea(self)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.area.setWidgetResizable(True)
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._inside = QWidget(self.area)
+        self._inside.setProperty("look", "plain")
+        self._column = QVBoxLayout(self._inside)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(GAP)
+        self.area.setWidget(self._inside)
+        self._layout.addWidget(self.area, 1)
         self._add = self._tool("plus", tr("Open folder as workspace"), self.adding)
         self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self._add.customContextMenuRequested.connect(lambda _at: self._more_ways())
-        self._layout.addStretch(1)
-        self._everything = self._tool("command", tr("Search everything"), self.palette_wanted)
+        self._layout.addStretch()
         self._settings = self._tool("settings", tr("Settings"), self.settings_wanted)
         theme.changed.connect(self._restyled)
 
     def show_workspaces(self, rows: Sequence[WorkspaceRow], current: str) -> None:
         """The squares from the top, the one that is open marked."""
+        drawn = [(row.id, row.name, row.colour, row.folder) for row in rows]
+        if drawn != self._drawn:
+            self._drawn = drawn
+            self._make_squares(rows)
+        self.mark(current)
+
+    def _make_squares(self, rows: Sequence[WorkspaceRow]) -> None:
+        self._rows = list(rows)
         for old in self._buttons:
-            self._layout.removeWidget(old)
+            self._column.removeWidget(old)
             old.hide()
             old.deleteLater()
-        self._buttons = [WorkspaceButton(self._theme, row, n, self) for n, row in enumerate(rows, 1)]
-        for at, button in enumerate(self._buttons):
-            self._layout.insertWidget(at, button)
+        self._buttons = [WorkspaceButton(self._theme, row, n, self._inside) for n, row in enumerate(rows, 1)]
+        for button in self._buttons:
+            self._column.addWidget(button)
             button.clicked.connect(lambda _checked=False, b=button: self.chosen.emit(b.workspace))
             button.customContextMenuRequested.connect(lambda _at, b=button: self._menu(b))
-        self.mark(current)
+            button.dragged.connect(partial(self._drag, button))
+            button.dropped.connect(partial(self._drop, button))
+        height = len(rows) * (SQUARE + GAP) - GAP
+        self._inside.setFixedHeight(max(height, 0))
+        self.area.setMaximumHeight(max(height, 0))
+        self._layout.activate()
 
     def mark(self, current: str) -> None:
         for button in self._buttons:
             button.setChecked(button.workspace == current)
+        QTimer.singleShot(0, self, self._show_open)  # once the squares have their places
+
+    def _show_open(self) -> None:
+        for button in self._buttons:
+            if button.isChecked():
+                self.area.ensureWidgetVisible(button, 0, SQUARE)
+
+    def move_workspace(self, workspace: str, steps: int) -> None:
+        """Up or down by so many squares."""
+        order = [button.workspace for button in self._buttons]
+        at = order.index(workspace)
+        order.insert(min(max(at + steps, 0), len(order) - 1), order.pop(at))
+        rows = {row.id: row for row in self._rows}
+        current = next((button.workspace for button in self._buttons if button.isChecked()), "")
+        states = {button.workspace: button.running for button in self._buttons}
+        self.show_workspaces([rows[name] for name in order], current)
+        for name, running in states.items():
+            self.show_running(name, running)
+        self.ordered.emit(order)
+
+    def _drag(self, button: WorkspaceButton, top: int) -> None:
+        """It follows the mouse above the others, and the list follows it."""
+        button.raise_()
+        button.move(0, min(max(top, 0), self._inside.height() - SQUARE))
+        self.area.ensureWidgetVisible(button, 0, SQUARE // 2)
+
+    def _drop(self, button: WorkspaceButton) -> None:
+        at = self._buttons.index(button)
+        self.move_workspace(button.workspace, round(button.y() / (SQUARE + GAP)) - at)
 
     def show_running(self, workspace: str, running: Running) -> None:
         for button in self._buttons:
@@ -178,6 +274,9 @@ class Rail(QWidget):
 
     def _menu(self, button: WorkspaceButton) -> None:
         menu = QMenu(self)
+        for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
+            menu.addAction(text).triggered.connect(partial(self._step, button.workspace, steps))
+        menu.addSeparator()
         for what, text in (
             ("rename", tr("Rename…")),
             ("recolour", tr("Change colour")),
@@ -189,6 +288,9 @@ class Rail(QWidget):
             menu.addAction(text).triggered.connect(partial(self.wants.emit, what, button.workspace))
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(button.mapToGlobal(button.rect().topRight()))
+
+    def _step(self, workspace: str, steps: int) -> None:
+        self.move_workspace(workspace, steps)
 
     def _more_ways(self) -> None:
         """What else brings a workspace here: actions by their names."""
@@ -206,6 +308,6 @@ class Rail(QWidget):
         menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))
 
     def _restyled(self) -> None:
-        for button in (self._add, self._everything, self._settings):
+        for button in (self._add, self._settings):
             button.setIcon(icon(button.objectName(), self._theme.colour("muted")))
         self.update()
