@@ -5,7 +5,7 @@
 It stays the ancestor of everything the command starts (orphans are given to it, PR_SET_CHILD_SUBREAPER), and kills all
 of that when the command ends, when the lifeline (a pipe the program holds) is closed, or when it is told to terminate.
 With `scoped` it reaches no abstract socket of others; with `landlock` the command itself is locked in first: it writes nothing outside `write`, reads nothing outside `read`
-(empty: anywhere but `closed`), opens no socket but, with `network`, those of the internet.
+(empty: anywhere) and nothing in `closed` that is not in `write`, opens no socket but, with `network`, those of the internet.
 """
 
 # ruff: noqa: PTH102, PTH106, PTH110, PTH112, PTH123, PTH208 -- a script that must start fast: pathlib alone takes longer than the rest of it
@@ -270,8 +270,7 @@ def lock_in(options: dict[str, Any]) -> None:
     rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
     attributes = struct.pack("QQQ", rights, 0, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
     ruleset = _checked(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
-    reading = list(options.get("read") or _everywhere_but(options.get("closed") or []))
-    for path in reading:
+    for path in _all_but(options.get("closed") or [], options.get("read") or ["/"]):
         _allow(ruleset, path, _READING & rights)
     for path in _DEVICES:
         _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
@@ -312,9 +311,9 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         os.close(handle)
 
 
-def _everywhere_but(closed: list[str]) -> list[str]:
-    """Folders that together hold everything but `closed`: Landlock can only allow, so the way there is opened up."""
-    todo, found = ["/"], []
+def _all_but(closed: list[str], opened: list[str]) -> list[str]:
+    """Folders that together hold all that is `opened` but `closed`: Landlock can only allow, so the way there is opened up."""
+    todo, found = [os.path.realpath(path) for path in opened], []
     while todo:
         folder = todo.pop()
         if folder in closed:

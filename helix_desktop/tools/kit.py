@@ -17,8 +17,10 @@ from helix_desktop.engine.ports import Cache, Index, Tokens
 from helix_desktop.tools import fetch, files, recall, search, shell, todo
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.confine import Roots
+from helix_desktop.tools.git_identity import write_identity
 from helix_desktop.tools.guard import Guard as FileGuard
 from helix_desktop.tools.on_demand import Finder, OnDemand
+from helix_desktop.tools.openings import Opened
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.recall import Compact, History
 from helix_desktop.tools.runner import ForeignTool, Guard, Permissions, Toolbox
@@ -41,6 +43,8 @@ class Options:
     limits: Limits = Limits()
     names: tuple[str, ...] = ()
     fetching: bool = False
+    caches: Path | None = None  # where builds keep what they downloaded and made, from one start to the next
+    opened: Callable[[], Opened] = Opened  # of the user's home; asked for each command
 
 
 @dataclass(slots=True)
@@ -69,12 +73,14 @@ class Kit:
         roots = Roots.of(folders, options.closed, options.sample)
         scratch = Path(tempfile.mkdtemp(prefix="helix-"))
         try:
-            sandbox = await find_sandbox(roots.folders, scratch, roots.closed)
+            sandbox = await find_sandbox(roots.folders, scratch, roots.closed, options.caches or scratch / "caches")
+            await asyncio.to_thread(write_identity, sandbox.given / "git", roots.folders)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
         permissions.sandboxed = sandbox.kind is not Kind.NONE
         commands = Shell(sandbox, os.environ, spawn, options.limits, FileGuard(roots), options.names)
+        commands.opened = options.opened
         commands.planning = lambda: permissions.mode is Mode.PLAN
         return cls(Around(roots, *stores, checkpoints=checkpoints), permissions, sandbox, commands, options)
 
@@ -126,4 +132,5 @@ class Kit:
         await self.commands.aclose()
         if self.around.checkpoints is not None:
             await self.around.checkpoints.aclose()
-        await asyncio.to_thread(shutil.rmtree, self.sandbox.scratch, ignore_errors=True)
+        for folder in (self.sandbox.scratch, self.sandbox.given):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -1,7 +1,8 @@
 """What keeps a command inside the workspace: bubblewrap, else Landlock, else nothing, and then that is said.
 
-Inside: the whole system can be read, but not the program's own data, the desktop's sockets and, without network, the
-user's own keys; only the roots and a scratch folder in place of /tmp can be written; no network unless allowed.
+Inside: the system can be read, but not the program's own data, the desktop's sockets and the user's home, of which
+only toolchains and what the user opened is there (`home.py`); only the roots, caches of the workspace's own and a scratch
+folder in place of /tmp can be written; no network unless allowed.
 What other programs run later stays as it is where it is there already (`guard.py` sees to the rest). No powers of root,
 no mounts, no new namespaces, and a limit for processes and memory.
 """
@@ -13,15 +14,18 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
 from helix_desktop.processes import jail
-from helix_desktop.processes.command import Command
-from helix_desktop.tools import credentials
+from helix_desktop.processes.command import Command, CommandLine
+from helix_desktop.tools import home
+from helix_desktop.tools.home import ClosedHome, is_below
+from helix_desktop.tools.openings import NOTHING, Opened, opened_sockets, opened_variables
 from helix_desktop.values import dataclass
 
+_ECHO = ("/bin/sh", "-c", "echo started")
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
 Held = tuple[Sequence[str], Sequence[str]]
 PASSED_ON = frozenset(
@@ -35,9 +39,7 @@ PASSED_ON = frozenset(
         "LANGUAGE",
         "TZ",
         "JAVA_HOME",
-        "GOPATH",
         "GOROOT",
-        "CARGO_HOME",
         "RUSTUP_HOME",
         "NVM_DIR",
         "PYENV_ROOT",
@@ -71,21 +73,43 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What this system has. `folders` are the roots; `scratch` replaces /tmp; `closed` is never seen inside."""
+    """What this system has. `folders` are the roots; `scratch` replaces /tmp; `closed` is never seen inside; `caches` is kept
+    for builds. `note`: why it is not the best kind.
+    """
 
     kind: Kind
     folders: tuple[Path, ...]
     scratch: Path
     closed: tuple[Path, ...] = ()
     read_only: bool = False  # the roots can be read and not written
+    caches: Path | None = None
+    note: str = ""
 
     @property
     def can_close(self) -> bool:
         """Landlock only allows: what it allows for a root, it allows for all that is inside."""
-        return self.kind is not Kind.LANDLOCK or not self._inside(self.closed)
+        return self.kind is not Kind.LANDLOCK or not self._inside(map(str, self.closed))
+
+    @property
+    def given(self) -> Path:
+        """The folder of what the program itself gives to commands, to be read: a git identity, and an empty file."""
+        return self.scratch.with_name(f"{self.scratch.name}-given")
+
+    def cannot_hide(self, opened: Opened = NOTHING, *, network: bool = False) -> list[str]:
+        """What a command would see though it is to be absent, because this kind of sandbox cannot take it out of a root."""
+        if self.kind is not Kind.LANDLOCK:
+            return []
+        return [*self._inside(self._home(opened, network=network).masked), *self._inside(opened.hidden)]
 
     def command(
-        self, argv: Sequence[str], lifeline: int, *, network: bool, free: bool = False, held: Held = ((), ())
+        self,
+        argv: Sequence[str],
+        lifeline: int,
+        *,
+        network: bool,
+        free: bool = False,
+        held: Held = ((), ()),
+        opened: Opened = NOTHING,
     ) -> list[str]:
         """The command line that runs `argv` locked in; `free`: only watched, for what the user allowed outside. `held`:
         folders inside the roots that stay where they are, and files that stay as they are.
@@ -93,10 +117,10 @@ class Sandbox:
         if free or self.kind is Kind.NONE:
             return _jailed({"lifeline": lifeline}, argv)
         if self.kind is Kind.LANDLOCK:
-            return _jailed(self._landlock(lifeline, network=network), argv)
+            return _jailed(self._landlock(lifeline, opened, network=network), argv)
         scoped = network and not _setuid("bwrap")
         options = {"lifeline": lifeline, "scoped": scoped, "filter": True, "limits": limits()}
-        return _jailed(options, [*self._bubblewrap(held, network=network), "--", *argv])
+        return _jailed(options, [*self._bubblewrap(held, opened, network=network), "--", *argv])
 
     def reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
         """A command line for a trusted program that may read nothing but the system's programs and the roots."""
@@ -106,9 +130,9 @@ class Sandbox:
             return _jailed(options, argv)
         if self.kind is Kind.BUBBLEWRAP:
             binds = [word for path in seen for word in ("--ro-bind-try", path, path)]
+            masks = self._masks(self._inside(map(str, self.closed)))
             return _jailed(
-                {"lifeline": lifeline, "filter": True},
-                ["bwrap", *_ALONE, "--unshare-net", *binds, *self._masks(), "--", *argv],
+                {"lifeline": lifeline, "filter": True}, ["bwrap", *_ALONE, "--unshare-net", *binds, *masks, "--", *argv]
             )
         return None
 
@@ -116,13 +140,52 @@ class Sandbox:
         """The folder for temporary files as a command sees it."""
         return "/tmp" if self.kind is Kind.BUBBLEWRAP and not free else str(self.scratch)  # noqa: S108 -- as above
 
-    def _landlock(self, lifeline: int, *, network: bool) -> dict[str, object]:
-        closed = [str(path) for path in (*self.closed, *self._hidden(network=network), *_sockets())]
-        write = [str(path) for path in (*(() if self.read_only else self.folders), self.scratch)]
-        options = {"lifeline": lifeline, "landlock": True, "write": write, "closed": closed, "network": network}
-        return {**options, "limits": limits()}
+    def environment(
+        self,
+        environ: Mapping[str, str],
+        *,
+        network: bool,
+        free: bool = False,
+        extra: Sequence[str] = (),
+        opened: Opened = NOTHING,
+    ) -> dict[str, str]:
+        """The variables a command gets."""
+        temporary = self.temporary(free=free)
+        more = [*extra, *opened_variables(opened, network=network)]
+        out = scrubbed(environ, temporary, network=network or free, extra=more)
+        if free or self.kind is Kind.NONE:
+            return out
+        for name in ("XDG_CACHE_HOME", "npm_config_cache"):
+            out.pop(name)
+        if self.kind is Kind.LANDLOCK:
+            out |= self._moved_caches()
+            if "git" not in opened.names or not network:
+                out["GIT_CONFIG_GLOBAL"] = str(self.given / "git" / "config")
+        return out
 
-    def _bubblewrap(self, held: Held, *, network: bool) -> list[str]:
+    # --- Landlock
+
+    def _landlock(self, lifeline: int, opened: Opened, *, network: bool) -> dict[str, object]:
+        there = self._home(opened, network=network)
+        closed = [str(path) for path in (*self.closed, *there.masked, *there.emptied, *_sockets())]
+        caches = [str(self.caches)] if self.caches is not None else []
+        self._made([(path, path) for path in caches])
+        write = [*(() if self.read_only else map(str, self.folders)), str(self.scratch), *caches]
+        read = [*_READ_BY_LANDLOCK, *(path for path, _ in there.read), str(self.given), *map(str, self.folders)]
+        options = {"lifeline": lifeline, "landlock": True, "read": read, "write": write, "closed": closed}
+        return {**options, "network": network, "limits": limits()}
+
+    def _moved_caches(self) -> dict[str, str]:
+        """Where programs that look for their caches in the home find them, since nothing can be put there."""
+        base = self.caches or self.scratch
+        moved = {variable: f"{base}/{name}" for name, variable in home.CACHES if variable}
+        moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
+        moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
+        return moved
+
+    # --- bubblewrap
+
+    def _bubblewrap(self, held: Held, opened: Opened, *, network: bool) -> list[str]:
         words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
         words += [word for name in _OF_PROC for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")]
         for kept in _KEPT_OF_RUN:
@@ -132,29 +195,84 @@ class Sandbox:
         else:
             words += ["--unshare-net"]
         words += ["--bind", str(self.scratch), "/tmp"]  # noqa: S108 -- inside, /tmp is a folder of the workspace's own
-        hidden = self._hidden(network=network)
-        words += [word for path in (*hidden, *self.closed) for word in _mask(path)]
+        there = self._home(opened, network=network)
+        words += self._closed(there)
+        words += self._shown(there, opened, network=network)
+        words += self._roots(held)
+        inside = [*self._inside(there.masked), *self._inside(map(str, self.closed))]
+        words += self._masks(inside)
+        words += self._shown_again(there, inside)
+        words += [word for path in opened.hidden for word in ("--ro-bind", str(self._empty()), path)]
+        words += [
+            word for path in there.emptied if path not in map(str, self.folders) for word in ("--remount-ro", path)
+        ]
+        return words
+
+    def _closed(self, there: ClosedHome) -> list[str]:
+        """Homes, and what their links lead to, before anything is shown of them."""
+        outside = [path for path in there.masked if not self._inside([path])]
+        own = [path for path in map(str, self.closed) if not any(is_below(path, empty) for empty in there.emptied)]
+        masks = self._masks([*outside, *own])
+        return [*masks, *(word for path in sorted(there.emptied, key=len) for word in ("--tmpfs", path))]
+
+    def _shown(self, there: ClosedHome, opened: Opened, *, network: bool) -> list[str]:
+        kept = frozenset(self._made(there.caches))
+        words: list[str] = []
+        for path, place in sorted(
+            (*there.read, *kept), key=lambda pair: len(pair[1])
+        ):  # what lies in another comes after it
+            words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
+        for socket in opened_sockets(opened, os.environ, network=network):
+            real = os.path.realpath(socket)
+            words += ["--bind-try", real, real]
+        if there.emptied and not ("git" in opened.names and network):
+            given = str(self.given / "git")
+            words += [word for path in there.emptied for word in ("--ro-bind-try", given, f"{path}/.config/git")]
+        return words
+
+    def _roots(self, held: Held) -> list[str]:
+        words: list[str] = []
         for root in self.folders:
             words += ["--ro-bind-try" if self.read_only else "--bind-try", str(root), str(root)]
         if not self.read_only:
             words += [word for path in held[0] for word in _kept(path)]
-        words += [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
-        words += [word for path in self._inside(hidden) for word in _mask(path)]
-        words += self._masks()
+        return words + [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
+
+    def _shown_again(self, there: ClosedHome, masked: Sequence[str]) -> list[str]:
+        """What lies in a folder that was just closed inside a root, and is open all the same."""
+        words: list[str] = []
+        for path, place in (*there.read, *self._made(there.caches)):
+            if any(is_below(place, mask) for mask in masked):
+                words += ["--ro-bind-try" if path == place else "--bind", path, place]
+        for root in map(str, self.folders):
+            if any(is_below(root, mask) for mask in masked):
+                words += ["--ro-bind-try" if self.read_only else "--bind-try", root, root]
         return words
 
-    def _masks(self) -> list[str]:
-        """What stays closed though it lies inside a root."""
-        return [word for path in self._inside(self.closed) for word in _mask(path)]
+    # --- both
 
-    def _inside(self, paths: Sequence[Path]) -> list[Path]:
-        return [path for path in paths if any(path.is_relative_to(root) for root in self.folders)]
+    def _home(self, opened: Opened, *, network: bool) -> ClosedHome:
+        caches = str(self.caches) if self.caches is not None else ""
+        return home.closed_home([str(path) for path in self.folders], os.environ, caches, opened, network=network)
 
-    def _hidden(self, *, network: bool) -> list[Path]:
-        home = str(Path.home())
-        names = credentials.RINGS if network else (*credentials.RINGS, *credentials.KEYS)
-        there = (f"{home}/{name}" for name in names if os.path.exists(f"{home}/{name}"))  # noqa: PTH110 -- for each command
-        return [path for path in map(Path, there) if path not in self.folders]
+    def _made(self, caches: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+        for path, _ in caches:
+            os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- for each command
+        return caches
+
+    def _masks(self, paths: Iterable[str]) -> list[str]:
+        return [word for path in paths for word in _mask(path, self._empty)]
+
+    def _empty(self) -> Path:
+        """The file that stands where one is hidden."""
+        empty = self.given / "empty"
+        if not empty.exists():
+            self.given.mkdir(mode=0o700, exist_ok=True)
+            empty.touch(0o400)
+        return empty
+
+    def _inside(self, paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if any(is_below(path, str(root)) for root in self.folders)]
 
 
 _ALONE = (
@@ -178,6 +296,25 @@ _OF_PROC = (
     "driver",
 )  # through these root changes the system
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has its programs there
+_READ_BY_LANDLOCK = (
+    *(
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/libx32",
+        "/etc",
+        "/opt",
+        "/nix",
+        "/gnu",
+        "/snap",
+        "/proc",
+        "/sys",
+    ),
+    *("/var/lib", "/var/cache", "/run/systemd/resolve", *_KEPT_OF_RUN),
+)
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache")
 
 
@@ -201,10 +338,11 @@ def _kept(path: str) -> tuple[str, ...]:
     return ("--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path)
 
 
-def _mask(path: Path) -> tuple[str, ...]:
-    if not path.exists():
-        return ()
-    return ("--tmpfs", str(path)) if path.is_dir() else ("--ro-bind", "/dev/null", str(path))
+def _mask(path: str, empty: Callable[[], Path]) -> tuple[str, ...]:
+    """An empty folder or file in its place. The path is a real one: nothing can be put over a link."""
+    if os.path.isdir(path):  # noqa: PTH112 -- for each command
+        return ("--tmpfs", path, "--remount-ro", path)
+    return ("--ro-bind", str(empty()), path) if os.path.exists(path) else ()  # noqa: PTH110
 
 
 def _setuid(program: str) -> bool:
@@ -217,13 +355,27 @@ def _sockets() -> list[str]:
     return [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()]
 
 
-async def find_sandbox(folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = ()) -> Sandbox:
-    """The best sandbox that really works here: each is tried with a command that must not be able to write."""
+async def find_sandbox(
+    folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = (), caches: Path | None = None
+) -> Sandbox:
+    """The best sandbox that really works here: each is tried with a command that must not be able to write. Where
+    bubblewrap as such works and only the places it would have to close do not let it, it stays: its commands stop with
+    the reason, and nothing weaker takes its place.
+    """
+    note = ""
     for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
-        sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed))
-        if sandbox.can_close and await holds(sandbox):
+        sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches, note=note)
+        if sandbox.can_close and (await holds(sandbox) or (kind is Kind.BUBBLEWRAP and await _starts_bubblewrap())):
             return sandbox
-    return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed))
+        note = note or ("bubblewrap does not work here" if _present(kind) else "bubblewrap is not installed")
+    return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed), caches=caches, note=note)
+
+
+async def _starts_bubblewrap() -> bool:
+    """Whether it works with nothing to close, as one with other folders would."""
+    return _present(Kind.BUBBLEWRAP) and await _echoes(
+        lambda _: ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--", *_ECHO]
+    )
 
 
 def _present(kind: Kind) -> bool:
@@ -238,19 +390,26 @@ async def holds(sandbox: Sandbox) -> bool:
         return False
     probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
     argv = ["/bin/sh", "-c", f"echo started; : > '{probe}'"]
+    try:
+        said = await _echoes(lambda lifeline: sandbox.command(argv, lifeline, network=False))
+        return said and not probe.exists()
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+async def _echoes(command_line: CommandLine) -> bool:
+    """Whether a command line starts what it is to start."""
     said = b""
     try:
-        command = await Command.start(lambda lifeline: sandbox.command(argv, lifeline, network=False), Path("/"), {})
+        command = await Command.start(command_line, Path("/"), {})
         try:
             async with asyncio.timeout(30):  # a busy machine takes its time, and must not do without
                 said = b"".join([piece async for piece in command.output()])
         finally:
             await command.gone()
-        return said.startswith(b"started\n") and not probe.exists()
     except (OSError, TimeoutError):
         return False
-    finally:
-        probe.unlink(missing_ok=True)
+    return said.startswith(b"started\n")
 
 
 def scrubbed(

@@ -30,7 +30,7 @@ from helix_desktop.tools.background import ADDRESS, ALONE, Background
 from helix_desktop.tools.files import changed_by_command
 from helix_desktop.tools.guard import Guard
 from helix_desktop.tools.permission import Action, Effect
-from helix_desktop.tools.sandbox import Kind, Sandbox, scrubbed
+from helix_desktop.tools.sandbox import Kind, Sandbox
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
 from helix_desktop.values import dataclass
 
@@ -76,9 +76,7 @@ class Shell:
     async def start(self, line: str, folder: Path, *, network: bool, free: bool) -> Command:
         sandbox = replace(self.sandbox, read_only=True) if self.planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        environment = scrubbed(
-            self.environment, self.sandbox.temporary(free=free), network=network or free, extra=self.extra_names
-        )
+        environment = sandbox.environment(self.environment, network=network, free=free, extra=self.extra_names)
         held = self.guard.held() if self.guard is not None else ((), ())
         return await Command.start(
             lambda lifeline: sandbox.command(shell(line), lifeline, network=network, free=free, held=held),

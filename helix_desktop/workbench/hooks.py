@@ -22,7 +22,7 @@ from helix_desktop.processes.command import Command, shell
 from helix_desktop.project.hooks import Answer, Hook, answer_of, claude_call, hook_of
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.kit import Kit
-from helix_desktop.tools.sandbox import Kind, scrubbed
+from helix_desktop.tools.sandbox import Kind
 from helix_desktop.values import dataclass
 from helix_desktop.workbench.project import Project
 
@@ -136,7 +136,7 @@ class Hooks:
     async def _run(self, hook: Hook, payload: Mapping[str, Any]) -> Answer:
         sandbox = self.kit.sandbox
         network = hook.outside
-        environment = scrubbed(os.environ, sandbox.temporary(free=hook.outside), network=network)
+        environment = sandbox.environment(os.environ, network=network, free=hook.outside)
         environment |= _told(hook, payload)
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))

@@ -16,6 +16,7 @@ from helix_desktop.processes.jail import landlock_version
 from helix_desktop.tools import sandbox as module
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.guard import Guard
+from helix_desktop.tools.openings import NOTHING, Opened
 from helix_desktop.tools.sandbox import Held, Kind, Sandbox, find_sandbox, scrubbed
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")
@@ -43,10 +44,18 @@ async def box(request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.Mo
     return made
 
 
-async def ran(box: Sandbox, line: str, *, network: bool = False, free: bool = False, held: Held = ((), ())) -> str:
-    environment = scrubbed(os.environ, box.temporary(free=free), network=network)
+async def ran(
+    box: Sandbox,
+    line: str,
+    *,
+    network: bool = False,
+    free: bool = False,
+    held: Held = ((), ()),
+    opened: Opened = NOTHING,
+) -> str:
+    environment = box.environment(os.environ, network=network, free=free, opened=opened)
     command = await Command.start(
-        lambda lifeline: box.command(shell(line), lifeline, network=network, free=free, held=held),
+        lambda lifeline: box.command(shell(line), lifeline, network=network, free=free, held=held, opened=opened),
         box.folders[0],
         environment,
     )
@@ -90,7 +99,7 @@ async def test_the_programs_own_data_and_the_users_keys_are_not_there(box: Sandb
     await ran(box, f"echo x > {own}; echo x > {own.parent}/new; rm -rf {own.parent}")
     assert own.read_text() == "content\n"
     assert list(own.parent.iterdir()) == [own]
-    assert "content" in await ran(box, f"cat {key}", network=True)
+    assert "content" not in await ran(box, f"cat {key}", network=True)
     assert "content" not in await ran(box, f"cat {own}", network=True)
 
 

@@ -80,11 +80,13 @@ class World:
 _FOUND: list[Kind] = []
 
 
-async def found_before(folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = ()) -> Sandbox:
+async def found_before(
+    folders: Sequence[Path], scratch: Path, closed: Sequence[Path] = (), caches: Path | None = None
+) -> Sandbox:
     """`find_sandbox`, which need not try everything again for every test."""
     if not _FOUND:
         _FOUND.append((await find_sandbox(folders, scratch, closed)).kind)
-    return Sandbox(_FOUND[0], tuple(folders), scratch, tuple(closed))
+    return Sandbox(_FOUND[0], tuple(folders), scratch, tuple(closed), caches=caches)
 
 
 @asynccontextmanager

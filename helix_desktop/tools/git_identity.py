@@ -1,0 +1,128 @@
+"""A git identity for commands: who commits, and settings that only change how git shows and merges; never what starts a program.
+
+Made from the user's own settings, which commands do not see: those may name helpers, keys and addresses with passwords.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from helix_desktop.tools import git_settings
+
+_KEPT = (
+    *(
+        "user.name",
+        "user.email",
+        "user.useconfigonly",
+        "author.*",
+        "committer.*",
+        "init.defaultbranch",
+        "core.autocrlf",
+        "core.eol",
+    ),
+    *(
+        "core.quotepath",
+        "core.abbrev",
+        "core.whitespace",
+        "core.commentchar",
+        "core.ignorecase",
+        "core.precomposeunicode",
+        "color.*",
+    ),
+    *(
+        "pull.rebase",
+        "pull.ff",
+        "push.default",
+        "push.autosetupremote",
+        "push.followtags",
+        "fetch.prune",
+        "merge.conflictstyle",
+    ),
+    *(
+        "merge.ff",
+        "diff.algorithm",
+        "diff.renames",
+        "diff.colormoved",
+        "rebase.autostash",
+        "rebase.autosquash",
+        "rerere.enabled",
+    ),
+    *(
+        "advice.*",
+        "column.ui",
+        "branch.sort",
+        "branch.autosetupmerge",
+        "branch.autosetuprebase",
+        "tag.sort",
+        "commit.verbose",
+    ),
+    *("alias.*", "safe.directory", "log.date", "log.decorate", "status.*", "i18n.*", "submodule.recurse"),
+)
+_DEEPEST = 5
+
+
+def write_identity(folder: Path, roots: Sequence[Path]) -> None:
+    """Write `config` and `ignore` into the folder, as of now."""
+    pairs = list(_of_user(roots))
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    ignore = next((Path(value).expanduser() for name, value in reversed(pairs) if name == "core.excludesfile"), None)
+    content = b""
+    with suppress(OSError):
+        content = (ignore or Path.home() / ".config/git/ignore").read_bytes()
+    (folder / "ignore").write_bytes(content)
+    (folder / "config").write_text(identity(pairs), "utf-8", "surrogateescape")
+
+
+def identity(pairs: Sequence[tuple[str, str]]) -> str:
+    """Settings as git reads them, with what is harmless of those given."""
+    return "".join(_line(name, value) for name, value in pairs if _is_kept(name, value))
+
+
+def _is_kept(name: str, value: str) -> bool:
+    return any(fnmatch.fnmatchcase(name, each) for each in _KEPT) and not value.startswith("!") and "\0" not in value
+
+
+def _line(name: str, value: str) -> str:
+    section, _, key = name.rpartition(".")
+    first, _, below = section.partition(".")
+    head = f'[{first} "{_escaped(below)}"]' if below else f"[{first}]"
+    return f'{head}\n\t{key} = "{_escaped(value)}"\n'
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+
+
+def _of_user(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    home = Path.home()
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+    for path in (config / "git" / "config", home / ".gitconfig"):
+        yield from _read(path, roots, 0)
+
+
+def _read(path: Path, roots: Sequence[Path], depth: int) -> Iterator[tuple[str, str]]:
+    """The settings of a file, with those it includes where they stand, if they are for one of these folders."""
+    text = ""
+    with suppress(OSError):
+        text = path.read_text("utf-8", "surrogateescape")
+    for name, value in git_settings.settings(text):
+        yield name, value
+        if depth < _DEEPEST and (name == "include.path" or _includes(name, path, roots)):
+            yield from _read(path.parent / Path(value).expanduser(), roots, depth + 1)
+
+
+def _includes(name: str, path: Path, roots: Sequence[Path]) -> bool:
+    """Whether an `includeIf` for a folder is for one of these; other conditions are not."""
+    condition = name.removeprefix("includeif.").removesuffix(".path")
+    kind, _, pattern = condition.partition(":")
+    if condition == name or kind not in ("gitdir", "gitdir/i") or not pattern:
+        return False
+    pattern = str(path.parent) + pattern[1:] if pattern.startswith("./") else os.path.expanduser(pattern)  # noqa: PTH111
+    pattern = pattern if pattern.startswith("/") else f"**/{pattern}"
+    pattern = (f"{pattern}*" if pattern.endswith("/") else pattern).replace("**", "*")
+    fold = str.casefold if kind.endswith("i") else str
+    return any(fnmatch.fnmatchcase(fold(f"{root}/.git"), fold(pattern)) for root in roots)

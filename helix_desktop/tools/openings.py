@@ -1,0 +1,154 @@
+"""What a user can open of their home to the commands of a workspace: by name, or folder by folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from helix_desktop.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """One thing people do with programs that keep keys in the home. It holds for commands with the network alone. `gives`:
+    what is given away with it; `signs`: how programs complain where it is missing.
+    """
+
+    name: str
+    title: str
+    gives: str
+    paths: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    signs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is open to a command: openings by name, folders the user added, and files that no agent sees, which stay closed."""
+
+    names: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
+NOTHING = Opened()
+OPENINGS = (
+    Opening(
+        "ssh",
+        "Git over SSH, and ssh",
+        "Commands with network access can read your SSH keys, use your SSH agent, and sign in wherever they are accepted.",
+        (".ssh",),
+        ("SSH_AUTH_SOCK",),
+        ("SSH_AUTH_SOCK",),
+        r"Host key verification failed|Permission denied \(publickey|Could not open a connection to your authentication agent",
+    ),
+    Opening(
+        "git",
+        "Git with stored passwords",
+        "Commands with network access can read your Git settings and the passwords that Git has stored in files.",
+        (".gitconfig", ".config/git", ".git-credentials"),
+        signs=r"could not read (?:Username|Password) for|terminal prompts disabled|Authentication failed for 'https",
+    ),
+    Opening(
+        "gh",
+        "GitHub and GitLab command lines",
+        "Commands with network access can do everything your gh and glab sign-ins allow.",
+        (".config/gh", ".config/glab-cli", ".config/hub"),
+        ("GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "GITLAB_TOKEN"),
+        signs=r"gh auth login|glab auth login",
+    ),
+    Opening(
+        "docker",
+        "Docker and Podman",
+        "Commands with network access can control Docker, and through it everything on this computer, also outside the sandbox.",
+        (".docker", ".config/containers"),
+        ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST"),
+        ("/run/docker.sock", "/var/run/docker.sock", "DOCKER_HOST", "CONTAINER_HOST"),
+        r"Cannot connect to the Docker daemon|docker\.sock|Cannot connect to Podman|failed to connect to the docker API",
+    ),
+    Opening(
+        "kubernetes",
+        "Kubernetes and Helm",
+        "Commands with network access can do everything your cluster sign-ins allow.",
+        (".kube", ".minikube", ".config/helm"),
+        ("KUBECONFIG",),
+        signs=r"localhost:8080 was refused|no configuration has been provided|current-context is not set",
+    ),
+    Opening(
+        "aws",
+        "AWS command line",
+        "Commands with network access can do everything your AWS sign-ins allow.",
+        (".aws",),
+        (
+            *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+            *("AWS_SESSION_TOKEN", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ENDPOINT_URL"),
+        ),
+        signs=r"Unable to locate credentials|aws configure|aws sso login|The config profile \(.*\) could not be found",
+    ),
+    Opening(
+        "gcloud",
+        "Google Cloud command line",
+        "Commands with network access can do everything your Google Cloud sign-ins allow.",
+        (".config/gcloud", ".boto"),
+        ("CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_ACTIVE_CONFIG_NAME"),
+        signs=r"gcloud auth (?:application-default )?login|Could not automatically determine credentials|default credentials were not found",
+    ),
+    Opening(
+        "azure",
+        "Azure command line",
+        "Commands with network access can do everything your Azure sign-ins allow.",
+        (".azure",),
+        ("AZURE_CONFIG_DIR",),
+        signs=r"az login",
+    ),
+    Opening(
+        "registries",
+        "Package registries with a sign-in",
+        "Commands with network access can read your settings for pip, npm, Cargo, Maven, Gradle and others, with the passwords in them.",
+        tuple(
+            """
+                .npmrc .yarnrc .yarnrc.yml .pypirc .config/pip .pip .config/uv .config/pypoetry .netrc .cargo/config
+                .cargo/config.toml .cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
+                .gradle/gradle.properties .gradle/init.gradle .gradle/init.d .nuget/NuGet .composer/auth.json
+                .config/composer/auth.json .gem/credentials .bundle/config .condarc .config/pnpm .bunfig.toml
+                """.strip().split()
+        ),
+        signs=r"\bE401\b|ENEEDAUTH|401 Unauthorized|HTTP error 401|status code 401|status: 401|No matching distribution found",
+    ),
+)
+_BY_NAME = {opening.name: opening for opening in OPENINGS}
+
+
+def openings_of(opened: Opened, *, network: bool) -> list[Opening]:
+    """Those that hold for a command; a name nobody knows opens nothing."""
+    return [_BY_NAME[name] for name in opened.names if name in _BY_NAME] if network else []
+
+
+def opened_paths(opened: Opened, home: str, *, network: bool) -> Iterator[str]:
+    """What of a home is open, by its path there."""
+    for opening in openings_of(opened, network=network):
+        yield from (f"{home}/{name}" for name in opening.paths)
+    for folder in opened.folders:
+        path = home + folder[1:] if folder.startswith("~/") else folder
+        if path.startswith(f"{home}/"):
+            yield path
+
+
+def opened_variables(opened: Opened, *, network: bool) -> list[str]:
+    """More variables of the environment that a command sees."""
+    return [name for opening in openings_of(opened, network=network) for name in opening.variables]
+
+
+def opened_sockets(opened: Opened, environ: Mapping[str, str], *, network: bool) -> Iterator[str]:
+    """Sockets that are reached, by path or by the variable that names them."""
+    for opening in openings_of(opened, network=network):
+        for name in opening.sockets:
+            path = (name if name.startswith("/") else environ.get(name, "")).removeprefix("unix://")
+            if path.startswith("/"):
+                yield path
+
+
+def missing_opening(output: str, opened: Opened) -> Sequence[Opening]:
+    """Openings whose absence a program seems to complain of."""
+    return [one for one in OPENINGS if one.name not in opened.names and one.signs and re.search(one.signs, output)]

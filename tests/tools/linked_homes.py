@@ -1,0 +1,98 @@
+"""Homes whose entries are links, made by a generator: to files and folders, outside and in a root, dangling, in chains and loops."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SECRET = "secret-of-the-user"
+_FOLDERS = (".ssh", ".config", ".aws", ".config/gh", ".local/share/keyrings", ".gnupg", ".claude", ".next-agent")
+_FILES = (
+    ".netrc",
+    ".git-credentials",
+    ".claude.json",
+    ".config/opencode/auth.json",
+    ".ssh/id_ed25519",
+    ".aws/credentials",
+    ".bash_history",
+    ".next-agent/key",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedHome:
+    """`secrets`: every path under which something is that no command may print; `root`: the workspace's folder."""
+
+    home: Path
+    root: Path
+    secrets: tuple[Path, ...]
+
+
+def linked_homes(base: Path, count: int, seed: int = 33) -> Iterator[LinkedHome]:
+    chance = random.Random(seed)
+    for number in range(count):
+        yield _made(base / f"layout{number}", chance)
+
+
+def _made(base: Path, chance: random.Random) -> LinkedHome:
+    home = base / "users" / "me"
+    root = home if chance.random() < 0.1 else chance.choice([base / "work", home / "work", home / "a" / "b"])
+    for folder in (home, root, base / "outside", base / "scratch"):
+        folder.mkdir(parents=True, exist_ok=True)
+    secrets: list[Path] = []
+    for name in chance.sample(_FOLDERS, 4):
+        _link(base, home, root, name, chance, secrets, is_folder=True)
+    for name in chance.sample(_FILES, 5):
+        _link(base, home, root, name, chance, secrets, is_folder=False)
+    named = base / "linked"
+    if chance.random() < 0.2:  # the home itself has another name
+        named.symlink_to(home)
+        return LinkedHome(
+            named, root, (*secrets, *(named / path.relative_to(home) for path in secrets if path.is_relative_to(home)))
+        )
+    return LinkedHome(home, root, tuple(secrets))
+
+
+def _link(
+    base: Path, home: Path, root: Path, name: str, chance: random.Random, secrets: list[Path], *, is_folder: bool
+) -> None:
+    """Make an entry of the home: plain, or a link of some kind that leads to where its content is."""
+    entry = home / name
+    try:
+        entry.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:  # below a link that leads nowhere, or to a file
+        return
+    if entry.exists() or entry.is_symlink():
+        return
+    kind = chance.choice(["plain", "outside", "inside", "chain", "dangling", "loop", "beside", "relative", "hidden"])
+    place = {
+        "plain": entry,
+        "inside": root / f"kept-{len(secrets)}",
+        "beside": home / f"dotfiles-{len(secrets)}",
+        "hidden": home / f".dotfiles-{len(secrets)}",
+    }.get(kind, base / "outside" / f"kept-{len(secrets)}")
+    if kind == "loop":
+        entry.symlink_to(entry.name)
+    elif kind == "dangling":
+        entry.symlink_to(base / "outside" / "nothing")
+    else:
+        secrets += _content(place, is_folder=is_folder)
+        target = place
+        if kind == "chain":
+            target = base / "outside" / f"link-{len(secrets)}"
+            target.symlink_to(place)
+        if kind != "plain":
+            entry.symlink_to(os.path.relpath(target, entry.parent.resolve()) if kind == "relative" else target)
+            secrets += [entry / path.name for path in secrets[-1:]] if is_folder else [entry]
+
+
+def _content(place: Path, *, is_folder: bool) -> list[Path]:
+    if not is_folder:
+        place.write_text(SECRET)
+        return [place]
+    place.mkdir(parents=True, exist_ok=True)
+    (place / "key").write_text(SECRET)
+    return [place / "key"]
