@@ -29,6 +29,7 @@ from helix_desktop.tools.aftermath import Watched
 from helix_desktop.tools.background import ADDRESS, ALONE, Background
 from helix_desktop.tools.files import changed_by_command
 from helix_desktop.tools.guard import Guard
+from helix_desktop.tools.openings import Opened
 from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.sandbox import Kind, Sandbox
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
@@ -67,19 +68,24 @@ class Shell:
     background: dict[str, Background] = field(default_factory=dict)
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
     planning: Callable[[], bool] = lambda: False  # whether commands may write nothing now
+    opened: Callable[[], Opened] = Opened  # what of the home is open to commands now
 
     @property
     def running(self) -> list[Background]:
         """The commands in the background that have not ended."""
         return [one for one in self.background.values() if one.runs]
 
-    async def start(self, line: str, folder: Path, *, network: bool, free: bool) -> Command:
+    async def start(self, line: str, folder: Path, *, network: bool, free: bool, opened: Opened) -> Command:
         sandbox = replace(self.sandbox, read_only=True) if self.planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
-        environment = sandbox.environment(self.environment, network=network, free=free, extra=self.extra_names)
+        environment = sandbox.environment(
+            self.environment, network=network, free=free, extra=self.extra_names, opened=opened
+        )
         held = self.guard.held() if self.guard is not None else ((), ())
         return await Command.start(
-            lambda lifeline: sandbox.command(shell(line), lifeline, network=network, free=free, held=held),
+            lambda lifeline: sandbox.command(
+                shell(line), lifeline, network=network, free=free, held=held, opened=opened
+            ),
             folder,
             environment,
         )
@@ -129,7 +135,8 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     if args.flag("background"):
         _refuse_more(commands)
     watched = await commands.watched(use, free=free, lasting=args.flag("background"))
-    command = await _started(commands, line, folder, network=network, free=free)
+    opened = commands.opened()
+    command = await _started(commands, line, folder, opened, network=network, free=free)
     closed = commands.sandbox.kind is not Kind.NONE and not network and not free
     if args.flag("background"):
         return await _leave_running(commands, use, line, command, watched, closed=closed)
@@ -138,9 +145,9 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     return await _follow(commands, use, line, command, seconds, hint, watched)
 
 
-async def _started(commands: Shell, line: str, folder: Path, *, network: bool, free: bool) -> Command:
+async def _started(commands: Shell, line: str, folder: Path, opened: Opened, *, network: bool, free: bool) -> Command:
     try:
-        return await commands.start(line, folder, network=network, free=free)
+        return await commands.start(line, folder, network=network, free=free, opened=opened)
     except OSError as error:
         if error.errno != errno.E2BIG:
             raise

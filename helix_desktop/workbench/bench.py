@@ -140,7 +140,9 @@ class Workbench:
         owner = tasks.Tasks(f"{workspace.name} commands")
         stores = (workspace.cache, workspace.index, shared.access.tokens)
         roots = [Path(root) for root in workspace.settings.roots]
-        options = Options(closed=shared.closed, sample=shared.sample, fetching=shared.fetching)
+        options = Options(
+            closed=shared.closed, sample=shared.sample, fetching=shared.fetching, caches=workspace.folder / "builds"
+        )
         checkpoints = Checkpoints(
             [root.resolve() for root in roots],
             workspace.cache,

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from helix_desktop.tools.sandbox import Kind, find_sandbox
+from tests.tools.test_sandbox import ran
 
 SECRET = "secret-of-the-user"
 _FOLDERS = (".ssh", ".config", ".aws", ".config/gh", ".local/share/keyrings", ".gnupg", ".claude", ".next-agent")
@@ -35,6 +38,21 @@ def linked_homes(base: Path, count: int, seed: int = 33) -> Iterator[LinkedHome]
     chance = random.Random(seed)
     for number in range(count):
         yield _made(base / f"layout{number}", chance)
+
+
+async def what_got_through(layout: LinkedHome, scratch: Path) -> list[str]:
+    """What a command prints of the user's secrets, in each kind of sandbox that says nothing; the home is HOME already."""
+    found = await find_sandbox([layout.root], scratch)
+    through = [] if found.kind is Kind.BUBBLEWRAP else [f"fell back to {found.kind}"]
+    for box in (found, replace(found, kind=Kind.LANDLOCK)):
+        if box.cannot_hide():
+            continue
+        for network in (False, True):
+            line = " ".join(f"cat '{path}' 2>/dev/null && echo ' in {path}';" for path in layout.secrets)
+            said = await ran(box, f"{line} echo end", network=network)
+            through += [f"{box.kind}: {row}" for row in said.splitlines() if SECRET in row]
+            through += [] if said.endswith("end\n") else [f"{box.kind}: no end: {said[:200]}"]
+    return through
 
 
 def _made(base: Path, chance: random.Random) -> LinkedHome:
