@@ -27,7 +27,7 @@ from typing import Any
 from helix_desktop import __version__, display, logs, resources, settings
 from helix_desktop.errors import ConfigMistake, HelixError, NoKeyring, StoreBusy
 from helix_desktop.places import Places
-from helix_desktop.secrets import Secrets
+from helix_desktop.secrets import ProviderKey, Secrets
 from helix_desktop.values import dataclass
 
 MEGABYTE = 1_000_000
@@ -221,7 +221,7 @@ def _providers(where: Places) -> Iterator[Finding]:
 async def _keys(secrets: Secrets) -> AsyncIterator[Finding]:
     """The file with the keys, where the user allowed one."""
     try:
-        await secrets.get("nobody's")
+        await secrets.get(ProviderKey("nobody"))
     except ConfigMistake as mistake:
         yield Finding("Keys", State.BAD, mistake.what, mistake.remedy)
     except NoKeyring:

@@ -1,5 +1,8 @@
 """API keys and tokens: kept by the system's keyring, and by nothing else unless the user says so.
 
+Each secret has an addressee: a provider, one MCP server, a shared store. Nothing is read by a bare name: who wants a secret says whose it is,
+by one of the types below, and gets no other. The names in the keyring are those of the first version, so that what is kept stays.
+
 Where there is no keyring, or it is locked or silent, the user has three choices: for this session only, in an
 environment variable, or, with consent, in a file that only they can read. Every call to a keyring runs on a thread of
 its own with a limit, because a secret service that waits for somebody to unlock it answers when it likes.
@@ -15,16 +18,104 @@ import re
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from helix_desktop import durable, tasks
 from helix_desktop.errors import ConfigMistake, NoKeyring, Refused
+from helix_desktop.values import dataclass
 
 T = TypeVar("T")
+_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}", re.DOTALL)  # names of secrets that are no provider's
 SERVICE = "helix-desktop"
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderKey:
+    """The key of one provider. `host`: of its address now; `entered_for`: the host the key was entered for, where that is another
+    one: a key that is kept does not follow an address that has changed. `variable`: a provider's usual variable, beside our own.
+    """
+
+    provider: str
+    host: str = ""
+    entered_for: str = ""
+    variable: str = ""
+
+    def __post_init__(self) -> None:
+        if _OTHERS.fullmatch(self.provider):
+            raise Refused(f"A provider can't be named {self.provider[:60]!r}.", remedy="Choose another name.")
+
+    @property
+    def name(self) -> str:
+        return self.provider
+
+    @property
+    def variables(self) -> tuple[str, str]:
+        """Of all secrets only these are also read from the environment."""
+        return (environment_variable(self.provider), self.variable)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the address is no longer the one the key was entered for."""
+        return bool(self.entered_for) and self.entered_for != self.host
+
+
+@dataclass(frozen=True, slots=True)
+class McpServerSecret:
+    """A secret of one MCP server, by its key in the configuration. `binding`: for servers that were pasted, a digest of the
+    workspace and of what the server is (its host, or its command line): under another one there is no such secret.
+    """
+
+    server: str
+    key: str
+    binding: str = ""
+
+    def __post_init__(self) -> None:
+        if "/" in self.server or "#" in self.key or not self.key:
+            raise Refused(f"The server {self.server[:60]!r} can't have a secret {self.key[:60]!r}.")
+
+    @property
+    def name(self) -> str:
+        return f"mcp/{self.server}/{self.key}" + (f"#{self.binding}" if self.binding else "")
+
+
+@dataclass(frozen=True, slots=True)
+class McpSignIn:
+    """The tokens from signing in to one MCP server; `binding` as above."""
+
+    server: str
+    binding: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"mcp.{self.server}.sign-in" + (f"#{self.binding}" if self.binding else "")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStoreKey:
+    """The key a shared workspace's content is sealed with; it never leaves this machine by itself."""
+
+    workspace: str
+
+    @property
+    def name(self) -> str:
+        return f"shared-{self.workspace}"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStoreLogin:
+    """What a shared workspace logs in to its store with."""
+
+    workspace: str
+
+    @property
+    def name(self) -> str:
+        return f"shared-login-{self.workspace}"
+
+
+Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKey | SharedStoreLogin
 
 
 class Where(Enum):
@@ -80,22 +171,37 @@ class Secrets:
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
 
-    async def get(self, name: str, *, variable: str = "") -> str | None:
-        """The secret, or None. `variable`: a provider's usual variable, beside our own.
+    async def get(self, secret: Addressee) -> str | None:
+        """The secret of this addressee, or None. NoKeyring only where it might be in a keyring that is there and does not answer.
 
-        NoKeyring only where it might be in a keyring that is there and does not answer.
+        Refused where the key of a provider was entered for another host than its address has now.
         """
-        found = self._session.get(name) or self._environ.get(environment_variable(name)) or self._environ.get(variable)
+        name = name_of(secret)
+        found = self._session.get(name)
+        if not found and (given := self._in_environment(secret)):
+            self._seen(given)
+            return given
         if found is None and self._consent():
             found = self._read_file().get(name)
         if found is None:
             found = await self._asked(name)
-        if found:
-            self._seen(found)
-        return found or None
+        if not found:
+            return None
+        self._seen(found)
+        if isinstance(secret, ProviderKey) and secret.is_elsewhere:
+            raise Refused(
+                f"The key of {secret.provider} was entered for {secret.entered_for} and was not sent to {secret.host}.",
+                remedy="Enter the key again for the new address.",
+            )
+        return found
 
-    async def set(self, name: str, value: str, *, where: Where = Where.KEYRING) -> None:
+    def _in_environment(self, secret: Addressee) -> str | None:
+        variables = secret.variables if isinstance(secret, ProviderKey) else ()
+        return next((found for variable in variables if (found := self._environ.get(variable))), None)
+
+    async def set(self, secret: Addressee, value: str, *, where: Where = Where.KEYRING) -> None:
         """Keep it there and forget it elsewhere. NoKeyring when the keyring cannot; nothing is stored then."""
+        name = name_of(secret)
         self._seen(value)
         if where is Where.ENVIRONMENT:
             raise Refused(f"Set {environment_variable(name)} before you start the program. The program can't set it.")
@@ -113,28 +219,30 @@ class Secrets:
         if where is Where.SESSION:
             self._session[name] = value
 
-    async def keep(self, name: str, value: str) -> None:
+    async def keep(self, secret: Addressee, value: str) -> None:
         """With the keyring; where none can be used, in the file the user allowed. NoKeyring where there is neither."""
         try:
-            await self.set(name, value)
+            await self.set(secret, value)
         except NoKeyring:
             if not self._consent():
                 raise
-            await self.set(name, value, where=Where.FILE)
+            await self.set(secret, value, where=Where.FILE)
 
-    async def delete(self, name: str) -> None:
+    async def delete(self, secret: Addressee) -> None:
         """Forget it everywhere but in the environment; a keyring that is not there has nothing to forget."""
+        name = name_of(secret)
         self._session.pop(name, None)
         if name in (content := self._read_file()):
             self._write_file({key: value for key, value in content.items() if key != name})
         with contextlib.suppress(NoKeyring):
             await self._call(lambda keyring: _drop(keyring, self._service, name))
 
-    async def where(self, name: str, *, variable: str = "") -> Where | None:
+    async def where(self, secret: Addressee) -> Where | None:
         """Who keeps it at the moment; None if nobody does."""
+        name = name_of(secret)
         if name in self._session:
             return Where.SESSION
-        if self._environ.get(environment_variable(name)) or self._environ.get(variable):
+        if self._in_environment(secret):
             return Where.ENVIRONMENT
         if self._consent() and name in self._read_file():
             return Where.FILE
@@ -188,6 +296,13 @@ class Secrets:
 
     def _write_file(self, content: Mapping[str, str]) -> None:
         durable.write(self._file, json.dumps(content, indent=1), private=True)
+
+
+def name_of(secret: Addressee) -> str:
+    """Its name in the keyring. Whoever asks with a bare name has not said whose secret it is, and gets none."""
+    if not isinstance(secret, Addressee):
+        raise TypeError(f"a secret is asked for by its addressee, not by {type(secret).__name__}")
+    return secret.name
 
 
 def environment_variable(name: str) -> str:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import errno
 import json
 import os
+import random
 import stat
 import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+import helix_desktop
 from helix_desktop.errors import ConfigMistake, NoKeyring, Refused, StoreFailed
-from helix_desktop.secrets import Keyring, Secrets, Where, environment_variable
+from helix_desktop.secrets import (
+    Keyring,
+    McpServerSecret,
+    McpSignIn,
+    ProviderKey,
+    Secrets,
+    SharedStoreKey,
+    SharedStoreLogin,
+    Where,
+    environment_variable,
+)
+from tests.secret_places import KEPT, PLANTED, given, pairs
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -80,20 +95,23 @@ def make(key_file: Path) -> Make:
 async def test_a_keyring_keeps_gives_back_and_forgets(make: Make, key_file: Path) -> None:
     backend = MemoryKeyring()
     secrets = make(lambda: backend)
-    assert await secrets.get("openai") is None
-    await secrets.set("openai", KEY)
-    assert (await secrets.get("openai"), await secrets.where("openai")) == (KEY, Where.KEYRING)
-    await secrets.delete("openai")
-    await secrets.delete("openai")
-    assert await secrets.get("openai") is None
+    assert await secrets.get(ProviderKey("openai")) is None
+    await secrets.set(ProviderKey("openai"), KEY)
+    assert (await secrets.get(ProviderKey("openai")), await secrets.where(ProviderKey("openai"))) == (
+        KEY,
+        Where.KEYRING,
+    )
+    await secrets.delete(ProviderKey("openai"))
+    await secrets.delete(ProviderKey("openai"))
+    assert await secrets.get(ProviderKey("openai")) is None
     assert (backend.kept, key_file.exists()) == ({}, False)
 
 
 async def test_every_value_is_announced_for_redaction(make: Make) -> None:
     seen: list[str] = []
     secrets = make(seen=seen.append, environ={"HELIX_KEY_A": "from outside"})
-    await secrets.set("b", KEY, where=Where.SESSION)
-    await secrets.get("a")
+    await secrets.set(ProviderKey("b"), KEY, where=Where.SESSION)
+    await secrets.get(ProviderKey("a"))
     assert seen == [KEY, "from outside"]
 
 
@@ -103,46 +121,49 @@ async def test_without_a_keyring_nothing_is_stored_and_the_choices_are_named(
 ) -> None:
     secrets = make(backend)
     with pytest.raises(NoKeyring, match=r"this session only.*environment variable.*file"):
-        await secrets.set("openai", KEY)
-    assert await secrets.get("openai") is None
+        await secrets.set(ProviderKey("openai"), KEY)
+    assert await secrets.get(ProviderKey("openai")) is None
     assert not key_file.exists()
 
 
 async def test_for_this_session_only(make: Make, key_file: Path) -> None:
     secrets = make()
-    await secrets.set("openai", KEY, where=Where.SESSION)
-    assert (await secrets.get("openai"), await secrets.where("openai")) == (KEY, Where.SESSION)
-    assert await make().get("openai") is None
+    await secrets.set(ProviderKey("openai"), KEY, where=Where.SESSION)
+    assert (await secrets.get(ProviderKey("openai")), await secrets.where(ProviderKey("openai"))) == (
+        KEY,
+        Where.SESSION,
+    )
+    assert await make().get(ProviderKey("openai")) is None
     assert not key_file.exists()
 
 
 async def test_from_the_environment(make: Make) -> None:
     secrets = make(environ={"HELIX_KEY_OPEN_AI_2": KEY, "ANTHROPIC_API_KEY": "theirs-123456"})
-    assert await secrets.get("open-ai/2") == KEY
-    assert await secrets.get("claude", variable="ANTHROPIC_API_KEY") == "theirs-123456"
-    assert await secrets.where("claude", variable="ANTHROPIC_API_KEY") is Where.ENVIRONMENT
+    assert await secrets.get(ProviderKey("open-ai/2")) == KEY
+    assert await secrets.get(ProviderKey("claude", variable="ANTHROPIC_API_KEY")) == "theirs-123456"
+    assert await secrets.where(ProviderKey("claude", variable="ANTHROPIC_API_KEY")) is Where.ENVIRONMENT
     with pytest.raises(Refused, match="HELIX_KEY_X"):
-        await secrets.set("x", KEY, where=Where.ENVIRONMENT)
+        await secrets.set(ProviderKey("x"), KEY, where=Where.ENVIRONMENT)
 
 
 async def test_a_file_only_with_consent_and_only_for_the_user(make: Make, key_file: Path) -> None:
     with pytest.raises(Refused, match="only if you allow this"):
-        await make().set("openai", KEY, where=Where.FILE)
+        await make().set(ProviderKey("openai"), KEY, where=Where.FILE)
     assert not key_file.exists()
     secrets = make(consent=lambda: True)
-    await secrets.set("openai", KEY, where=Where.FILE)
-    assert (await secrets.get("openai"), await secrets.where("openai")) == (KEY, Where.FILE)
+    await secrets.set(ProviderKey("openai"), KEY, where=Where.FILE)
+    assert (await secrets.get(ProviderKey("openai")), await secrets.where(ProviderKey("openai"))) == (KEY, Where.FILE)
     if sys.platform != "win32":
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-    assert await make().get("openai") is None, "consent taken back: the file is not read"
+    assert await make().get(ProviderKey("openai")) is None, "consent taken back: the file is not read"
 
 
 async def test_a_key_that_moves_leaves_no_copy_behind(make: Make, key_file: Path) -> None:
     backend = MemoryKeyring()
     secrets = make(lambda: backend, consent=lambda: True)
-    await secrets.set("openai", KEY, where=Where.FILE)
-    await secrets.set("other", "kept-123", where=Where.FILE)
-    await secrets.set("openai", KEY)
+    await secrets.set(ProviderKey("openai"), KEY, where=Where.FILE)
+    await secrets.set(ProviderKey("other"), "kept-123", where=Where.FILE)
+    await secrets.set(ProviderKey("openai"), KEY)
     assert json.loads(key_file.read_text()) == {"other": "kept-123"}
 
 
@@ -151,7 +172,7 @@ async def test_a_damaged_key_file_is_named_and_left_alone(make: Make, key_file: 
     key_file.write_text("{")
     secrets = make(consent=lambda: True)
     with pytest.raises(ConfigMistake, match=r"keys\.json cannot be read"):
-        await secrets.set("openai", KEY, where=Where.FILE)
+        await secrets.set(ProviderKey("openai"), KEY, where=Where.FILE)
     assert key_file.read_text() == "{"
 
 
@@ -162,15 +183,15 @@ async def test_a_key_that_cannot_be_saved_lies_nowhere(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     secrets = make(consent=lambda: True)
-    await secrets.set("openai", "sk-first-0123456789", where=Where.FILE)
-    await secrets.set("groq", "sk-third-0123456789", where=Where.SESSION)
+    await secrets.set(ProviderKey("openai"), "sk-first-0123456789", where=Where.FILE)
+    await secrets.set(ProviderKey("groq"), "sk-third-0123456789", where=Where.SESSION)
     monkeypatch.setattr(os, "fsync", full)
     for name in ("openai", "groq"):
         with pytest.raises(StoreFailed, match="No space"):
-            await secrets.set(name, "sk-other-0123456789", where=Where.FILE)
-    assert await secrets.get("groq") == "sk-third-0123456789"
+            await secrets.set(ProviderKey(name), "sk-other-0123456789", where=Where.FILE)
+    assert await secrets.get(ProviderKey("groq")) == "sk-third-0123456789"
     assert [each.name for each in key_file.parent.iterdir()] == [key_file.name]
-    assert await make(consent=lambda: True).get("openai") == "sk-first-0123456789"
+    assert await make(consent=lambda: True).get(ProviderKey("openai")) == "sk-first-0123456789"
 
 
 async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) -> None:
@@ -179,12 +200,12 @@ async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) 
     secrets = make(lambda: backend)
     for _ in range(3):
         with pytest.raises(NoKeyring, match="did not respond"):
-            await secrets.get("openai")
+            await secrets.get(ProviderKey("openai"))
     assert backend.calls == 1
     backend.release.set()
     while secrets._hanging is not None and not secrets._hanging.done():
         await asyncio.sleep(0)
-    assert await secrets.get("openai") == KEY
+    assert await secrets.get(ProviderKey("openai")) == KEY
 
 
 async def test_a_backend_that_raises_is_no_keyring(make: Make) -> None:
@@ -195,9 +216,7 @@ async def test_a_backend_that_raises_is_no_keyring(make: Make) -> None:
         await make(broken).check()
 
 
-@pytest.mark.parametrize(
-    ("name", "variable"), [("openai", "HELIX_KEY_OPENAI"), ("mcp/files/TOKEN", "HELIX_KEY_MCP_FILES_TOKEN")]
-)
+@pytest.mark.parametrize(("name", "variable"), [("openai", "HELIX_KEY_OPENAI"), ("open-ai.2", "HELIX_KEY_OPEN_AI_2")])
 def test_the_variable_of_a_name(name: str, variable: str) -> None:
     assert environment_variable(name) == variable
 
@@ -205,12 +224,12 @@ def test_the_variable_of_a_name(name: str, variable: str) -> None:
 async def test_kept_with_the_keyring_and_without_one_in_the_file_that_was_allowed(make: Make, key_file: Path) -> None:
     """MCP settings with a token were refused without a keyring, although keys might be stored in a file."""
     with pytest.raises(NoKeyring):
-        await make(keyring=no_keyring).keep("mcp/github/TOKEN", KEY)
+        await make(keyring=no_keyring).keep(McpServerSecret("github", "TOKEN"), KEY)
     allowed = make(keyring=no_keyring, consent=lambda: True)
-    await allowed.keep("mcp/github/TOKEN", KEY)
-    assert await allowed.where("mcp/github/TOKEN") is Where.FILE
+    await allowed.keep(McpServerSecret("github", "TOKEN"), KEY)
+    assert await allowed.where(McpServerSecret("github", "TOKEN")) is Where.FILE
     ring = MemoryKeyring()
-    await make(keyring=lambda: ring, consent=lambda: True).keep("other", KEY)
+    await make(keyring=lambda: ring, consent=lambda: True).keep(ProviderKey("other"), KEY)
     assert list(ring.kept.values()) == [KEY]
 
 
@@ -219,4 +238,91 @@ async def test_a_system_without_a_keyring_is_called_so(tmp_path: Path) -> None:
 
     secrets = Secrets(tmp_path / "keys.json", keyring=Keyring)
     with pytest.raises(NoKeyring, match=r"^This system has no keyring\."):
-        await secrets.set("openai", "sk-one")
+        await secrets.set(ProviderKey("openai"), "sk-one")
+
+
+async def test_a_bare_name_gets_nothing(make: Make) -> None:
+    ring = MemoryKeyring()
+    secrets = make(lambda: ring)
+    await secrets.set(ProviderKey("openai"), KEY)
+    for name in ("openai", SimpleNamespace(name="openai")):
+        with pytest.raises(TypeError, match="by its addressee"):
+            await secrets.get(name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", ["mcp/github/TOKEN", "mcp.linear.sign-in", "shared-work-a1b2c3", "shared-login-work-a1b2c3"]
+)
+def test_a_provider_cannot_have_the_name_of_somebody_elses_secret(name: str) -> None:
+    with pytest.raises(Refused, match="can't be named"):
+        ProviderKey(name)
+    assert ProviderKey("mcp-proxy").name == "mcp-proxy"
+    assert ProviderKey("shared-models").name == "shared-models"
+
+
+async def test_a_key_does_not_follow_an_address_that_has_changed(make: Make) -> None:
+    ring = MemoryKeyring()
+    secrets = make(lambda: ring, environ={"OPENAI_API_KEY": "from-outside-1"})
+    await secrets.set(ProviderKey("openai"), KEY)
+    assert await secrets.get(ProviderKey("openai", "api.openai.com")) == KEY  # of an older version: the address decides
+    assert await secrets.get(ProviderKey("openai", "api.openai.com", "api.openai.com")) == KEY
+    with pytest.raises(Refused, match=r"entered for api\.openai\.com and was not sent to evil\.example"):
+        await secrets.get(ProviderKey("openai", "evil.example", "api.openai.com"))
+
+
+async def test_the_environment_has_keys_of_providers_and_no_others(make: Make) -> None:
+    secrets = make(environ={"HELIX_KEY_MCP_GITHUB_TOKEN": KEY, "HELIX_KEY_SHARED_A1B2C3": KEY})
+    assert await secrets.get(McpServerSecret("github", "TOKEN")) is None
+    assert await secrets.get(SharedStoreKey("a1b2c3")) is None
+
+
+async def test_what_an_older_version_kept_is_found(make: Make) -> None:
+    ring = MemoryKeyring()
+    names = ("openai", "mcp/github/TOKEN", "mcp.linear.sign-in", "shared-work-a1b2c3", "shared-login-work-a1b2c3")
+    ring.kept = {("helix-desktop", name): f"value of {name}" for name in names}
+    secrets = make(lambda: ring)
+    wanted = (
+        ProviderKey("openai", "api.openai.com"),
+        McpServerSecret("github", "TOKEN"),
+        McpSignIn("linear"),
+        SharedStoreKey("work-a1b2c3"),
+        SharedStoreLogin("work-a1b2c3"),
+    )
+    assert [await secrets.get(secret) for secret in wanted] == [f"value of {name}" for name in names]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_a_secret_named_in_any_place_of_a_configuration_is_given_to_nobody(make: Make, seed: int) -> None:
+    """All of them: `packaging/dev.py faults secrets`."""
+    ring = MemoryKeyring()
+    secrets = make(lambda: ring, environ={"HELIX_KEY_OPENAI": PLANTED, "OPENAI_API_KEY": PLANTED})
+    for secret in KEPT.values():
+        await secrets.set(secret, PLANTED)
+    for pair in random.Random(seed).sample(list(pairs()), 300):
+        assert PLANTED not in await given(pair, secrets), pair
+
+
+def test_nothing_else_reads_a_keyring_or_makes_up_a_name() -> None:
+    """Over the syntax tree: `keyring` is imported by secrets.py alone, and an addressee of each kind is made where its purpose lives."""
+    made_in = {
+        "ProviderKey": {"providers/catalog.py", "desktop/connecting.py", "commands/provider.py", "doctor.py"},
+        "McpServerSecret": {"mcp_host/config.py"},
+        "McpSignIn": {"mcp_host/config.py"},
+        "SharedStoreKey": {"store/linking.py", "workbench/shared_store.py", "commands/sharing.py"},
+        "SharedStoreLogin": {"store/linking.py"},
+    }
+    package = Path(helix_desktop.__file__).parent
+    for file in package.rglob("*.py"):
+        where = file.relative_to(package).as_posix()
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            named = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+            source = node.module or "" if isinstance(node, ast.ImportFrom) else ""
+            imported = {name.partition(".")[0] for name in (*named, source)}
+            assert "keyring" not in imported or where == "secrets.py" or source == "helix_desktop", (
+                f"{where} imports keyring"
+            )
+            if isinstance(node, ast.Attribute):
+                assert node.attr not in {"get_password", "set_password"} or where == "secrets.py", f"{where}: a keyring"
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name | ast.Attribute):
+                name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+                assert where in made_in.get(name, {where}), f"{where} makes a {name}"

@@ -94,25 +94,31 @@ def _registration(arguments: argparse.Namespace, where: places.Places) -> Regist
     from helix_desktop.gateway import serving
     from helix_desktop.gateway.registration import Registration
 
+    key, key_host = asyncio.run(_key(where, arguments.key)) if arguments.key else ("", "")
     return Registration(
         serving.token_of(where),
         arguments.upstream,
         folds=not arguments.no_folds,
         folds_plans=arguments.fold_plans,
-        key=asyncio.run(_key(where, arguments.key)) if arguments.key else "",
+        key=key,
+        key_host=key_host,
     )
 
 
-async def _key(where: places.Places, provider: str) -> str:
+async def _key(where: places.Places, provider: str) -> tuple[str, str]:
+    """The key of a provider, and the host of its address, to which alone it goes."""
     from helix_desktop.commands import open_workspace
+    from helix_desktop.providers.catalog import key_for
+    from helix_desktop.providers.configured import Configured
 
-    key = await open_workspace.secrets_of(where).get(provider)
+    config = await asyncio.to_thread(Configured(where.providers).get, provider)
+    key = await key_for(config, open_workspace.secrets_of(where))
     if not key:
         raise WrongUse(
             f"There is no stored key for {provider}.",
             remedy=f"To store a key, run: helix-desktop provider add {provider} --key.",
         )
-    return key
+    return key, urlsplit(config.base_url).netloc.lower()
 
 
 async def work(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

@@ -95,7 +95,7 @@ async def _usable(desk: Desk) -> list[ProviderConfig]:
         if preset.name in configs or not preset.needs_key:
             continue
         try:
-            if await desk.secrets.get(preset.name, variable=preset.variable):
+            if await desk.secrets.where(preset.key):
                 configs[preset.name] = desk.configured.get(preset.name)
         except NoKeyring:
             break

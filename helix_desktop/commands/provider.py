@@ -117,7 +117,8 @@ async def set_up(arguments: argparse.Namespace, desk: Desk) -> int:
     config = _wanted(arguments, desk.configured)
     key = checked_key(_asked_key(config.name), config.name) if arguments.key else ""
     if key:  # first, so that a key that cannot be kept changes nothing
-        await desk.secrets.set(config.name, key, where=Where.FILE if arguments.keep == "file" else Where.KEYRING)
+        config = replace(config, key_host=config.host)
+        await desk.secrets.set(config.key, key, where=Where.FILE if arguments.keep == "file" else Where.KEYRING)
     config = desk.configured.put(config)
     return await _tell(arguments, desk, config)
 
@@ -125,20 +126,22 @@ async def set_up(arguments: argparse.Namespace, desk: Desk) -> int:
 def _wanted(arguments: argparse.Namespace, configured: Configured) -> ProviderConfig:
     """What is there under this name, or usual for it, with what the arguments change."""
     from helix_desktop.errors import NotThere
-    from helix_desktop.providers.catalog import ProviderConfig
+    from helix_desktop.providers.catalog import ProviderConfig, moved
 
     try:
         config = configured.get(arguments.name)
     except NotThere:
         config = ProviderConfig(arguments.name)
     changes: dict[str, Any] = {
-        name: value for name in ("kind", "base_url", "variable", "key_header") if (value := getattr(arguments, name))
+        name: value for name in ("kind", "variable", "key_header") if (value := getattr(arguments, name))
     }
     changes |= {
         field: pairs
         for field, pairs in (("headers", _pairs(arguments.header)), ("query", _pairs(arguments.query)))
         if pairs
     }
+    if arguments.base_url:
+        config = moved(config, arguments.base_url)
     config = replace(config, **changes)
     if not config.base_url and config.kind != "demo":
         raise WrongUse(
@@ -182,8 +185,10 @@ async def _tell(arguments: argparse.Namespace, desk: Desk, config: ProviderConfi
 
 
 async def remove(arguments: argparse.Namespace, desk: Desk) -> int:
+    from helix_desktop.secrets import ProviderKey
+
     desk.configured.remove(arguments.name)
-    await desk.secrets.delete(arguments.name)
+    await desk.secrets.delete(ProviderKey(arguments.name))
     if arguments.json:
         await say_json(desk.console, {"removed": arguments.name})
     else:
@@ -220,7 +225,7 @@ async def _described(desk: Desk, config: ProviderConfig) -> dict[str, Any]:
     from helix_desktop.errors import NoKeyring
 
     try:
-        kept = await desk.secrets.where(config.name, variable=config.variable)
+        kept = await desk.secrets.where(config.key)
     except NoKeyring:
         kept = None
     described = {"name": config.name, "kind": config.kind, "base_url": config.base_url, "local": config.is_local}

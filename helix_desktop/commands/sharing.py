@@ -135,9 +135,9 @@ async def _conversations(workspace: Workspace) -> None:
 
 
 async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
-    from helix_desktop.store import linking
+    from helix_desktop.secrets import SharedStoreKey
 
-    key = await open_workspace.secrets_of(arguments.places).get(linking.key_name(workspace.id))
+    key = await open_workspace.secrets_of(arguments.places).get(SharedStoreKey(workspace.id))
     if not key:
         raise NotThere(
             f"{workspace.name} has no key, because it is not shared from this computer.",

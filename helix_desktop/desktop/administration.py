@@ -128,7 +128,7 @@ class Keeping:
     def read_servers(self, text: str, name: str) -> Sequence[Server]:
         from helix_desktop.mcp_host.config import parse
 
-        return [Server(config.name, config.shown) for config in parse(text, name=name).servers]
+        return [Server(config.name, config.shown_whole) for config in parse(text, name=name).servers]
 
     async def sign_in_server(self, bench: Shown, name: str) -> None:
         async def page(address: str) -> None:
@@ -184,7 +184,7 @@ def _server(name: str, table: Mapping[str, Any], hosted: Hosted | None) -> Serve
         return Server(name, "", mistake=str(error))
     server = Server(
         name,
-        config.shown,
+        config.shown_whole,
         enabled=config.enabled,
         start_seconds=config.start_seconds,
         call_seconds=config.call_seconds,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from helix_desktop.errors import HelixError, ModelFailed, NoKeyring
 from helix_desktop.gui.setup import Model, Provider, Refreshed, Sure, Tested
 from helix_desktop.gui.words import tr
-from helix_desktop.secrets import Secrets, Where
+from helix_desktop.secrets import ProviderKey, Secrets, Where
 
 if TYPE_CHECKING:
     from helix_desktop.providers.catalog import ProviderConfig
@@ -96,17 +96,19 @@ class Connecting:
         """The key first, so that a key that cannot be kept changes nothing."""
         from helix_desktop.providers.transport import checked_key
 
+        config = self._config(provider)
         if key and keep == "file":
             self._allow_file()
         if key:
-            await self._secrets.set(provider.name, checked_key(key, provider.name), where=_WHERE[keep])
-        await asyncio.to_thread(self._configured.put, self._config(provider))
+            config = replace(config, key_host=config.host)
+            await self._secrets.set(config.key, checked_key(key, provider.name), where=_WHERE[keep])
+        await asyncio.to_thread(self._configured.put, config)
         with contextlib.suppress(ModelFailed, NoKeyring):  # it can be asked for its models later as well
             await self.models(provider.name)
 
     async def remove(self, name: str) -> None:
         await asyncio.to_thread(self._configured.remove, name)
-        await self._secrets.delete(name)
+        await self._secrets.delete(ProviderKey(name))
 
     async def models(self, provider: str) -> Sequence[Model]:
         from helix_desktop.providers import listing
@@ -158,20 +160,22 @@ class Connecting:
     async def _with_key(self, config: ProviderConfig) -> Provider:
         provider = _provider(config)
         try:
-            where = await self._secrets.where(config.name, variable=config.variable)
+            where = await self._secrets.where(config.key)
         except NoKeyring:
             where = None
         return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)
 
     def _config(self, provider: Provider) -> ProviderConfig:
         from helix_desktop.errors import NotThere
-        from helix_desktop.providers.catalog import ProviderConfig
+        from helix_desktop.providers.catalog import ProviderConfig, moved
 
         try:
             config = self._configured.get(provider.name)
         except NotThere:
             config = ProviderConfig(provider.name)
-        given = {"base_url": provider.address, "kind": provider.kind, "variable": provider.variable}
+        if provider.address:
+            config = moved(config, provider.address)
+        given = {"kind": provider.kind, "variable": provider.variable}
         return replace(config, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
 
 

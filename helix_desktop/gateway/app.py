@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import orjson
@@ -158,7 +159,7 @@ class Gateway:
 
     async def _run(self, incoming: Incoming, start: Any, body: Any) -> None:
         where, registration = incoming.route, incoming.registration
-        if registration.key and not clients.has_key(incoming.headers):
+        if _may_have_key(incoming):
             incoming = _keyed(incoming, where.wire or guessed(where.path, incoming.headers), registration.key)
         url = address(_upstream(incoming), where.path, incoming.query)
         request = await self._opened(incoming)
@@ -292,6 +293,12 @@ def _upstream(incoming: Incoming) -> str:
     if wire == openai_responses.NAME and "chatgpt-account-id" in incoming.headers:
         return PLAN_OF_CODEX
     return registration.upstreams.get(wire) or UPSTREAMS[wire]
+
+
+def _may_have_key(incoming: Incoming) -> bool:
+    """Whether the stored key belongs to where this goes, and is wanted."""
+    registration, there = incoming.registration, urlsplit(_upstream(incoming)).netloc.lower()
+    return bool(registration.key) and there == registration.key_host and not clients.has_key(incoming.headers)
 
 
 def _question(wire: Any, last: Last, question: str, alone: str, most: int) -> Pieces:

@@ -2,11 +2,12 @@
 
 Accepted: `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}`
 (Zed), a table of servers, a single server, a bare address, a bare command line; with comments and trailing commas.
-What looks like a secret is taken out and goes to the keyring. `autoApprove` and its like are kept to be shown, and never obeyed.
+What looks like a secret is taken out and goes to the keyring; a server can name its own secrets and no others. `autoApprove` and its like are kept to be shown, and never obeyed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shlex
@@ -15,7 +16,8 @@ from dataclasses import field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import Refused, WrongUse
+from helix_desktop.secrets import McpServerSecret, McpSignIn
 from helix_desktop.values import dataclass
 
 START_SECONDS, CALL_SECONDS = 60.0, 600.0
@@ -39,7 +41,8 @@ class ServerConfig:
     """One server. `kind`: stdio, http or sse. Values may hold `${secret:…}` and `${env:…}`, filled in when it starts.
 
     `off`: tools the user switched off. `reading`: those the user marked as only reading: they run in plan mode too. `approvals`: what the file asked to be approved unseen; shown, never obeyed.
-    `other`: keys of the pasted form that mean nothing here, kept as they were.
+    `other`: keys of the pasted form that mean nothing here, kept as they were. `bound`: the workspace it was pasted into: its secrets are then
+    those of this server, as it is, in that workspace. Servers of older versions, and those written by hand, have none.
     """
 
     name: str
@@ -57,6 +60,7 @@ class ServerConfig:
     reading: tuple[str, ...] = ()
     approvals: tuple[str, ...] = ()
     other: Mapping[str, Any] = field(default_factory=dict)
+    bound: str = ""
 
     def plain(self) -> dict[str, Any]:
         """As a table of the workspace's settings; `from_plain` reads it."""
@@ -75,6 +79,7 @@ class ServerConfig:
             "reading": list(self.reading),
             "approvals": list(self.approvals),
             "other": json.dumps(dict(self.other), ensure_ascii=False) if self.other else "",
+            "bound": self.bound,
         }
         return {key: value for key, value in values.items() if value not in ("", [], {}) or key == "enabled"}
 
@@ -89,6 +94,60 @@ class ServerConfig:
     def shown(self) -> str:
         """What it runs or reaches, on one line, without any secret."""
         return self.url if self.kind != "stdio" else shlex.join([self.command, *self.args])
+
+    @property
+    def values(self) -> tuple[tuple[str, str], ...]:
+        """Every text of it that may hold a reference, each with the place it goes to, in words."""
+        return (
+            ("command", self.command),
+            *((f"argument {number}", value) for number, value in enumerate(self.args, 1)),
+            *((f"environment variable {name}", value) for name, value in self.env.items()),
+            ("address", self.url),
+            *((f"header {name}", value) for name, value in self.headers.items()),
+            *((f"sign-in setting {name}", value) for name, value in self.client.items()),
+        )
+
+    @property
+    def shown_whole(self) -> str:
+        """The same with every header and variable it is given, a line for each; secrets are dots, wherever they stand."""
+        lines = [
+            self.shown,
+            *(f"{name}={value}" for name, value in self.env.items()),
+            *(f"{name}: {value}" for name, value in (*self.headers.items(), *self.client.items())),
+        ]
+        return "\n".join(_masked(line)[:500] for line in lines)
+
+    @property
+    def _binding(self) -> str:
+        if not self.bound:
+            return ""
+        what = self.origin if self.kind != "stdio" else shlex.join([self.command, *self.args])
+        return hashlib.sha256(f"{self.bound}\0{self.kind}\0{what}".encode("utf-8", "replace")).hexdigest()[:16]
+
+    @property
+    def origin(self) -> str:
+        """Of its address: what decides who gets what is sent there."""
+        try:
+            parts = urlsplit(_REFERENCE.sub("", self.url))
+        except ValueError:
+            return self.url
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+
+    @property
+    def sign_in(self) -> McpSignIn:
+        """Whose tokens it is that come from signing in."""
+        return McpSignIn(self.name, self._binding)
+
+    def secret(self, reference: str) -> McpServerSecret:
+        """The secret that `${secret:…}` names; Refused where it is not this server's own."""
+        own = f"mcp/{self.name}/"
+        if not reference.startswith(own):
+            place = next((place for place, value in self.values if f"secret:{reference}" in value), "configuration")
+            raise Refused(
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, which belongs to something else. It was not given.",
+                remedy="Enter the value itself in place of the reference.",
+            )
+        return McpServerSecret(self.name, reference.removeprefix(own), self._binding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +179,7 @@ def from_plain(name: str, table: Mapping[str, Any]) -> ServerConfig:
         reading=_texts(table, "reading"),
         approvals=_texts(table, "approvals"),
         other=json.loads(other) if isinstance(other, str) and other else {},
+        bound=_text(table, "bound"),
     )
 
 
@@ -262,6 +322,8 @@ def _parted(servers: list[ServerConfig]) -> Pasted:
     out = []
     for server in servers:
         name = server.name
+        for reference in references(server):  # as it was pasted: nothing of it is ours yet
+            server.secret(reference)
         env = {key: _hidden(name, key, value, secrets) for key, value in server.env.items()}
         headers = {key: _hidden(name, key, value, secrets) for key, value in server.headers.items()}
         args = _hidden_args(name, server.args, secrets)
@@ -341,10 +403,13 @@ def _inputs(server: str, value: str) -> str:
     return _REFERENCE.sub(swap, value)
 
 
+def _masked(text: str) -> str:
+    return _REFERENCE.sub(lambda match: "••••••" if match[1] in ("secret", "input") else match.group(), text)
+
+
 def references(server: ServerConfig) -> tuple[str, ...]:
     """The names of the secrets a server needs."""
-    values = [*server.env.values(), *server.headers.values(), *server.args, server.url, *server.client.values()]
-    found = (match[2] for value in values for match in _REFERENCE.finditer(value) if match[1] == "secret")
+    found = (match[2] for _, value in server.values for match in _REFERENCE.finditer(value) if match[1] == "secret")
     return tuple(dict.fromkeys(found))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from helix_desktop.errors import NotThere
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.login_path import login_path
-from helix_desktop.mcp_host.server import Hosted, HostTool, Needs, State, Status
+from helix_desktop.mcp_host.server import Hosted, HostTool, McpSecret, Needs, State, Status
 
 # What a server gets of our environment, besides its own settings: enough to find its programs, and no key of ours.
 PASSED_ON = (
@@ -28,8 +28,8 @@ class Host:
         self,
         *,
         spawn: Spawn,
-        secret: Callable[[str], Awaitable[str | None]],
-        keep: Callable[[str, str], Awaitable[None]],
+        secret: Callable[[McpSecret], Awaitable[str | None]],
+        keep: Callable[[McpSecret, str], Awaitable[None]],
         changed: Callable[[], None] = lambda: None,
         approved: Mapping[str, str] | None = None,
         approve: Callable[[str, str], None] = lambda _name, _fingerprint: None,

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from helix_desktop import __version__
 from helix_desktop.engine.facts import ToolCall, ToolSpec
@@ -24,6 +24,7 @@ from helix_desktop.engine.ports import CallContext, Question
 from helix_desktop.errors import HelixError, NotThere, Unreachable
 from helix_desktop.mcp_host.config import ServerConfig, filled, references
 from helix_desktop.mcp_host.results import HostResult, add_part, add_resource, converted, spec_of
+from helix_desktop.secrets import McpServerSecret, McpSignIn
 from helix_desktop.values import dataclass
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ SIGN_IN_SECONDS = 330.0  # with a person in front of a page
 STEADY = 60.0  # seconds after which a connection counts as one that works
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
+McpSecret: TypeAlias = McpServerSecret | McpSignIn
 log = logging.getLogger(__name__)
 
 
@@ -62,12 +64,12 @@ class Needs:
     a secret.
     """
 
-    secret: Callable[[str], Awaitable[str | None]]
+    secret: Callable[[McpSecret], Awaitable[str | None]]
     environment: Callable[[], Awaitable[Mapping[str, str]]]
     changed: Callable[[], None]
     approved: dict[str, str]
     approve: Callable[[str, str], None]
-    keep: Callable[[str, str], Awaitable[None]]
+    keep: Callable[[McpSecret, str], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -287,7 +289,9 @@ class Hosted:
 
     async def _filled(self) -> ServerConfig:
         found = {
-            name: value for name in references(self.config) if (value := await self.needs.secret(name)) is not None
+            name: value
+            for name in references(self.config)
+            if (value := await self.needs.secret(self.config.secret(name))) is not None
         }
         return filled(self.config, found, await self.needs.environment())
 
@@ -331,7 +335,7 @@ class Hosted:
         def wanted() -> None:
             self._wants_sign_in = True
 
-        kept = Kept(config.name, self.needs.secret, self.needs.keep, config.client)
+        kept = Kept(self.config.sign_in, self.needs.secret, self.needs.keep, config.client)
         async with signed_in(config.url, kept, page, config.headers, wanted) as http:
             yield http
 

@@ -26,17 +26,13 @@ from pydantic import AnyUrl, ValidationError
 
 from helix_desktop import tasks
 from helix_desktop.errors import Refused
+from helix_desktop.secrets import McpSignIn
 
 SECONDS = 300.0  # that a person may take
 PATH = "/signed-in"
-Read = Callable[[str], Awaitable[str | None]]
-Keep = Callable[[str, str], Awaitable[None]]
+Read = Callable[[McpSignIn], Awaitable[str | None]]
+Keep = Callable[[McpSignIn, str], Awaitable[None]]
 Open = Callable[[str], Awaitable[object]]
-
-
-def secret_of(server: str) -> str:
-    """The name its tokens are kept under."""
-    return f"mcp.{server}.sign-in"
 
 
 class Kept:
@@ -45,15 +41,15 @@ class Kept:
     The SDK forgets the last two, and when a token ends, with the process.
     """
 
-    def __init__(self, server: str, read: Read, keep: Keep, client: Mapping[str, str]) -> None:
+    def __init__(self, secret: McpSignIn, read: Read, keep: Keep, client: Mapping[str, str]) -> None:
         self.context: OAuthContext | None = None
         self._given = client
-        self._name, self._read, self._keep = secret_of(server), read, keep
+        self._secret, self._read, self._keep = secret, read, keep
         self._values: dict[str, Any] = {}
 
     async def load(self) -> None:
         try:
-            self._values = dict(json.loads(await self._read(self._name) or "{}"))
+            self._values = dict(json.loads(await self._read(self._secret) or "{}"))
         except (ValueError, TypeError):
             self._values = {}
 
@@ -108,7 +104,7 @@ class Kept:
         self._values.pop("client", None)
 
     async def _write(self) -> None:
-        await self._keep(self._name, json.dumps(self._values))
+        await self._keep(self._secret, json.dumps(self._values))
 
 
 @asynccontextmanager

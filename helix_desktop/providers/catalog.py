@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.ports import Clock, ModelClient
-from helix_desktop.errors import BadKey, NoKeyring, WrongUse
+from helix_desktop.errors import BadKey, NoKeyring, Refused, WrongUse
 from helix_desktop.providers import anthropic, gemini, openai_chat, openai_responses
 from helix_desktop.providers.anthropic import Anthropic
 from helix_desktop.providers.client import Client
@@ -24,8 +24,10 @@ from helix_desktop.providers.openai_chat import OpenAIChat
 from helix_desktop.providers.openai_responses import OpenAIResponses
 from helix_desktop.providers.transport import Connections, Patience, Transport, checked_key, is_loopback
 from helix_desktop.providers.wire import Object
+from helix_desktop.secrets import ProviderKey
 from helix_desktop.values import dataclass
 
+_PORTS = {"https": 443, "http": 80}
 CACHE_SECONDS = 300  # Anthropic's cache, and the least OpenAI says
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
@@ -41,6 +43,7 @@ class ProviderConfig:
     kind: str = openai_chat.KIND
     base_url: str = ""
     variable: str = ""
+    key_host: str = ""  # the host the key was entered for
     key_header: str = ""  # for servers that take the key under another header: Azure's "api-key"
     headers: tuple[tuple[str, str], ...] = ()
     query: tuple[tuple[str, str], ...] = ()  # Azure's api-version
@@ -52,6 +55,21 @@ class ProviderConfig:
     @property
     def needs_key(self) -> bool:
         return bool(self.variable) and not self.is_local
+
+    @property
+    def host(self) -> str:
+        """Where its key goes: the host of its address, with the port where that is not the usual one."""
+        try:
+            parts = urlsplit(self.base_url)
+            port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+        except ValueError:
+            return ""
+        return f"{parts.hostname or ''}{port}"
+
+    @property
+    def key(self) -> ProviderKey:
+        """Whose key it is, for `Secrets`."""
+        return ProviderKey(self.name, self.host, self.key_host, self.variable)
 
     @property
     def is_local(self) -> bool:
@@ -191,18 +209,26 @@ def wire_form(config: ProviderConfig, info: ModelInfo, request: Request) -> Obje
     return dialect.compile(replace(request, model=info.id), info.abilities).body
 
 
+def moved(config: ProviderConfig, base_url: str) -> ProviderConfig:
+    """At another address; a key that is kept stays the one of the host it was entered for."""
+    there = replace(config, base_url=base_url)
+    return there if there.host == config.host else replace(there, key_host=config.key_host or config.host)
+
+
 class Keys(Protocol):
     """Where keys are kept; `secrets.Secrets` is one."""
 
-    async def get(self, name: str, *, variable: str = "") -> str | None: ...
+    async def get(self, secret: ProviderKey) -> str | None: ...
 
 
 async def key_for(config: ProviderConfig, keys: Keys) -> str | None:
     """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed, and is
-    then a BadKey with its own sentence.
+    then a BadKey with its own sentence; so is a key that was entered for another address.
     """
     try:
-        return await keys.get(config.name, variable=config.variable)
+        return await keys.get(config.key)
+    except Refused as error:
+        raise BadKey(error.what, remedy=error.remedy) from error
     except NoKeyring as error:
         if config.needs_key:
             raise BadKey(error.what, remedy=error.remedy) from error

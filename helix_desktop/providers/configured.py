@@ -31,7 +31,7 @@ from helix_desktop.providers.transport import Patience
 from helix_desktop.providers.wire import Object, dump, object_at, parse_object
 
 NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
-_TEXTS = ("kind", "base_url", "variable", "key_header")
+_TEXTS = ("kind", "base_url", "variable", "key_host", "key_header")
 _TABLES = ("headers", "query")
 CORRECTABLE = (
     "window",
@@ -171,6 +171,7 @@ class Configured:
             kind=self._text(name, table, "kind", base.kind),
             base_url=self._text(name, table, "base_url", base.base_url),
             variable=self._text(name, table, "variable", base.variable),
+            key_host=self._text(name, table, "key_host", ""),
             key_header=self._text(name, table, "key_header", base.key_header),
             headers=tuple(self._texts(name, table, "headers").items()),
             query=tuple(self._texts(name, table, "query").items()),

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import NoKeyring, NotThere, Refused
-from helix_desktop.secrets import Secrets, Where
+from helix_desktop.secrets import Addressee, Secrets, SharedStoreKey, SharedStoreLogin, Where
 from helix_desktop.store.shared import address, sealing
 from helix_desktop.store.shared.address import Address
 
@@ -21,15 +21,6 @@ if TYPE_CHECKING:
     from helix_desktop.store.workspace import Workspace
 
 STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
-
-
-def key_name(workspace: str) -> str:
-    """The keyring's name of a workspace's key."""
-    return f"shared-{workspace}"
-
-
-def login_name(workspace: str) -> str:
-    return f"shared-login-{workspace}"
 
 
 def wanted(workspace: Workspace) -> bool:
@@ -59,13 +50,13 @@ def link(
 
 async def connected(workspace: str, where: Address, secrets: Secrets, environ: Mapping[str, str]) -> Connected:
     """The store with the workspace's key; NotThere where the key is not on this machine."""
-    text = environ.get(KEY) or await secrets.get(key_name(workspace))
+    text = environ.get(KEY) or await secrets.get(SharedStoreKey(workspace))
     if not text:
         raise NotThere(
             "The key of this shared workspace is not on this computer.",
             remedy=f"Set {KEY}, or join the workspace again with the key that `workspace share --show-key` prints.",
         )
-    if not where.login and (login := await secrets.get(login_name(workspace))):
+    if not where.login and (login := await secrets.get(SharedStoreLogin(workspace))):
         where = Address(where.url, login)
     return await asyncio.to_thread(opened, where, sealing.read_key(text))
 
@@ -80,14 +71,16 @@ def opened(where: Address, key: bytes) -> Connected:
 
 async def keep(workspace: str, where: Address, key: bytes, secrets: Secrets) -> None:
     """Put the key and the password into the keyring; NoKeyring where there is none, and nothing is shared then."""
-    values = {key_name(workspace): sealing.written(key)} | ({login_name(workspace): where.login} if where.login else {})
+    values: dict[Addressee, str] = {SharedStoreKey(workspace): sealing.written(key)}
+    if where.login:
+        values[SharedStoreLogin(workspace)] = where.login
     try:
-        for name, value in values.items():
-            await secrets.set(name, value)
+        for secret, value in values.items():
+            await secrets.set(secret, value)
     except NoKeyring as error:
         try:  # the file, where the user allows it
-            for name, value in values.items():
-                await secrets.set(name, value, where=Where.FILE)
+            for secret, value in values.items():
+                await secrets.set(secret, value, where=Where.FILE)
         except Refused:
             raise NoKeyring(
                 f"{error.what} Nothing was shared.",
@@ -97,5 +90,5 @@ async def keep(workspace: str, where: Address, key: bytes, secrets: Secrets) -> 
 
 async def drop(workspace: str, secrets: Secrets) -> None:
     """Take both out of the keyring."""
-    await secrets.delete(key_name(workspace))
-    await secrets.delete(login_name(workspace))
+    await secrets.delete(SharedStoreKey(workspace))
+    await secrets.delete(SharedStoreLogin(workspace))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from helix_desktop.mcp_host.config import Pasted, ServerConfig
     from helix_desktop.mcp_host.host import Host
     from helix_desktop.mcp_host.results import HostResult
-    from helix_desktop.mcp_host.server import Hosted, HostPrompt, HostResource, HostTool, Status
+    from helix_desktop.mcp_host.server import Hosted, HostPrompt, HostResource, HostTool, McpSecret, Status
 
 log = logging.getLogger(__name__)
 
@@ -78,9 +78,12 @@ class Servers:
         from helix_desktop.mcp_host.config import parse
 
         pasted = parse(text, name=name)
-        for secret, value in pasted.secrets.items():
-            await self._secrets.keep(secret, value)
-        for server in pasted.servers:
+        servers = [replace(server, bound=self._workspace.id) for server in pasted.servers]
+        for server in servers:
+            for reference, value in pasted.secrets.items():
+                if reference.startswith(f"mcp/{server.name}/"):
+                    await self._secrets.keep(server.secret(reference), value)
+        for server in servers:
             await self._write(server.name, server.plain())
         await self.configure()
         return pasted
@@ -189,12 +192,12 @@ class Servers:
     async def _write(self, name: str, table: Mapping[str, Any] | None) -> None:
         await asyncio.to_thread(self._workspace.change, {f"mcp.{config.quoted(name)}": table})
 
-    async def _keep(self, name: str, value: str) -> None:
+    async def _keep(self, secret: McpSecret, value: str) -> None:
         """With the keyring, or in the file that was allowed; where there is neither, until the program ends."""
         try:
-            await self._secrets.keep(name, value)
+            await self._secrets.keep(secret, value)
         except NoKeyring:
-            await self._secrets.set(name, value, where=Where.SESSION)
+            await self._secrets.set(secret, value, where=Where.SESSION)
 
     def _approve(self, tool: str, fingerprint: str) -> None:
         self._workspace.change(lambda now: {"permissions.approved": {**now.approved, tool: fingerprint}})

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import Away, HelixError, NotThere, WrongUse
+from helix_desktop.secrets import SharedStoreKey
 from helix_desktop.store import config, linking
 from helix_desktop.store.shared import address as addresses
 from helix_desktop.store.shared import sealing
@@ -52,7 +53,7 @@ async def share(
 
 async def key(workspace: str, secrets: Secrets) -> str:
     """The line another machine needs; NotThere where it is not shared from here."""
-    known = await secrets.get(linking.key_name(workspace))
+    known = await secrets.get(SharedStoreKey(workspace))
     if not known:
         raise NotThere("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")
     return known
@@ -103,7 +104,7 @@ async def unshare(workspace: Workspace) -> str:
 
 
 async def _key_of(workspace: str, secrets: Secrets) -> bytes:
-    known = await secrets.get(linking.key_name(workspace))
+    known = await secrets.get(SharedStoreKey(workspace))
     return sealing.read_key(known) if known else sealing.new_key()
 
 

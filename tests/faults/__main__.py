@@ -79,6 +79,7 @@ ALL = (
     Trial("shared_bits", "flipped bytes in the tables and objects of a shared store", "--flips", 1000, 20),
     Trial("gateway_ways", "what goes wrong around a gateway and inside it, beside no gateway", "--ways", 0, 3),
     Trial("bodies", "compressed bodies made to take all memory or time", "--bodies", 1_000, 100),
+    Trial("secrets", "every kind of secret named in every place of a configuration", "--pairs", 100_000, 300),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
 LONGEST_SHORT = 600.0  # seconds of a short round; one that takes longer hangs

@@ -23,7 +23,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 
 from helix_desktop.errors import NoKeyring
-from helix_desktop.secrets import Secrets, Where
+from helix_desktop.secrets import ProviderKey, Secrets, Where
 from tests.faults.store_report import report
 
 KINDS = ("none", "working", "locked", "silent")
@@ -80,19 +80,23 @@ async def inside(kind: str, home: Path) -> list[str]:
     limit = 20.0 if kind == "working" else LIMIT
     secrets = Secrets(home / "config" / "keys.json", environ={}, limit=limit)
     gaps = asyncio.ensure_future(_longest_gap())  # noqa: TID251
-    kept = await _timed(secrets.set("openai", key), wrong, "keeping", limit)
+    kept = await _timed(secrets.set(ProviderKey("openai"), key), wrong, "keeping", limit)
     if kind == "working":
         wrong += [] if kept else ["a keyring that works did not keep the key"]
         fresh = Secrets(home / "config" / "keys.json", environ={}, limit=limit)
-        wrong += [] if await fresh.get("openai") == key else ["the key did not come back"]
-        await fresh.delete("openai")
-        wrong += [] if await fresh.get("openai") is None else ["a deleted key is still there"]
+        wrong += [] if await fresh.get(ProviderKey("openai")) == key else ["the key did not come back"]
+        await fresh.delete(ProviderKey("openai"))
+        wrong += [] if await fresh.get(ProviderKey("openai")) is None else ["a deleted key is still there"]
     elif kept:
         wrong.append("a key was kept by a keyring that is not there")
     if kind != "working":
-        await secrets.set("openai", key, where=Where.SESSION)
-        wrong += [] if await secrets.get("openai") == key else ["kept for this session, the key did not come back"]
-        await _timed(secrets.get("other"), wrong, "asking", limit)
+        await secrets.set(ProviderKey("openai"), key, where=Where.SESSION)
+        wrong += (
+            []
+            if await secrets.get(ProviderKey("openai")) == key
+            else ["kept for this session, the key did not come back"]
+        )
+        await _timed(secrets.get(ProviderKey("other")), wrong, "asking", limit)
     wrong += ["a file was written without consent"] if (home / "config" / "keys.json").exists() else []
     gaps.cancel()
     return wrong + ([f"the event loop stood still for {GAP[0]:.1f} s"] if GAP[0] > 1.5 else [])

@@ -6,7 +6,9 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -338,10 +340,15 @@ def conversations(home: Path) -> list[Row]:
     return asyncio.run(read())
 
 
+def with_key(home: Path, provider: Provider) -> AbstractContextManager[str]:
+    """A gateway with a stored key of this provider."""
+    return running(home, provider.url, key="stored-4711", key_host=urlsplit(provider.url).netloc)
+
+
 @pytest.mark.parametrize(("protocol", "name"), [("anthropic", "x-api-key"), ("openai-chat", "authorization")])
 def test_a_stored_key_is_used_only_where_the_agent_sends_none(tmp_path: Path, protocol: str, name: str) -> None:
     _, script = scripted([Says("one")], [Says("two")])
-    with Provider(script) as provider, running(tmp_path, provider.url, key="stored-4711") as url:  # type: ignore[arg-type]
+    with Provider(script) as provider, with_key(tmp_path, provider) as url:  # type: ignore[arg-type]
         agent = Agent(protocol, url)
         agent.say("look around")
         agent.ask()
@@ -350,6 +357,16 @@ def test_a_stored_key_is_used_only_where_the_agent_sends_none(tmp_path: Path, pr
         assert provider.asked[-1].headers[name].endswith("stored-4711")
     stored = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
     assert b"stored-4711" not in stored
+
+
+def test_a_stored_key_goes_to_no_other_host_than_its_providers(tmp_path: Path) -> None:
+    _, script = scripted([Says("one")])
+    with Provider(script) as other, running(tmp_path, other.url, key="stored-4711", key_host="api.openai.com") as url:  # type: ignore[arg-type]
+        agent = Agent("openai-chat", url)
+        agent.say("look around")
+        httpx.post(url + agent.path, json=agent.body(), timeout=60)
+        assert len(other.asked) == 1
+        assert "stored-4711" not in str(other.asked[-1].headers)
 
 
 @all_protocols

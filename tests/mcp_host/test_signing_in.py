@@ -18,13 +18,14 @@ from pydantic import AnyUrl
 
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.server import State
-from helix_desktop.mcp_host.signing_in import Kept, _meet, _waiting, secret_of
+from helix_desktop.mcp_host.signing_in import Kept, _meet, _waiting
+from helix_desktop.secrets import McpSignIn
 from tests.conftest import Expect
 from tests.cutting import cut_everywhere
 from tests.mcp_host.signing_server import Signing, signing
 from tests.mcp_host.world import Here, hosting
 
-SECRET = secret_of("far")
+SECRET = McpSignIn("far").name
 
 
 @pytest.fixture(autouse=True)
@@ -204,9 +205,9 @@ async def test_a_client_the_user_registered_is_used_as_it_is() -> None:
             redirect_uris=[AnyUrl(f"http://127.0.0.1:{port}/signed-in")],
             token_endpoint_auth_method="client_secret_basic",
         )
-        given = {"clientId": "mine", "clientSecret": "${secret:mine}", "callbackPort": port}
+        given = {"clientId": "mine", "clientSecret": "${secret:mcp/far/mine}", "callbackPort": port}
         config = ServerConfig("far", "http", url=known.url, other={"oauth": given}, start_seconds=60)
-        async with hosting(config, secrets={"mine": "s"}) as here:
+        async with hosting(config, secrets={"mcp/far/mine": "s"}) as here:
             await signed_in(here, Browser())
         assert list(known.clients) == ["mine"]
         assert "client" not in json.loads(here.secrets[SECRET])
@@ -226,7 +227,7 @@ async def test_a_sign_in_that_is_cut_off_leaves_no_port_open() -> None:
         return None
 
     async def waits() -> int:
-        async with _waiting(Kept("far", nothing, nothing, {}), nothing, []) as (port, _):
+        async with _waiting(Kept(McpSignIn("far"), nothing, nothing, {}), nothing, []) as (port, _):
             return port
 
     async def is_closed() -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from helix_desktop.engine.ports import Answer, CallContext, Question
 from helix_desktop.mcp_host.config import ServerConfig
 from helix_desktop.mcp_host.host import Host
-from helix_desktop.mcp_host.server import State
+from helix_desktop.mcp_host.server import McpSecret, State
 from helix_desktop.tasks import Tasks
 
 SCRIPT = Path(__file__).with_name("strange_server.py")
@@ -66,11 +66,11 @@ async def hosting(
     tasks, news = Tasks("test"), asyncio.Event()
     here: Here
 
-    async def secret(name: str) -> str | None:
-        return here.secrets.get(name)
+    async def secret(wanted: McpSecret) -> str | None:
+        return here.secrets.get(wanted.name)
 
-    async def keep(name: str, value: str) -> None:
-        here.secrets[name] = value
+    async def keep(kept: McpSecret, value: str) -> None:
+        here.secrets[kept.name] = value
 
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "SHELL": "/bin/sh", "OPENAI_API_KEY": "not for servers"}
     host = Host(

@@ -21,6 +21,7 @@ from helix_desktop.providers.catalog import (
 from helix_desktop.providers.demo import Demo
 from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections
+from helix_desktop.secrets import ProviderKey
 from tests.peers.chat_server import ChatServer, reply
 from tests.providers.asking import Instant, asking, heard
 
@@ -140,7 +141,7 @@ def test_every_kind_has_a_dialect_with_a_tag_of_its_own() -> None:
 class Silent:
     """A keyring that waits to be unlocked."""
 
-    async def get(self, name: str, *, variable: str = "") -> str | None:
+    async def get(self, secret: ProviderKey) -> str | None:
         raise NoKeyring("The keyring did not respond.", remedy="Unlock it.")
 
 

@@ -19,7 +19,7 @@ from helix_desktop.engine.ports import Answer
 from helix_desktop.errors import WrongUse
 from helix_desktop.mcp_host.server import State
 from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets, Where
+from helix_desktop.secrets import Addressee, Secrets, Where
 from helix_desktop.store import config
 from helix_desktop.workbench import Desk, Workbench
 from helix_desktop.workbench.servers import Servers
@@ -37,8 +37,8 @@ PASTED = json.dumps({"mcpServers": {"modern": {"command": sys.executable, "args"
 class KeptHere(Secrets):
     """Secrets of this session only: there is no keyring in a test."""
 
-    async def set(self, name: str, value: str, *, where: Where = Where.SESSION) -> None:
-        await super().set(name, value, where=Where.SESSION)
+    async def set(self, secret: Addressee, value: str, *, where: Where = Where.SESSION) -> None:
+        await super().set(secret, value, where=Where.SESSION)
 
 
 def desk_at(home: Path) -> Desk:
@@ -141,6 +141,8 @@ async def test_a_secret_in_what_is_pasted_is_in_no_file(tmp_path: Path) -> None:
         pasted = await bench.servers.paste(json.dumps({"mcpServers": {"modern": table}}))
         assert list(pasted.secrets.values()) == ["ghp_planted0123456789"]
         await ready(bench)
+        (server,) = bench.servers.servers
+        assert dict((await server._filled()).env) == {"API_TOKEN": "ghp_planted0123456789"}  # its own it gets
     finally:
         await desk.aclose()
     files = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]

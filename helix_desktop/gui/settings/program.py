@@ -74,7 +74,7 @@ class Covered:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """An MCP server: how it is started, and how it is. `why`: what is wrong, in a sentence.
+    """An MCP server: how it is. `words`: what it runs or reaches, and every value it is given, with dots for secrets. `why`: what is wrong, in a sentence.
 
     `mistake`: why its settings cannot be read. `approvals`: what its file wants allowed unseen; shown, never obeyed.
     """
