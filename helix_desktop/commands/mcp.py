@@ -7,9 +7,7 @@ import asyncio
 import importlib
 import os
 import secrets
-import shutil
 import sys
-import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +17,7 @@ from helix_desktop.commands import as_json, on_workspace, open_workspace
 from helix_desktop.console import Console
 from helix_desktop.engine.facts import ModelRole
 from helix_desktop.errors import NotThere, Refused, WrongUse
+from helix_desktop.processes.starter import find_program, open_page, own_program
 
 if TYPE_CHECKING:
     from helix_desktop.commands import Subparsers
@@ -182,7 +181,7 @@ async def _sign_in(servers: Servers, arguments: argparse.Namespace, console: Con
 
     async def page(address: str) -> None:
         await console.complain(f"Sign in on this page, which also opens in your browser: {address}")
-        await asyncio.to_thread(webbrowser.open, address)
+        await asyncio.to_thread(open_page, address)
 
     status = await servers.sign_in(name, page)
     if status.state is not State.READY:
@@ -228,7 +227,5 @@ def _as_json(found: Sequence[object]) -> str:
 
 def _program() -> list[str]:
     """How other programs start us: by our command where it is on the path, else by ourselves."""
-    command = shutil.which("helix-desktop")
-    if command or getattr(sys, "frozen", False):  # a bundle is its own program
-        return [command or sys.executable]
-    return [sys.executable, "-P", "-m", "helix_desktop"]  # -P: not what lies in the folder it is started in
+    command = find_program("helix-desktop")
+    return [command] if command else own_program()

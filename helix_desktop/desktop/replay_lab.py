@@ -9,7 +9,6 @@ import asyncio
 import json
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,7 +24,7 @@ from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Workbench
 from helix_desktop.gui.words import tr
 from helix_desktop.histories import writing
-from helix_desktop.processes.command import killed
+from helix_desktop.processes.starter import ProcessLaunch, Whose, end_process, own_program, start_process
 
 LARGEST = 8 << 20  # bytes of an output that are played
 
@@ -64,10 +63,7 @@ def _write(file: Path, messages: Sequence[Mapping[str, Any]]) -> None:
 
 
 async def _run(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-P", "-m", "helix_desktop", "replay", *options,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+    process = await start_process(ProcessLaunch(Whose.PROGRAM, own_program("replay", *options)))
     said: list[str] = []
 
     async def read(stream: asyncio.StreamReader | None) -> bytes:
@@ -86,7 +82,7 @@ async def _run(options: Sequence[str], total: int, report: Callable[[int, int], 
     except ValueError as error:
         raise WrongUse(tr("The replay returned no readable result.")) from error
     finally:
-        await killed(process)
+        await end_process(process)
 
 
 async def _messages(facts: Sequence[Recorded], bench: Workbench) -> list[writing.Line]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -18,6 +16,7 @@ from helix_desktop.errors import NotThere
 from helix_desktop.gateway.agents import KnownAgent
 from helix_desktop.gateway.routes import STATUS
 from helix_desktop.places import Places
+from helix_desktop.processes.starter import ProcessLaunch, Whose, open_process, own_program
 
 
 def status(url: str) -> dict[str, Any] | None:
@@ -33,8 +32,8 @@ def status(url: str) -> dict[str, Any] | None:
 
 def program(where: Places) -> list[str]:
     """How this program is started on this home."""
-    own = [sys.executable] if getattr(sys, "frozen", False) else [sys.executable, "-m", "helix_desktop"]
-    return [*own, "--home", str(where.data)] if os.environ.get("HELIX_HOME") or where.data == where.config else own
+    is_own_home = os.environ.get("HELIX_HOME") or where.data == where.config
+    return own_program("--home", str(where.data)) if is_own_home else own_program()
 
 
 def run(agent: KnownAgent, arguments: Sequence[str], url: str) -> int:
@@ -44,7 +43,8 @@ def run(agent: KnownAgent, arguments: Sequence[str], url: str) -> int:
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             signal.signal(wanted, _not_ours)  # the agent, which has the terminal, gets them too
         try:
-            process = subprocess.Popen(launch.command, env={**os.environ, **launch.environment})
+            environment = {**os.environ, **launch.environment}
+            process = open_process(ProcessLaunch(Whose.USER, launch.command, environment=environment))
         except FileNotFoundError:
             raise NotThere(f"{agent.program} was not found. Install it, or add it to your PATH.") from None
         code = process.wait()

@@ -11,6 +11,7 @@ helix://settings                                    the settings
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from PySide6.QtCore import QUrl
 from PySide6.QtGui import QDesktopServices
@@ -88,3 +89,8 @@ def open_link(address: str) -> None:
     url = QUrl(address)
     if url.scheme().casefold() in _OF_THE_WEB:
         QDesktopServices.openUrl(url)
+
+
+def open_file(path: Path) -> None:
+    """In the program that the desktop has for it. Only after the user asked for this very file, and it is none that runs."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from helix_desktop import tasks
+from helix_desktop.processes.starter import DEVNULL, Process, ProcessLaunch, Whose, start_process
 
 SECONDS = 5.0
 _GONE = 0.5
@@ -38,19 +38,9 @@ def _shell(environment: Mapping[str, str]) -> str:
 
 async def _asked(shell: str, environment: Mapping[str, str]) -> str:
     try:
-        starting = asyncio.create_subprocess_exec(
-            shell,
-            "-l",
-            "-i",
-            "-c",
-            f'printf "\\n%s%s\\n" "{_MARK.decode()}" "$PATH"',
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env=dict(environment),
-            start_new_session=True,
-        )
-        process = await tasks.made(starting, _gone)
+        argv = [shell, "-l", "-i", "-c", f'printf "\\n%s%s\\n" "{_MARK.decode()}" "$PATH"']
+        launch = ProcessLaunch(Whose.USER, argv, environment=environment, has_own_session=True)
+        process = await start_process(launch, stderr=DEVNULL, end=_gone)
     except OSError:
         return ""
     try:
@@ -71,13 +61,13 @@ async def _told(printed: asyncio.StreamReader) -> str:
     return ""
 
 
-async def _gone(process: asyncio.subprocess.Process) -> None:
+async def _gone(process: Process) -> None:
     await _hang_up(process)
     cast(Any, process)._transport.close()  # noqa: SLF001 - what it has started may hold the pipe for ever
     await asyncio.sleep(0)
 
 
-async def _hang_up(process: asyncio.subprocess.Process) -> None:
+async def _hang_up(process: Process) -> None:
     """As a terminal that is closed, so that what was begun is tidied up (a version manager's lock); then by force.
 
     One after another: a second signal cuts the tidying up short. An interactive shell heeds the first alone, and one

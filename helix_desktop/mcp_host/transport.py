@@ -20,7 +20,7 @@ import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
 
-from helix_desktop import tasks
+from helix_desktop.processes.starter import PIPE, Process, ProcessLaunch, Whose, start_process
 from helix_desktop.values import dataclass
 
 LONGEST = 24 << 20  # bytes of one message
@@ -48,16 +48,8 @@ async def process_streams(
     argv: Sequence[str], environment: Mapping[str, str], folder: str, record: Log, lost: Callable[[], None]
 ) -> AsyncIterator[Streams]:
     """Start it, give the SDK's streams to it, and leave nothing of it behind. `lost` is called when its output ends."""
-    starting = asyncio.create_subprocess_exec(
-        *argv,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=dict(environment),
-        cwd=folder or None,
-        start_new_session=True,
-    )
-    process = await tasks.made(starting, _gone)
+    launch = ProcessLaunch(Whose.USER, argv, folder, environment, has_own_session=True)
+    process = await start_process(launch, stdin=PIPE, end=_gone)
     to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     try:
@@ -74,7 +66,7 @@ async def process_streams(
 
 
 async def _take(
-    process: asyncio.subprocess.Process,
+    process: Process,
     to_session: MemoryObjectSendStream[Incoming],
     record: Log,
     lost: Callable[[], None],
@@ -97,7 +89,7 @@ async def _take(
     lost()
 
 
-async def _last_words(process: asyncio.subprocess.Process) -> None:
+async def _last_words(process: Process) -> None:
     """Let what it wrote to its standard error arrive, before it is asked why it ended."""
     with suppress(TimeoutError):
         async with asyncio.timeout(0.2):
@@ -120,7 +112,7 @@ async def _deliver(line: bytes, to_session: MemoryObjectSendStream[Incoming], re
         await to_session.send(SessionMessage(found))
 
 
-async def _give(process: asyncio.subprocess.Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
+async def _give(process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
     async with from_session:
         stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
@@ -129,7 +121,7 @@ async def _give(process: asyncio.subprocess.Process, from_session: MemoryObjectR
                 await stdin.drain()
 
 
-async def _listen(process: asyncio.subprocess.Process, record: Log) -> None:
+async def _listen(process: Process, record: Log) -> None:
     """Its standard error, line by line; a line without an end is cut."""
     printed = cast(asyncio.StreamReader, process.stderr)
     rest = b""
@@ -142,12 +134,12 @@ async def _listen(process: asyncio.subprocess.Process, record: Log) -> None:
         record.add(rest.decode("utf-8", "replace"))
 
 
-async def _gone(process: asyncio.subprocess.Process) -> None:
+async def _gone(process: Process) -> None:
     with anyio.CancelScope(shield=True):
         await _end(process)
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
+async def _end(process: Process) -> None:
     """Close its input, ask it to end, make it end: the whole group, in under a second.
 
     Not with `asyncio.timeout`: in a task that is being cancelled, as here, Python 3.11.2 lets it cancel and not time out.
@@ -176,7 +168,7 @@ async def _emptied(stream: asyncio.StreamReader) -> None:
         pass
 
 
-def _signal(process: asyncio.subprocess.Process, number: int) -> None:
+def _signal(process: Process, number: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.terminate()

@@ -6,16 +6,17 @@ import asyncio
 import base64
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from helix_desktop import tasks
-from helix_desktop.processes import jobs_windows
+from helix_desktop.processes import jobs_windows, starter
 from helix_desktop.processes.jail import descendants
+from helix_desktop.processes.starter import Process, ProcessLaunch, start_unguarded
 from helix_desktop.values import dataclass
 
 _PIECE = 1 << 16
@@ -27,66 +28,40 @@ CommandLine = Callable[[int], list[str]]  # given the lifeline's number
 class Command:
     """A running command. `lifeline`: what ends everything when it is closed: our end of the pipe to `jail.py`, or a job."""
 
-    process: asyncio.subprocess.Process
+    process: Process
     lifeline: int
     reading: bool = False  # somebody waits for what it prints
 
     @classmethod
     async def start(
         cls,
+        launch: ProcessLaunch,
         command_line: CommandLine,
-        folder: Path,
-        environment: Mapping[str, str],
         *,
-        stdin: int = asyncio.subprocess.DEVNULL,
-        stderr: int = asyncio.subprocess.STDOUT,
+        stdin: int = starter.DEVNULL,
+        stderr: int = starter.STDOUT,
     ) -> Command:
-        """What it prints and what it complains of are one stream, unless `stderr` is a pipe of its own. If this is cancelled
-        meanwhile, it is ended: asyncio would kill its keeper alone.
+        """Start it by the command line that locks it in. What it prints and what it complains of are one stream, unless
+        `stderr` is a pipe of its own. If this is cancelled meanwhile, it is ended: asyncio would kill its keeper alone.
         """
-        return await tasks.made(cls._start(command_line, folder, environment, stdin, stderr), cls.gone)
+        return await tasks.made(cls._start(launch, command_line, stdin, stderr), cls.gone)
 
     @classmethod
-    async def _start(
-        cls, command_line: CommandLine, folder: Path, environment: Mapping[str, str], stdin: int, stderr: int
-    ) -> Command:
+    async def _start(cls, launch: ProcessLaunch, command_line: CommandLine, stdin: int, stderr: int) -> Command:
+        launch = replace(launch, has_own_session=True)
         if sys.platform == "win32":
-            return await cls._start_in_job(command_line(0), folder, environment, stdin, stderr)
+            process = await start_unguarded(replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr)
+            return cls(process, jobs_windows.job_for(process.pid))
         reading, writing = os.pipe()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *command_line(reading),
-                cwd=folder,
-                env=dict(environment),
-                stdin=stdin,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                pass_fds=(reading,),
-                start_new_session=True,
-            )
+            locked_in = replace(launch, argv=command_line(reading), inherited=(reading,))
+            process = await start_unguarded(locked_in, stdin=stdin, stderr=stderr)
         except BaseException:
             os.close(writing)
             raise
         finally:
             os.close(reading)
         return cls(process, writing)
-
-    if sys.platform == "win32":
-
-        @classmethod
-        async def _start_in_job(
-            cls, argv: Sequence[str], folder: Path, environment: Mapping[str, str], stdin: int, stderr: int
-        ) -> Command:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=folder,
-                env=dict(environment),
-                stdin=stdin,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=stderr,
-                creationflags=subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP,
-            )
-            return cls(process, jobs_windows.job_for(process.pid))
 
     async def output(self) -> AsyncIterator[bytes]:
         """What it prints, until it and all it started have ended."""
@@ -136,20 +111,6 @@ def _help(keeper: int) -> None:
                 os.kill(pid, signal.SIGKILL)
         with suppress(OSError):
             os.kill(keeper, signal.SIGCONT)
-
-
-async def killed(process: asyncio.subprocess.Process) -> int:
-    """Kill one process, if it has not ended, and wait for it.
-
-    Not by `process.kill()`: that asks the system whether it has ended, and so takes its exit code away from asyncio.
-    """
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            if sys.platform == "win32":
-                process.kill()
-            else:
-                os.kill(process.pid, signal.SIGKILL)
-    return await process.wait()
 
 
 def shell(command: str) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import subprocess
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,6 +17,7 @@ from helix_desktop import instance, tasks
 from helix_desktop.errors import HelixError
 from helix_desktop.gateway.registration import Registration
 from helix_desktop.places import Places
+from helix_desktop.processes.starter import DEVNULL, PIPE, ChildProcess, ProcessLaunch, Whose, open_process
 from helix_desktop.resident.process import NAME
 
 TRIES = 5
@@ -144,21 +144,15 @@ async def connect(where: Places, command: Sequence[str]) -> instance.Wire:
 
 def _start(command: Sequence[str]) -> None:
     """Returns when it can be reached, or when another one was quicker."""
-    process = subprocess.Popen(
-        [*command, "resident", "--run"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        cwd=os.sep,
-    )
+    launch = ProcessLaunch(Whose.PROGRAM, [*command, "resident", "--run"], os.sep, has_own_session=True)
+    process = open_process(launch, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
     if process.stdout is not None:
         with process.stdout:
             process.stdout.readline()
     tasks.thread(partial(_reap, process), name="wait for the resident", daemon=True)
 
 
-def _reap(process: subprocess.Popen[bytes]) -> None:
+def _reap(process: ChildProcess) -> None:
     process.wait()
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Sequence
@@ -14,6 +13,15 @@ from helix_desktop import tasks
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.gateway.listening import PORT, listen_on
 from helix_desktop.gateway.registration import Registration
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    ChildProcess,
+    ProcessLaunch,
+    ProcessTimeout,
+    Whose,
+    open_process,
+)
 
 PAUSE_SECONDS = 0.2  # between a gateway's end and the next one
 INHERITS = sys.platform != "win32"  # a child gets the socket that listens, so the port is never free
@@ -28,7 +36,7 @@ class GatewayKeeper:
         self._command = [*command, "--told"]
         self._told = "[]\n"
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ChildProcess | None = None
         self._socket: socket.socket | None = None
         self._ends = threading.Event()
         self.port = 0
@@ -68,7 +76,7 @@ class GatewayKeeper:
         if process is None:
             return
         process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        with contextlib.suppress(ProcessTimeout):
             process.wait(10)
         process.kill()
         process.wait()
@@ -80,14 +88,9 @@ class GatewayKeeper:
             inherited = [self._socket.fileno()] if INHERITS else []
             place = ["--socket", str(inherited[0])] if INHERITS else ["--port", str(self.port)]
             try:
-                self._process = subprocess.Popen(
-                    [*self._command, *place],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.DEVNULL,
-                    text=True,
-                    start_new_session=True,
-                    pass_fds=inherited,
-                )
+                argv = [*self._command, *place]
+                launch = ProcessLaunch(Whose.PROGRAM, argv, inherited=inherited, has_own_session=True)
+                self._process = open_process(launch, stdin=PIPE, stdout=DEVNULL)
             except OSError as error:
                 raise HelixError(f"The gateway could not be started: {error.strerror}.") from error
             self._send()

@@ -10,11 +10,18 @@ from __future__ import annotations
 import functools
 import os
 import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
 from helix_desktop.errors import Refused
+from helix_desktop.processes.starter import (
+    FinishedProcess,
+    ProcessLaunch,
+    ProcessTimeout,
+    Whose,
+    find_program,
+    run_process,
+)
 
 LIMIT_SECONDS = 120.0
 _NOTHING = os.devnull
@@ -54,10 +61,10 @@ def run_git(folder: Path, *arguments: str, given: bytes = b"", environment: Mapp
     given_settings = [word for each in settings for word in ("-c", each)]
     words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
     done = _run(words, given, variables)
-    if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip() or done.stdout.decode("utf-8", "replace").strip()
+    if done.code:
+        said = done.complained.decode("utf-8", "replace").strip() or done.printed.decode("utf-8", "replace").strip()
         raise Refused(f"git refused: {said[:500]}", remedy="Nothing was committed.")
-    return done.stdout
+    return done.printed
 
 
 def filtered_files(folder: Path, names: list[bytes]) -> list[str]:
@@ -70,7 +77,7 @@ def filtered_files(folder: Path, names: list[bytes]) -> list[str]:
 def _drivers_switched_off(folder: Path, variables: Mapping[str, str]) -> list[str]:
     """Filters, drivers and hooks that a repository's settings name by words of its own."""
     listed = _run(["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"], b"", variables)
-    names = listed.stdout.decode("utf-8", "surrogateescape").split("\0")
+    names = listed.printed.decode("utf-8", "surrogateescape").split("\0")
     off = [f"{name}=" for name in names if _DRIVER.fullmatch(name)]
     off += [f"{name.rpartition('.')[0]}.required=false" for name in names if name.startswith("filter.")]
     return off + [f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")]
@@ -85,23 +92,19 @@ _UNFILTERED = (b"unspecified", b"unset", b"set", b"")
 def _settings_of_the_user(home: str) -> tuple[str, ...]:
     """Read outside any repository. `home`: whose settings they are."""
     done = _run(["git", "config", "--global", "--includes", "--null", "--list"], b"", {"HOME": home}, folder="/")
-    pairs = [each.partition("\n")[::2] for each in done.stdout.decode("utf-8", "surrogateescape").split("\0")]
+    pairs = [each.partition("\n")[::2] for each in done.printed.decode("utf-8", "surrogateescape").split("\0")]
     return tuple(f"{name}={value}" for name, value in pairs if name in _OF_THE_USER)
 
 
-def _run(
-    words: list[str], given: bytes, environment: Mapping[str, str], folder: str | None = None
-) -> subprocess.CompletedProcess[bytes]:
+def _run(words: list[str], given: bytes, environment: Mapping[str, str], folder: str | None = None) -> FinishedProcess:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    git = find_program(words[0])
+    if not git:
+        raise Refused("The program git was not found.", remedy="Install git, or commit with another program.")
+    launch = ProcessLaunch(Whose.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
     try:
-        return subprocess.run(
-            words, input=given, capture_output=True, check=False, env={**kept, **environment}, cwd=folder, timeout=LIMIT_SECONDS
-        )  # fmt: skip
-    except FileNotFoundError as error:
-        raise Refused(
-            "The program git was not found.", remedy="Install git, or commit with another program."
-        ) from error
-    except subprocess.TimeoutExpired as error:
+        return run_process(launch, given=given, seconds=LIMIT_SECONDS)
+    except ProcessTimeout as error:
         raise Refused(
             f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.", remedy="Nothing was committed."
         ) from error

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
 from helix_desktop.errors import WrongUse
-from helix_desktop.processes.command import killed
+from helix_desktop.processes.starter import Process, end_process, start_worker
 from helix_desktop.tools import grep_worker
 from helix_desktop.values import dataclass
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000
-_UTF8 = {"PYTHONIOENCODING": "utf-8:surrogatepass"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +59,7 @@ async def grep(
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise WrongUse(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
     options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": most, "ignore_case": ignore_case}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(grep_worker.__file__)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        env={name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ} | _UTF8,
-        limit=1 << 20,
-    )
+    process = await start_worker(Path(grep_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:
@@ -83,7 +71,7 @@ async def grep(
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:
-        await killed(process)
+        await end_process(process)
         await _hung_up(cast(asyncio.StreamWriter, process.stdin))
 
 
@@ -94,7 +82,7 @@ async def _hung_up(stdin: asyncio.StreamWriter) -> None:
         await stdin.wait_closed()
 
 
-async def _send(process: asyncio.subprocess.Process, options: dict[str, object], pieces: AsyncIterable[Piece]) -> None:
+async def _send(process: Process, options: dict[str, object], pieces: AsyncIterable[Piece]) -> None:
     stdin = cast(asyncio.StreamWriter, process.stdin)
     try:
         stdin.write(json.dumps(options).encode() + b"\n")
@@ -108,7 +96,7 @@ async def _send(process: asyncio.subprocess.Process, options: dict[str, object],
         return  # it has said why on its standard output
 
 
-async def _receive(process: asyncio.subprocess.Process, pattern: str, lines: list[FoundLine]) -> int:
+async def _receive(process: Process, pattern: str, lines: list[FoundLine]) -> int:
     async for row in cast(asyncio.StreamReader, process.stdout):
         said = json.loads(row)
         if "error" in said:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
-from helix_desktop.processes.command import killed
+from helix_desktop.processes.starter import end_process, start_worker
 from helix_desktop.tools import html_worker
 
 SECONDS = 10.0
@@ -14,15 +13,7 @@ SECONDS = 10.0
 
 async def as_text(page: bytes) -> str:
     """What a reader sees of it; the source itself where that takes too long."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-I",
-        "-S",
-        str(Path(html_worker.__file__)),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
+    process = await start_worker(Path(html_worker.__file__))
     try:
         async with asyncio.timeout(SECONDS):
             out, _ = await process.communicate(page)
@@ -30,4 +21,4 @@ async def as_text(page: bytes) -> str:
     except TimeoutError:
         return page.decode("utf-8", "replace")
     finally:
-        await killed(process)
+        await end_process(process)

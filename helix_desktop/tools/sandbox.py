@@ -20,6 +20,7 @@ from pathlib import Path
 
 from helix_desktop.processes import jail
 from helix_desktop.processes.command import Command, CommandLine
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 from helix_desktop.tools import home
 from helix_desktop.tools.home import ClosedHome, is_below
 from helix_desktop.tools.openings import NOTHING, Opened, opened_sockets, opened_variables
@@ -401,7 +402,7 @@ async def _echoes(command_line: CommandLine) -> bool:
     """Whether a command line starts what it is to start."""
     said = b""
     try:
-        command = await Command.start(command_line, Path("/"), {})
+        command = await Command.start(ProcessLaunch(Whose.PROGRAM, _ECHO, "/", {}, where=Where.SANDBOX), command_line)
         try:
             async with asyncio.timeout(30):  # a busy machine takes its time, and must not do without
                 said = b"".join([piece async for piece in command.output()])

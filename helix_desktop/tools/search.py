@@ -14,6 +14,7 @@ from typing import Any
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import HelixError, WrongUse
 from helix_desktop.processes.command import Command
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 from helix_desktop.tools import confine, globs
 from helix_desktop.tools.confine import Place
 from helix_desktop.tools.files import printable
@@ -71,7 +72,8 @@ async def _by_ripgrep(sandbox: Sandbox, use: Use, place: Place, args: Arguments,
     ]
     words += [f"--glob={glob}" for glob in _fitting(use, args)]
     words += ["--regexp", args.text("pattern"), "--", str(place.path)]
-    command = await Command.start(lambda lifeline: sandbox.reader(words, lifeline) or [], place.root, _PLAIN)
+    launch = ProcessLaunch(Whose.PROGRAM, words, place.root, _PLAIN, where=Where.SANDBOX)
+    command = await Command.start(launch, lambda lifeline: sandbox.reader(words, lifeline) or [])
     got = _Gathered()
     try:
         async with asyncio.timeout(SECONDS):

@@ -24,6 +24,7 @@ from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.errors import NotThere, Refused, WrongUse
 from helix_desktop.processes.command import Command, shell
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 from helix_desktop.tools import confine
 from helix_desktop.tools.aftermath import Watched
 from helix_desktop.tools.background import ADDRESS, ALONE, Background
@@ -75,19 +76,31 @@ class Shell:
         """The commands in the background that have not ended."""
         return [one for one in self.background.values() if one.runs]
 
-    async def start(self, line: str, folder: Path, *, network: bool, free: bool, opened: Opened) -> Command:
+    async def start(
+        self, line: str, folder: Path, *, network: bool, free: bool, opened: Opened, watched: Watched | None
+    ) -> Command:
         sandbox = replace(self.sandbox, read_only=True) if self.planning() else self.sandbox
         self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
         environment = sandbox.environment(
             self.environment, network=network, free=free, extra=self.extra_names, opened=opened
         )
         held = self.guard.held() if self.guard is not None else ((), ())
+        is_locked_in = self.sandbox.kind is not Kind.NONE and not free
+        launch = ProcessLaunch(
+            Whose.MODEL,
+            shell(line),
+            folder,
+            environment,
+            where=Where.SANDBOX if is_locked_in else Where.WATCHED,
+            checks=watched,
+            unchecked="" if watched else "the user allowed it as it is, or no folder of a workspace is in reach",
+            is_allowed_outside=not is_locked_in,
+        )
         return await Command.start(
+            launch,
             lambda lifeline: sandbox.command(
                 shell(line), lifeline, network=network, free=free, held=held, opened=opened
             ),
-            folder,
-            environment,
         )
 
     async def watched(self, use: Use, *, free: bool, lasting: bool) -> Watched | None:
@@ -136,7 +149,7 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
         _refuse_more(commands)
     watched = await commands.watched(use, free=free, lasting=args.flag("background"))
     opened = commands.opened()
-    command = await _started(commands, line, folder, opened, network=network, free=free)
+    command = await _started(commands, line, folder, opened, watched, network=network, free=free)
     closed = commands.sandbox.kind is not Kind.NONE and not network and not free
     if args.flag("background"):
         return await _leave_running(commands, use, line, command, watched, closed=closed)
@@ -145,9 +158,11 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
     return await _follow(commands, use, line, command, seconds, hint, watched)
 
 
-async def _started(commands: Shell, line: str, folder: Path, opened: Opened, *, network: bool, free: bool) -> Command:
+async def _started(
+    commands: Shell, line: str, folder: Path, opened: Opened, watched: Watched | None, *, network: bool, free: bool
+) -> Command:
     try:
-        return await commands.start(line, folder, network=network, free=free, opened=opened)
+        return await commands.start(line, folder, network=network, free=free, opened=opened, watched=watched)
     except OSError as error:
         if error.errno != errno.E2BIG:
             raise

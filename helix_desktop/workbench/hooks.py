@@ -19,6 +19,7 @@ from helix_desktop.engine.facts import FoldKind, ToolCall
 from helix_desktop.engine.ports import CallContext, Outcome, Question
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.processes.command import Command, shell
+from helix_desktop.processes.starter import PIPE, ProcessLaunch, Where, Whose
 from helix_desktop.project.hooks import Answer, Hook, answer_of, claude_call, hook_of
 from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.kit import Kit
@@ -141,12 +142,12 @@ class Hooks:
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
             given.seek(0)
+            launch = ProcessLaunch(Whose.USER, shell(hook.command), hook.folder, environment, where=Where.WATCHED)
             command = await Command.start(
+                launch,
                 lambda lifeline: sandbox.command(shell(hook.command), lifeline, network=network, free=hook.outside),
-                hook.folder,
-                environment,
                 stdin=given.fileno(),
-                stderr=asyncio.subprocess.PIPE,
+                stderr=PIPE,
             )
         try:
             printed, complained, code = await asyncio.wait_for(_whole(command), hook.seconds)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.processes.command import Command, killed, shell
+from helix_desktop.processes.command import Command, shell
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose, end_process
 from helix_desktop.tools.sandbox import Kind, Sandbox
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX shells")
@@ -19,12 +20,16 @@ def line(command: str, lifeline: int) -> list[str]:
     return Sandbox(Kind.NONE, (), Path("/tmp")).command(shell(command), lifeline, network=False)
 
 
+def launch(folder: str = "/") -> ProcessLaunch:
+    return ProcessLaunch(Whose.USER, ["/bin/sh"], folder, PLAIN, where=Where.WATCHED)
+
+
 def open_handles() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
 async def test_output_comes_while_it_runs() -> None:
-    command = await Command.start(lambda n: line("echo first; sleep 1000", n), Path("/"), PLAIN)
+    command = await Command.start(launch(), lambda n: line("echo first; sleep 1000", n))
     output = command.output()
     assert await anext(output) == b"first\n"
     command.end()
@@ -37,14 +42,14 @@ async def test_a_folder_that_is_not_there_leaves_nothing_open() -> None:
     before = open_handles()
     for _ in range(3):
         with pytest.raises(FileNotFoundError):
-            await Command.start(lambda n: line("true", n), Path("/no/such/folder"), PLAIN)
+            await Command.start(launch("/no/such/folder"), lambda n: line("true", n))
     assert open_handles() == before
 
 
 async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     told = tmp_path / "pid"
     start = asyncio.ensure_future(  # noqa: TID251 -- to cancel it
-        Command.start(lambda n: line(f"echo $$ > {told}; exec sleep 1000", n), Path("/"), PLAIN)
+        Command.start(launch(), lambda n: line(f"echo $$ > {told}; exec sleep 1000", n))
     )
     for _ in range(2):
         await asyncio.sleep(0)
@@ -61,8 +66,8 @@ async def test_a_start_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
 async def test_killing_what_has_ended_gives_its_exit_code() -> None:
     process = await asyncio.create_subprocess_exec("/bin/sh", "-c", "exit 3")
     await process.wait()
-    assert await killed(process) == 3
+    assert await end_process(process) == 3
     running = await asyncio.create_subprocess_exec("/bin/sleep", "1000")
-    assert await killed(running) == -9
+    assert await end_process(running) == -9
     with pytest.raises(ProcessLookupError):
         os.kill(running.pid, 0)

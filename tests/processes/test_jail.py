@@ -11,6 +11,7 @@ import pytest
 
 from helix_desktop.processes import jail
 from helix_desktop.processes.command import Command
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has job objects")
 SCRIPT = Path(jail.__file__)
@@ -52,11 +53,13 @@ def test_when_the_program_dies_its_commands_die(tmp_path: Path) -> None:
     script = f"""
 import asyncio, pathlib, sys
 from helix_desktop.processes.command import Command
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 from helix_desktop.tools.sandbox import Kind, Sandbox
 async def main():
     box = Sandbox(Kind.NONE, (), pathlib.Path("/tmp"))
     line = ["/bin/sh", "-c", "setsid sleep 1000 & echo $! > {mark}; sleep 1000"]
-    await Command.start(lambda n: box.command(line, n, network=False), pathlib.Path("/"), {{"PATH": "/usr/bin:/bin"}})
+    launch = ProcessLaunch(Whose.USER, line, "/", {{"PATH": "/usr/bin:/bin"}}, where=Where.WATCHED)
+    await Command.start(launch, lambda n: box.command(line, n, network=False))
     while not (pathlib.Path({str(mark)!r}).exists() and pathlib.Path({str(mark)!r}).read_text().endswith(chr(10))):
         await asyncio.sleep(0.01)
     import os
@@ -84,9 +87,8 @@ def _lives(pid: int) -> bool:
 
 async def test_a_keeper_that_is_stopped_still_goes() -> None:
     command = await Command.start(
+        ProcessLaunch(Whose.USER, ["/bin/sh"], "/", {"PATH": "/usr/bin:/bin"}, where=Where.WATCHED),
         lambda lifeline: jail.argv({"lifeline": lifeline}, ["/bin/sh", "-c", "kill -STOP $PPID; sleep 1000"]),
-        Path("/"),
-        {"PATH": "/usr/bin:/bin"},
     )
     while "T" not in Path(f"/proc/{command.process.pid}/stat").read_text().rpartition(")")[2].split()[0]:
         time.sleep(0.005)

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from helix_desktop.processes.command import Command, shell
 from helix_desktop.processes.jail import landlock_version
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 from helix_desktop.tools import sandbox as module
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.guard import Guard
@@ -55,9 +56,8 @@ async def ran(
 ) -> str:
     environment = box.environment(os.environ, network=network, free=free, opened=opened)
     command = await Command.start(
+        ProcessLaunch(Whose.USER, shell(line), box.folders[0], environment, where=Where.SANDBOX),
         lambda lifeline: box.command(shell(line), lifeline, network=network, free=free, held=held, opened=opened),
-        box.folders[0],
-        environment,
     )
     try:
         async with asyncio.timeout(60):

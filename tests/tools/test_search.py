@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.processes.command import Command
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 from helix_desktop.tools.permission import Rule
 from helix_desktop.tools.sandbox import Kind, Sandbox, holds
 from helix_desktop.tools.search import _rows
@@ -135,7 +136,8 @@ async def test_ripgrep_reads_nothing_but_the_roots(here: World, tmp_path: Path) 
 
 async def everything(sandbox: Sandbox, argv: list[str]) -> str:
     command = await Command.start(
-        lambda lifeline: sandbox.reader(argv, lifeline) or [], Path("/"), {"PATH": "/usr/bin"}
+        ProcessLaunch(Whose.PROGRAM, argv, "/", {"PATH": "/usr/bin"}, where=Where.SANDBOX),
+        lambda lifeline: sandbox.reader(argv, lifeline) or [],
     )
     try:
         said = b"".join([piece async for piece in command.output()])

@@ -7,8 +7,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any
 
-from PySide6.QtCore import Qt, QUrl, Signal
-from PySide6.QtGui import QDesktopServices, QShowEvent
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QMenu, QSizePolicy, QSplitter, QVBoxLayout, QWidget
 
 from helix_desktop.engine.changes.hunks import Hunk, binary, hunks
@@ -33,6 +33,7 @@ from helix_desktop.gui.changes.files import Entry, FileList, by_folder
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
 from helix_desktop.gui.changes_port import Changes, Progress, Undone
 from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.links import open_file
 from helix_desktop.gui.questions import ask_text
 from helix_desktop.gui.shared.difference_rows import Sheet, rows, sheet
 from helix_desktop.gui.shared.elided import ElidedLabel
@@ -473,7 +474,7 @@ class ChangesPage(QWidget):
             return
         path, item = self._changes.file_path(self._shown), self._shown.change.after
         runs = path.suffix.lower() in RUNS or (item is not None and bool(item.mode & 0o111))
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.parent if runs else path)))
+        open_file(path.parent if runs else path)
 
     def _commit(self) -> None:
         changes = self._changes

@@ -1,0 +1,315 @@
+"""The one place that starts processes: each start says whose words it runs, where, with what, and what is checked afterwards.
+
+| whose words | where | what must hold |
+|---|---|---|
+| the program's own | outside, or locked in | an absolute path; Python isolated (`-I`): no folder of the user's is searched for modules |
+| the user's own | outside, or locked in | the user set it up, or answered a question that showed it |
+| a trusted item of a folder | in the sandbox alone | the hash that was trusted |
+| the model's | in the sandbox, or outside when the user allowed this very command | checked afterwards |
+
+`tests/test_one_door.py` forbids every other way to start a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+from helix_desktop import tasks
+from helix_desktop.values import dataclass
+
+PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
+Process = asyncio.subprocess.Process
+ProcessTimeout = subprocess.TimeoutExpired
+_LINE_LIMIT = 1 << 16
+_HASH = re.compile(r"[0-9a-f]{64}")
+_OWN_CODE = (
+    "import sys; sys.path += sys.argv.pop(1).split({separator!r}); sys.argv[0] = 'helix-desktop'; "
+    "from helix_desktop.cli import main; sys.exit(main())"
+)
+_WEB = ("http://", "https://", "mailto:")
+
+
+class Whose(StrEnum):
+    """Whose words a process runs."""
+
+    PROGRAM = "program"
+    USER = "user"
+    TRUSTED = "trusted"
+    MODEL = "model"
+
+
+class Where(StrEnum):
+    """What holds a process. WATCHED: nothing but the keeper, which ends all that it started."""
+
+    SANDBOX = "sandbox"
+    WATCHED = "watched"
+    OUTSIDE = "outside"
+
+
+class ChecksAfterwards(Protocol):
+    """What is looked at once a process has ended, and put back where nobody wants it."""
+
+    async def take_back(self) -> None: ...
+
+
+class UnsafeLaunch(Exception):
+    """Something was to be started that breaks the rules above. A bug of ours: nothing was started."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLaunch:
+    """What is started. `trust`: the hash of a trusted item. `checks`: of what runs the words of a model or of a folder;
+    `unchecked`: why there are none. `is_allowed_outside`: the user allowed this very command to run without a sandbox.
+    """
+
+    whose: Whose
+    argv: Sequence[str]
+    folder: Path | str | None = None
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    where: Where = Where.OUTSIDE
+    trust: str = ""
+    checks: ChecksAfterwards | None = None
+    unchecked: str = ""
+    is_allowed_outside: bool = False
+    inherited: Sequence[int] = ()  # open files that it gets as well
+    has_own_session: bool = False  # a group of its own, which can be ended as a whole
+    memory_bytes: int = 0  # what it may take of addresses, where the system can limit that
+
+    def __post_init__(self) -> None:
+        if wrong := _broken_rule(self):
+            raise UnsafeLaunch(f"{list(self.argv)[:2]} was not started: {wrong}.")
+
+
+def _broken_rule(launch: ProcessLaunch) -> str:
+    """Which rule a launch breaks; empty where it keeps to all of them."""
+    if not launch.argv:
+        return "there is no program to run"
+    if launch.whose is Whose.PROGRAM:
+        return _broken_rule_of_own(launch.argv)
+    return "" if launch.whose is Whose.USER else _broken_rule_of_others(launch)
+
+
+def _broken_rule_of_others(launch: ProcessLaunch) -> str:
+    is_outside = launch.where is not Where.SANDBOX
+    if launch.whose is Whose.TRUSTED and not _HASH.fullmatch(launch.trust):
+        return "an item of a folder runs only with the hash that was trusted"
+    if launch.whose is Whose.TRUSTED and is_outside:
+        return "an item of a folder runs only in the sandbox"
+    if is_outside and not launch.is_allowed_outside:
+        return "a command of the model runs outside the sandbox only when the user allowed it"
+    return "" if launch.checks is not None or launch.unchecked else "nothing is checked afterwards"
+
+
+def _broken_rule_of_own(argv: Sequence[str]) -> str:
+    if not Path(argv[0]).is_absolute():
+        return "the program's own processes are named by an absolute path"
+    if argv[0] == sys.executable and not _is_bundle() and list(argv[1:2]) != ["-I"]:
+        return "the program's own Python runs isolated"
+    return ""
+
+
+# --- what is named ---------------------------------------------------------------------------------------------------
+
+
+def isolated_python(*arguments: str) -> list[str]:
+    """A clean interpreter: neither the folder it is started in nor a variable says where modules are."""
+    return [sys.executable, "-I", *arguments]
+
+
+def own_program(*arguments: str) -> list[str]:
+    """Starts this program anew, isolated. A bundle is isolated by the way it was built."""
+    if _is_bundle():
+        return [sys.executable, *arguments]
+    more = _own_folders()
+    if not more:
+        return isolated_python("-m", "helix_desktop", *arguments)
+    code = _OWN_CODE.format(separator=os.pathsep)
+    return isolated_python("-c", code, os.pathsep.join(more), *arguments)
+
+
+def _is_bundle() -> bool:
+    return bool(getattr(sys, "frozen", False))
+
+
+def _own_folders() -> list[str]:
+    """Folders with modules of ours that an isolated interpreter does not search: those of a checkout or of the user's site.
+
+    The package removes the user's folders from `sys.path` when it is imported, so none of them is among these.
+    """
+    searched = {os.path.realpath(prefix) for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)}
+    inside = tuple(f"{prefix.rstrip(os.sep)}{os.sep}" for prefix in searched)
+    return [path for path in sys.path if os.path.isabs(path) and not os.path.realpath(path).startswith(inside)]  # noqa: PTH117 -- texts, as they stand in sys.path
+
+
+def find_program(name: str, environment: Mapping[str, str] | None = None) -> str:
+    """The absolute path of a program on the PATH; empty where there is none. The folder one is in is never searched,
+    whatever the PATH or the system says.
+    """
+    if os.path.dirname(name):  # noqa: PTH120 -- a name with a folder in it is no name to look up
+        return name if os.path.isabs(name) else ""  # noqa: PTH117
+    known = os.environ if environment is None else environment
+    endings = known.get("PATHEXT", ".EXE;.CMD;.BAT;.COM").split(os.pathsep) if sys.platform == "win32" else []
+    names = [name] if not endings or Path(name).suffix else [f"{name}{ending}" for ending in endings]
+    for folder in known.get("PATH", os.defpath).split(os.pathsep):
+        for path in (Path(folder, each) for each in names):
+            if path.is_absolute() and path.is_file() and os.access(path, os.X_OK):
+                return str(path)
+    return ""
+
+
+# --- starting --------------------------------------------------------------------------------------------------------
+
+
+async def start_process(
+    launch: ProcessLaunch,
+    *,
+    stdin: int = DEVNULL,
+    stdout: int = PIPE,
+    stderr: int = PIPE,
+    line_limit: int = _LINE_LIMIT,
+    end: Callable[[Process], Awaitable[object]] | None = None,
+) -> Process:
+    """Start it beside the event loop. If this is cancelled meanwhile, it is ended, by `end` where that is given."""
+    starting = start_unguarded(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
+    return await tasks.made(starting, end or end_process)
+
+
+async def start_unguarded(
+    launch: ProcessLaunch, *, stdin: int, stderr: int, stdout: int = PIPE, line_limit: int = _LINE_LIMIT
+) -> Process:
+    """The same for whoever sees to its end themselves when they are cancelled."""
+    process = await asyncio.create_subprocess_exec(
+        *_found(launch),
+        cwd=launch.folder or None,
+        env=dict(launch.environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        limit=line_limit,
+        **_system_options(launch),
+    )
+    if launch.memory_bytes:
+        _limit_memory(process.pid, launch.memory_bytes)
+    return process
+
+
+async def start_worker(script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0) -> Process:
+    """A script of ours that works on foreign bytes: it is sent them, and answers. It gets nothing of our environment."""
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+    argv = isolated_python("-S", str(script))
+    launch = ProcessLaunch(Whose.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes)
+    return await start_process(launch, stdin=PIPE, stderr=DEVNULL, line_limit=line_limit)
+
+
+async def end_process(process: Process) -> int:
+    """Kill one process, if it has not ended, and wait for it.
+
+    Not by `process.kill()`: that asks the system whether it has ended, and so takes its exit code away from asyncio.
+    """
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            if sys.platform == "win32":
+                process.kill()
+            else:
+                os.kill(process.pid, signal.SIGKILL)
+    return await process.wait()
+
+
+class ChildProcess(Protocol):
+    """A process that was started without an event loop."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdin(self) -> IO[str] | None: ...
+    @property
+    def stdout(self) -> IO[str] | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def poll(self) -> int | None: ...
+    def terminate(self) -> None: ...
+    def kill(self) -> None: ...
+
+
+def open_process(
+    launch: ProcessLaunch, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
+) -> ChildProcess:
+    """Start it, for whoever has no event loop. Its output is text; what is not given it shares with this process."""
+    started = subprocess.Popen(
+        _found(launch),
+        cwd=launch.folder or None,
+        env=dict(launch.environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        text=True,
+        **_system_options(launch),
+    )
+    return cast(ChildProcess, started)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedProcess:
+    """How a process ended, and what it said."""
+
+    code: int
+    printed: bytes
+    complained: bytes
+
+
+def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | None = None) -> FinishedProcess:
+    """Start it and wait until it has ended, in a thread of one's own. ProcessTimeout when it takes longer."""
+    done = subprocess.run(
+        _found(launch),
+        cwd=launch.folder or None,
+        env=dict(launch.environment),
+        input=given,
+        capture_output=True,
+        check=False,
+        timeout=seconds,
+    )
+    return FinishedProcess(done.returncode, done.stdout, done.stderr)
+
+
+def open_page(address: str) -> None:
+    """Show a page in the user's browser; what is no address of the web is not opened. It may take a while."""
+    import webbrowser  # a module that only this needs
+
+    if address.startswith(_WEB):
+        webbrowser.open(address)
+
+
+def _found(launch: ProcessLaunch) -> list[str]:
+    """The words to start, the program by its place: never one that lies in the folder it is started in."""
+    name = launch.argv[0]
+    if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is
+        return list(launch.argv)
+    if place := find_program(name, launch.environment):
+        return [place, *launch.argv[1:]]
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), name)
+
+
+def _system_options(launch: ProcessLaunch) -> dict[str, Any]:
+    if sys.platform == "win32":
+        flags = subprocess.CREATE_NO_WINDOW | subprocess.CREATE_NEW_PROCESS_GROUP
+        return {"creationflags": flags} if launch.has_own_session else {}
+    return {"pass_fds": tuple(launch.inherited), "start_new_session": launch.has_own_session}
+
+
+def _limit_memory(pid: int, memory_bytes: int) -> None:
+    if sys.platform.startswith("linux"):
+        import resource
+
+        with suppress(OSError, ValueError):  # it has ended
+            resource.prlimit(pid, resource.RLIMIT_AS, (memory_bytes, memory_bytes))
