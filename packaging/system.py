@@ -102,6 +102,7 @@ TESTING = (
     ),
     Need("cc", "gcc", "gcc", "gcc", "gcc"),
     Need("initdb", "postgresql", "postgresql-server", "postgresql", "postgresql-server", "postgresql"),
+    Need("pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer", "pgbouncer"),
     Need("/usr/include/stdio.h", "libc6-dev", "glibc-devel", "glibc", "glibc-devel"),
 )
 

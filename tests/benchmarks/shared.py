@@ -176,7 +176,7 @@ class Agent:
         self._chance = random.Random(number)
         self._thread = StoreThread(f"agent-{number}")
         self._folder = folder
-        self._remote = Remote(address.connect(address.parse(url), seal.space), threads=1)
+        self._remote = Remote(address.connect(address.parse(url), seal.space))
         self._seal = seal
         self.taken: list[float] = []
         self.digests: list[Digest] = []

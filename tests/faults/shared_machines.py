@@ -112,7 +112,7 @@ class Machine:
         thread = StoreThread(name)
         journal = await thread.run(JournalFile, folder / f"{name}.sqlite3")
         await thread.run(journal.connection.execute, "PRAGMA synchronous=OFF")
-        made = cls(name, relay, engine, Remote(engine, threads=1), journal, thread, seal)
+        made = cls(name, relay, engine, Remote(engine), journal, thread, seal)
         await made.start()
         return made
 

@@ -35,7 +35,9 @@ class Tomb:
 
 
 class Engine(Protocol):
-    """The rows of one workspace."""
+    """The rows of one workspace. `server`: the same for all engines that reach the same one; they share threads."""
+
+    server: str
 
     def put(self, rows: Mapping[bytes, bytes]) -> None:
         """Store those that are not there; durable when it returns. A name that was forgotten takes nothing any more."""

@@ -34,6 +34,7 @@ class MemoryEngine:
     def __init__(self, shelf: Shelf, space: bytes) -> None:
         self._shelf = shelf
         self._space = space
+        self.server = f"memory {id(shelf)}"
         self.away = False
 
     def _held(self) -> threading.Lock:

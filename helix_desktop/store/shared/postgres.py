@@ -1,24 +1,24 @@
 """PostgreSQL as an engine: a row is a row. Put-if-absent is `ON CONFLICT DO NOTHING`, durable is `synchronous_commit`.
 
-Every thread has a connection of its own. What fails is one of a few sentences: away (asking later may help), or what a person has
-to do. A call that met a connection that had died meanwhile is made once more on a new one: all of them may be repeated.
+What fails is one of a few sentences: away (asking later may help), or what a person has to do. A call that met a connection that
+had died meanwhile is made once more on a new one: all of them may be repeated.
 """
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import os
 import re
 import ssl
-import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import certifi
 
 from helix_desktop.errors import Away, HelixError, NotThere, StoreFailed, StoreFull, WrongUse
-from helix_desktop.store.shared import schema
+from helix_desktop.store.shared import postgres_pool
 from helix_desktop.store.shared.engine import KEY, Tomb, Usage
 from helix_desktop.store.shared.memory import full_for_workspace
 from helix_desktop.store.shared.sealing import INSTALL
@@ -26,10 +26,7 @@ from helix_desktop.store.shared.sealing import INSTALL
 if TYPE_CHECKING:
     import psycopg
 
-    from helix_desktop.store.shared.schema import Connection
-
-P = ParamSpec("P")
-T = TypeVar("T")
+    from helix_desktop.store.shared.postgres_pool import Rows, Statement
 
 PUT = (
     "WITH new AS (INSERT INTO helix.rows(name, month, space, key, body)"
@@ -64,10 +61,6 @@ _BURY = (
 _OLD = (
     "SELECT name FROM helix.rows WHERE space = %b AND name > %b AND written < now() - make_interval(secs => %s)"
     " ORDER BY name LIMIT %s"
-)
-_SESSION = (
-    "SET application_name = 'helix-desktop'; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;"
-    " SET jit = off; SET max_parallel_workers_per_gather = 0; SET statement_timeout = '60s'; SET timezone = 'UTC'"
 )
 _TIMES: Mapping[str, int] = {
     "connect_timeout": 5,
@@ -106,11 +99,10 @@ class PostgresEngine:
             ) from error
         self._psycopg = psycopg
         self._space = space
-        self._arguments = _arguments(psycopg, url, password)
-        self._own = threading.local()
-        self._open: list[Connection] = []
-        self._ready = False
-        self._making = threading.Lock()
+        arguments = _arguments(psycopg, url, password)
+        self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
+        self._pool = postgres_pool.acquire_pool(self.server, lambda: postgres_pool.ConnectionPool(psycopg, arguments))
+        self._is_closed = False
         self._left = 0  # puts before the quota is looked at again
 
     # --- the port
@@ -119,21 +111,7 @@ class PostgresEngine:
         names = list(rows)
         keys, bodies = [bytes(rows[name][:KEY]) for name in names], [bytes(rows[name][KEY:]) for name in names]
         self._check_quota(sum(map(len, bodies)))
-
-        def put(connection: Connection) -> None:
-            self._own.doubtful = False
-            connection.execute(PUT.encode(), (self._space, names, keys, bodies, self._space), prepare=True)
-            if self._own.doubtful:
-                raise Away(
-                    "The shared store's standby server did not confirm that it received the content.", remedy=_SAFE
-                )
-
-        self.call(put)
-
-    def _noticed(self, notice: Any) -> None:
-        """A server that is told to stop waiting for its standby says so in a warning, and then that all went well."""
-        if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
-            self._own.doubtful = True
+        self._rows(PUT, self._space, names, keys, bodies, self._space)
 
     def _check_quota(self, more: int) -> None:
         self._left -= 1
@@ -151,19 +129,17 @@ class PostgresEngine:
         return frozenset(name for (name,) in self._rows(_LACKING, list(names)))
 
     def drop(self, names: Collection[bytes]) -> None:
-        self.call(lambda connection: connection.execute(_DROP.encode(), (list(names), self._space, self._space)))
+        self._rows(_DROP, list(names), self._space, self._space)
 
     def forget(self, tombs: Sequence[Tomb]) -> None:
         names, words = [tomb.name for tomb in tombs], [tomb.word for tomb in tombs]
 
-        def bury(connection: Connection) -> int:
-            with connection.transaction():
-                connection.execute(_BURY.encode(), (self._space, names, words))
-                connection.execute(_DROP.encode(), (names, self._space, self._space))
-                row = connection.execute("SELECT pg_current_xact_id()::text::bigint").fetchone()
-            return int(row[0]) if row else 0
-
-        self._until_all_know(self.call(bury))
+        *_, found = self.transact(
+            (_BURY, (self._space, names, words)),
+            (_DROP, (names, self._space, self._space)),
+            ("SELECT pg_current_xact_id()::text::bigint", ()),
+        )
+        self._until_all_know(int(found[0][0]))
         self.drop(names)  # what a put that began before has still written
 
     def _until_all_know(self, transaction: int) -> None:
@@ -233,58 +209,25 @@ class PostgresEngine:
         )
 
     def close(self) -> None:
-        with self._making:
-            opened, self._open = self._open, []
-        for connection in opened:
-            connection.close()
+        if not self._is_closed:
+            self._is_closed = True
+            postgres_pool.release_pool(self.server, self._pool)
 
     # --- connections
 
-    def call(self, work: Callable[[Connection], T]) -> T:
-        """Do it on this thread's connection; in a transaction only where `work` begins one."""
-        connection = getattr(self._own, "connection", None)
-        if connection is not None and not connection.closed:
-            try:
-                return work(connection)
-            except self._psycopg.Error as error:
-                if not connection.closed and not self._stale(error):
-                    raise failure(error) from error
-                connection.close()
+    def transact(self, *statements: Statement) -> list[Rows]:
+        """Do these in one transaction. Gives the rows of each."""
         try:
-            return work(self._connected())
+            return self._pool.transact(statements)
         except self._psycopg.Error as error:
             raise failure(error) from error
+        except postgres_pool.Unconfirmed as error:
+            raise Away(
+                "The shared store's standby server did not confirm that it received the content.", remedy=_SAFE
+            ) from error
 
-    def _stale(self, error: psycopg.Error) -> bool:
-        """Worth one more try: another month began, or a standby was promoted in this one's place."""
-        if error.sqlstate in ("23514", "25006"):
-            self._ready = False
-            return True
-        return False
-
-    def _rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self.call(
-            lambda connection: connection.execute(statement.encode(), values, prepare=True, binary=True).fetchall()
-        )
-
-    def _connected(self) -> Connection:
-        connection = self._psycopg.connect(**self._arguments, autocommit=True)
-        connection.add_notice_handler(self._noticed)
-        try:
-            connection.execute(_SESSION.encode())
-            connection.execute(
-                "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'"
-            )
-            with self._making:
-                if not self._ready:
-                    schema.prepare(connection)
-                    self._ready = True
-                self._open = [*(one for one in self._open if not one.closed), connection]
-        except (self._psycopg.Error, HelixError):
-            connection.close()
-            raise
-        self._own.connection = connection
-        return connection
+    def _rows(self, statement: str, *values: Any) -> Rows:
+        return self.transact((statement, values))[0]
 
 
 def _arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
@@ -301,7 +244,7 @@ def _arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
         given |= {"sslmode": "verify-full", "sslrootcert": "system"}
     if given.get("sslrootcert") == "system":
         given["sslrootcert"] = _trusted()
-    return {"target_session_attrs": "read-write", **_TIMES, **given}
+    return {"target_session_attrs": "read-write", "application_name": "helix-desktop", **_TIMES, **given}
 
 
 def _trusted() -> str:

@@ -13,7 +13,6 @@ from helix_desktop.store.shared.postgres import PostgresEngine
 if TYPE_CHECKING:
     from helix_desktop.store.shared.heads import Heads
     from helix_desktop.store.shared.link import Connected
-    from helix_desktop.store.shared.schema import Connection
 
 _SEEN = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
 _BEGIN = (
@@ -43,33 +42,24 @@ class PostgresHeads:
         self._space = space
 
     def move(self, move: Move) -> tuple[bool, Head | None]:
-        def once(connection: Connection) -> tuple[bool, Head | None]:
-            rows = connection.execute(*self._asked(move), prepare=True).fetchall()
-            if rows:
-                return True, Head(*rows[0])
-            rows = connection.execute(_GET.encode(), (self._space, [move.name])).fetchall()
-            return False, Head(*rows[0]) if rows else None
+        moved, there = self._engine.transact(self._asked(move), (_GET, (self._space, [move.name])))
+        if moved:
+            return True, Head(*moved[0])
+        return False, Head(*there[0]) if there else None
 
-        return self._engine.call(once)
-
-    def _asked(self, move: Move) -> tuple[bytes, Sequence[Any]]:
+    def _asked(self, move: Move) -> tuple[str, Sequence[Any]]:
         if move.version == 0:
-            return _BEGIN.encode(), (self._space, move.name, move.writer, move.seconds, move.sealed)
+            return _BEGIN, (self._space, move.name, move.writer, move.seconds, move.sealed)
         given = (move.writer, move.seconds, move.sealed, self._space, move.name, move.version, move.writer, move.force)
-        return _MOVE.encode(), given
+        return _MOVE, given
 
     def changed(self, since: int) -> tuple[Sequence[Head], int]:
-        def once(connection: Connection) -> list[tuple[Any, ...]]:
-            return connection.execute(_CHANGED.encode(), (self._space, since), prepare=True).fetchall()
-
-        rows = self._engine.call(once)
+        (rows,) = self._engine.transact((_CHANGED, (self._space, since)))
         return [Head(*row) for _, *row in rows if row[0] is not None], rows[0][0]
 
     def get(self, names: Collection[bytes]) -> Sequence[Head]:
-        def once(connection: Connection) -> list[tuple[Any, ...]]:
-            return connection.execute(_GET.encode(), (self._space, list(names))).fetchall()
-
-        return [Head(*row) for row in self._engine.call(once)]
+        (rows,) = self._engine.transact((_GET, (self._space, list(names))))
+        return [Head(*row) for row in rows]
 
 
 def heads_of(connected: Connected) -> Heads | None:

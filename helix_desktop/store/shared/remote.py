@@ -1,4 +1,4 @@
-"""An engine for the event loop: its calls block, so each is made on a thread of the engine's own.
+"""An engine for the event loop: its calls block, so each is made on a thread. All workspaces on one server share its threads.
 
 Calls are split so that none is much larger than `MUCH`; a reader gets what there is of all of them.
 """
@@ -15,23 +15,32 @@ from helix_desktop.store.shared.engine import MANY, MUCH, Engine, Tomb, Usage
 
 P = ParamSpec("P")
 T = TypeVar("T")
-THREADS = 4
+THREADS = 8  # for each server, whatever the number of workspaces
+_threads: dict[str, _Threads] = {}
+
+
+class _Threads:
+    """The threads for one server, and how many workspaces use them."""
+
+    def __init__(self) -> None:
+        self.pool = tasks.pool("shared", threads=THREADS)
+        self.users = 0
 
 
 class Remote:
     """An engine whose calls are coroutines. What was begun is finished, also where nobody waits any more."""
 
-    def __init__(self, engine: Engine, *, threads: int = THREADS) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._pool = tasks.pool("shared", threads=threads)
+        self._is_closed = False
+        self._shared = _threads.setdefault(engine.server, _Threads())
+        self._shared.users += 1
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Any blocking call, on one of the engine's threads."""
-        try:
-            call = self._pool.submit(work, *args, **kwargs)
-        except RuntimeError as error:
-            raise Away("The shared store was closed.", remedy="Open the workspace again.") from error
-        return await asyncio.wrap_future(call)
+        if self._is_closed:
+            raise Away("The shared store was closed.", remedy="Open the workspace again.")
+        return await asyncio.wrap_future(self._shared.pool.submit(work, *args, **kwargs))
 
     async def put(self, rows: Mapping[bytes, bytes]) -> None:
         for some in _slices(rows):
@@ -65,7 +74,11 @@ class Remote:
 
     async def aclose(self) -> None:
         await self.run(self.engine.close)
-        self._pool.shutdown(wait=False)
+        self._is_closed = True
+        self._shared.users -= 1
+        if not self._shared.users:
+            _threads.pop(self.engine.server, None)
+            self._shared.pool.shutdown(wait=False)
 
 
 def _slices(rows: Mapping[bytes, bytes]) -> Iterator[Mapping[bytes, bytes]]:

@@ -57,6 +57,7 @@ class S3Engine:
 
     def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
         self._prefix, self._store = _store(url, login)
+        self.server = f"{url} {hashlib.sha256(login.encode()).hexdigest()}"
         self._base = "/".join(filter(None, (self._prefix, space.hex())))
         self._lock = threading.RLock()
         self._places: dict[bytes, Place] = {}

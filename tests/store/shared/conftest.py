@@ -11,7 +11,7 @@ from helix_desktop.store.shared.engine import Engine
 from helix_desktop.store.shared.memory import MemoryEngine, Shelf
 from helix_desktop.store.shared.postgres import PostgresEngine
 from helix_desktop.store.shared.s3 import S3Engine
-from tests.peers import postgres
+from tests.peers import pgbouncer, postgres
 
 Another = Callable[[], Engine]
 
@@ -25,6 +25,15 @@ def server() -> Iterator[postgres.Server]:
         yield one.start()
     finally:
         one.remove()
+
+
+@pytest.fixture(scope="session")
+def pooler(server: postgres.Server) -> Iterator[pgbouncer.Pooler]:
+    if why := pgbouncer.why_not():
+        pytest.skip(why)
+    one = pgbouncer.Pooler(server)
+    yield one
+    one.remove()
 
 
 @contextmanager
@@ -54,7 +63,7 @@ def seal() -> sealing.Seal:
     return sealing.Seal(sealing.new_key())
 
 
-@pytest.fixture(params=["memory", "postgres", "s3"])
+@pytest.fixture(params=["memory", "postgres", "pgbouncer", "s3"])
 def another(request: pytest.FixtureRequest, seal: sealing.Seal) -> Iterator[Another]:
     """Opens the same engine for one machine more."""
     opened: list[Engine] = []
@@ -67,7 +76,8 @@ def another(request: pytest.FixtureRequest, seal: sealing.Seal) -> Iterator[Anot
         elif request.param == "s3":
             engine = S3Engine(request.getfixturevalue("bucket"), seal.space, login="key:secret")
         else:
-            engine = PostgresEngine(request.getfixturevalue("server").url, seal.space)
+            peer = "pooler" if request.param == "pgbouncer" else "server"
+            engine = PostgresEngine(request.getfixturevalue(peer).url, seal.space)
         opened.append(engine)
         return engine
 

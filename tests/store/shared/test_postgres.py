@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import subprocess
@@ -18,8 +19,9 @@ from helix_desktop.errors import Away, HelixError, NewerVersion, NotThere, Store
 from helix_desktop.store.shared import schema, sealing
 from helix_desktop.store.shared.engine import KEY, Tomb
 from helix_desktop.store.shared.postgres import PostgresEngine, failure
-from helix_desktop.store.shared.sealing import Seal
-from tests.peers import postgres
+from helix_desktop.store.shared.remote import THREADS, Remote
+from helix_desktop.store.shared.sealing import Seal, new_key
+from tests.peers import pgbouncer, postgres
 from tests.store.shared.homes import machine
 
 ROW = {b"n" * 32: b"k" * 32 + b"b" * 512}
@@ -88,12 +90,12 @@ def test_a_server_elsewhere_must_prove_who_it_is(seal: Seal, monkeypatch: pytest
     for name in ("SSL_CERT_FILE", "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
     far = PostgresEngine("postgresql://me@db.example.org/helix", seal.space)
-    assert far._arguments["sslmode"] == "verify-full"
-    assert Path(far._arguments["sslrootcert"]).is_file()  # "system" is a place that only its builder had
+    assert far._pool._arguments["sslmode"] == "verify-full"
+    assert Path(far._pool._arguments["sslrootcert"]).is_file()  # "system" is a place that only its builder had
     for near in ("127.0.0.1", "localhost", "10.1.2.3", "[::1]"):
-        assert "sslmode" not in PostgresEngine(f"postgresql://me@{near}/helix", seal.space)._arguments
+        assert "sslmode" not in PostgresEngine(f"postgresql://me@{near}/helix", seal.space)._pool._arguments
     chosen = PostgresEngine("postgresql://me@db.example.org/helix?sslmode=require", seal.space)
-    assert chosen._arguments["sslmode"] == "require"
+    assert chosen._pool._arguments["sslmode"] == "require"
 
 
 def test_no_database_no_server_and_no_address_are_sentences(server: postgres.Server, seal: Seal) -> None:
@@ -171,6 +173,54 @@ def test_when_a_month_begins_its_partition_is_made(server: postgres.Server, seal
     engine.close()
 
 
+async def test_many_workspaces_share_a_few_connections_through_a_pooler(
+    server: postgres.Server, pooler: pgbouncer.Pooler
+) -> None:
+    """6,000 workspaces with two connections each would be more than a server has."""
+    before = clients(pooler)
+    seals = [Seal(new_key()) for _ in range(60)]
+    remotes = [Remote(PostgresEngine(pooler.url, seal.space)) for seal in seals]
+    name = secrets.token_bytes(32)
+    rows = [{seal.name("row", name): secrets.token_bytes(600)} for seal in seals]
+    for _ in range(3):
+        await asyncio.gather(*(remote.put(row) for remote, row in zip(remotes, rows, strict=True)))
+        found = await asyncio.gather(*(remote.get(list(row)) for remote, row in zip(remotes, rows, strict=True)))
+        assert list(found) == rows
+    assert clients(pooler) - before <= THREADS
+    for remote in remotes:
+        await remote.aclose()
+    assert clients(pooler) == before
+    with pytest.raises(Away, match="closed"):
+        await remotes[0].usage()
+
+
+def clients(pooler: pgbouncer.Pooler) -> int:
+    """How many connections this program has to it."""
+    own = {str(each.readlink()) for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return sum(line[2].endswith(f":{pooler.port:04X}") and f"socket:[{line[9]}]" in own for line in lines)
+
+
+def test_settings_hold_for_a_transaction_and_not_for_the_connection(pooler: pgbouncer.Pooler, seal: Seal) -> None:
+    """The next transaction of somebody else has the same connection of the server."""
+    engine = PostgresEngine(pooler.url, seal.space)
+    assert engine.transact(("SHOW enable_seqscan", ()), ("SHOW synchronous_commit", ())) == [[("off",)], [("on",)]]
+    for _ in range(6):
+        with psycopg.connect(pooler.url, autocommit=True, prepare_threshold=None) as other:
+            assert other.execute("SHOW enable_seqscan").fetchone() == ("on",)
+            assert other.execute("SELECT count(*) FROM pg_prepared_statements").fetchone() == (0,)
+    engine.close()
+
+
+def test_a_refused_statement_leaves_the_pool_usable(server: postgres.Server, seal: Seal) -> None:
+    engine = PostgresEngine(server.url, seal.space)
+    for _ in range(3):
+        with pytest.raises(StoreFailed, match="refused the request"):
+            engine.transact(("SELECT 1", ()), ("SELECT 1 / 0", ()))
+        assert engine.transact(("SELECT 2", ())) == [[(2,)]]
+    engine.close()
+
+
 def test_a_connection_that_died_is_made_again(server: postgres.Server, seal: Seal) -> None:
     engine = PostgresEngine(server.url, seal.space)
     engine.put(ROW)
@@ -178,6 +228,7 @@ def test_a_connection_that_died_is_made_again(server: postgres.Server, seal: Sea
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'helix-desktop'"
         )
+        assert connection.execute("SELECT 1").fetchone()
     assert engine.get(list(ROW)) == ROW
     engine.close()
 

@@ -1,0 +1,143 @@
+"""Connections to PostgreSQL: one pool for each database in a process, whatever the number of workspaces.
+
+A pooler such as PgBouncer may stand in between and give each transaction another connection of the server. So nothing is kept on a
+connection: no prepared statement, and settings hold for one transaction. A transaction goes there and back as one pipeline.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.store.shared import schema
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.schema import Connection
+
+Statement = tuple[str, Sequence[Any]]
+Rows = list[tuple[Any, ...]]
+_SETTINGS = (  # the planner is to use the indexes, also of tables it knows nothing of yet
+    "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
+    " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
+    " set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '60s', true),"
+    " set_config('timezone', 'UTC', true), CASE WHEN current_setting('synchronous_commit') = 'off'"
+    " THEN set_config('synchronous_commit', 'on', true) END"
+)
+_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # no partition yet; a server that takes no writes any more
+_pools: dict[str, ConnectionPool] = {}
+_pools_lock = threading.Lock()
+
+
+class Unconfirmed(Exception):
+    """A standby did not confirm a transaction. Met by the engine alone."""
+
+
+class ConnectionPool:
+    """The connections to one database; as many as calls are made at once. `psycopg`: the module."""
+
+    def __init__(self, psycopg: Any, arguments: dict[str, Any]) -> None:
+        self._psycopg = psycopg
+        self._arguments = arguments
+        self._free: list[Connection] = []
+        self._lock = threading.Lock()
+        self._is_prepared = False
+        self._unconfirmed: set[int] = set()  # connections whose last commit no standby has confirmed
+        self.users = 0
+
+    def transact(self, statements: Sequence[Statement]) -> list[Rows]:
+        """Do these in one transaction, and give the rows of each. Tried once more where its connection had died meanwhile."""
+        while (connection := self._taken()) is not None:
+            try:
+                return self._done(connection, statements)
+            except self._psycopg.Error as error:
+                if not self._is_lost(error) and not self._may_be_repeated(error):
+                    raise
+        return self._done(self._connected(), statements)
+
+    def _taken(self) -> Connection | None:
+        with self._lock:
+            return self._free.pop() if self._free else None
+
+    def _done(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+        self._unconfirmed.discard(id(connection))
+        try:
+            found = _pipelined(connection, statements)
+        except BaseException:
+            connection.close()  # what its state is now need not be known
+            raise
+        unconfirmed = id(connection) in self._unconfirmed
+        self._give_back(connection)
+        if unconfirmed:
+            raise Unconfirmed
+        return found
+
+    def _give_back(self, connection: Connection) -> None:
+        with self._lock:
+            if self.users:
+                self._free.append(connection)
+                return
+        connection.close()
+
+    def _is_lost(self, error: Any) -> bool:
+        """Whether it was the connection that failed, and not what was asked."""
+        return isinstance(error, self._psycopg.OperationalError) and (error.sqlstate or "57P").startswith(("08", "57P"))
+
+    def _may_be_repeated(self, error: Any) -> bool:
+        """Another month began, or a standby was promoted in this one's place."""
+        if error.sqlstate in (_ANOTHER_MONTH, _NOT_HERE):
+            self._is_prepared = False
+            return True
+        return False
+
+    def _connected(self) -> Connection:
+        connection: Connection = self._psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
+        connection.add_notice_handler(lambda notice: self._noticed(connection, notice))
+        try:
+            with self._lock:
+                if not self._is_prepared:
+                    schema.prepare(connection)
+                    self._is_prepared = True
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _noticed(self, connection: Connection, notice: Any) -> None:
+        """A server that is told to stop waiting for its standby says so in a warning, and then that all went well."""
+        if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
+            self._unconfirmed.add(id(connection))
+
+    def close(self) -> None:
+        with self._lock:
+            free, self._free = self._free, []
+        for connection in free:
+            connection.close()
+
+
+def _pipelined(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+    with connection.pipeline():
+        connection.execute("BEGIN")
+        connection.execute(_SETTINGS.encode())
+        cursors = [connection.execute(text.encode(), values, binary=True) for text, values in statements]
+        connection.execute("COMMIT")
+    return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def acquire_pool(key: str, make: Callable[[], ConnectionPool]) -> ConnectionPool:
+    """The pool of this database. Each user calls `release_pool` once."""
+    with _pools_lock:
+        if key not in _pools:
+            _pools[key] = make()
+        pool = _pools[key]
+        pool.users += 1
+        return pool
+
+
+def release_pool(key: str, pool: ConnectionPool) -> None:
+    with _pools_lock:
+        pool.users -= 1
+        if pool.users:
+            return
+        _pools.pop(key, None)
+    pool.close()
