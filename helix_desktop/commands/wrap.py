@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from helix_desktop import places
@@ -14,6 +13,8 @@ from helix_desktop.commands import as_json
 from helix_desktop.errors import WrongUse
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from helix_desktop.commands import Subparsers
 
 
@@ -49,8 +50,8 @@ def add(nouns: Subparsers) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    from helix_desktop import instance
     from helix_desktop.gateway import agents, wrapping
-    from helix_desktop.gateway.registration import Registration
     from helix_desktop.resident import client
 
     agent = agents.known(arguments.agent)
@@ -58,17 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.install or arguments.uninstall:
         return _change(arguments, agent, where)
     given = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
-    registration = Registration(
-        "",
-        arguments.upstream,
+    own = wrapping.registration_of(agent)
+    registration = replace(
+        own,
+        upstream=arguments.upstream or own.upstream,
         folds_plans=arguments.fold_plans,
-        agent=agent.name,
-        folder=str(Path.cwd()),
         workspace=arguments.workspace,
-        since=time.time(),
     )
     with client.HeldRegistration(where, wrapping.program(where), registration) as held:
-        code = wrapping.run(agent, given, held.address)
+        code = wrapping.run(agent, given, held.address, instance.private(where.run))
         done = (wrapping.status(held.address) or {}).get("figures", [])
     print(json.dumps(done) if arguments.json else wrapping.line(done), file=sys.stderr)
     return code

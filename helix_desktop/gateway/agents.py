@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import tomlkit
 
 from helix_desktop.errors import ConfigMistake, WrongUse
 from helix_desktop.gateway import clients
+from helix_desktop.gateway.door import TOKEN_HEADER
 from helix_desktop.values import dataclass
 
+CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
 TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
 
 
@@ -27,7 +30,9 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class KnownAgent:
-    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it."""
+    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it;
+    `address_variable`: of the environment, names an address of the user's own.
+    """
 
     name: str
     title: str
@@ -35,6 +40,12 @@ class KnownAgent:
     launch: Callable[[str, Sequence[str], Mapping[str, str], Path], Launch]
     file: Callable[[Path, Mapping[str, str]], Path]
     change: Callable[[str, str], str]
+    address_variable: str = ""
+
+    def own_upstream(self, environ: Mapping[str, str]) -> str:
+        """The address the user gave the agent in the environment: its requests go there behind the gateway."""
+        given = environ.get(self.address_variable, "") if self.address_variable else ""
+        return given if urlsplit(given).scheme in ("http", "https") else ""
 
 
 def known(name: str) -> KnownAgent:
@@ -53,10 +64,14 @@ def _claude(url: str, arguments: Sequence[str], environ: Mapping[str, str], scra
 
 
 def _codex(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> Launch:
+    """Every user of the machine can read a command line, so the token goes by a header from the environment."""
     del scratch
+    base, _, token = url.partition("/t/")
     key = 'env_key="OPENAI_API_KEY"' if environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
-    provider = f'{{name="Helix",base_url="{url}/v1",wire_api="responses",{key}}}'
-    return Launch(("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *arguments), {})
+    headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
+    provider = f'{{name="Helix",base_url="{base}/v1",wire_api="responses",{key},{headers}}}'
+    command = ("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *arguments)
+    return Launch(command, {CODEX_TOKEN: token})
 
 
 def _opencode(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> Launch:
@@ -150,10 +165,10 @@ def _xdg(home: Path, environ: Mapping[str, str]) -> Path:
 AGENTS: Mapping[str, KnownAgent] = {
     agent.name: agent
     for agent in (
-        KnownAgent("claude", clients.CLAUDE, "claude", _claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _claude_settings),
-        KnownAgent("codex", clients.CODEX, "codex", _codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _codex_settings),
+        KnownAgent("claude", clients.CLAUDE, "claude", _claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _claude_settings, "ANTHROPIC_BASE_URL"),
+        KnownAgent("codex", clients.CODEX, "codex", _codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _codex_settings, "OPENAI_BASE_URL"),
         KnownAgent("opencode", clients.OPENCODE, "opencode", _opencode, lambda home, env: _xdg(home, env) / "opencode" / "opencode.json", _opencode_settings),
-        KnownAgent("gemini", clients.GEMINI, "gemini", _gemini, lambda home, _: home / ".gemini" / ".env", _gemini_settings),
+        KnownAgent("gemini", clients.GEMINI, "gemini", _gemini, lambda home, _: home / ".gemini" / ".env", _gemini_settings, "GOOGLE_GEMINI_BASE_URL"),
         KnownAgent("pi", clients.PI, "pi", _pi, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _pi_models),
     )
 }  # fmt: skip

@@ -18,6 +18,7 @@ import httpx
 import orjson
 
 from helix_desktop import tasks
+from helix_desktop.decompression import DecodedTooLarge
 from helix_desktop.engine.facts import Usage
 from helix_desktop.errors import HelixError, ModelFailed
 from helix_desktop.gateway import clients, door
@@ -25,7 +26,7 @@ from helix_desktop.gateway.arrival import Rooms
 from helix_desktop.gateway.body import FIELDS, WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.exchange import Exchange
-from helix_desktop.gateway.opened import Incoming, Opened, opened
+from helix_desktop.gateway.opened import MOST_BODY, Incoming, Opened, opened
 from helix_desktop.gateway.provider_clients import ProviderClients
 from helix_desktop.gateway.reading import Bytes, Pieces, Readings
 from helix_desktop.gateway.registration import Registration, Registrations
@@ -42,7 +43,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 OpenRoom = Callable[[str], Awaitable[Rooms]]
 
-MOST_BODY = 64 << 20
 WRITERS = 64  # conversations whose last request is held, so that a fold can be asked for with it
 ASK_SECONDS = 180.0
 
@@ -146,6 +146,9 @@ class Gateway:
 
         try:
             await self._run(incoming, start, body)
+        except DecodedTooLarge:
+            await _say(send, 413, "A request of more than 64 MB after decompression is refused. Nothing was sent on.")
+            return
         except httpx.InvalidURL:
             await _say(send, 400, "The path of the request is not one that can be sent on. Nothing was sent.")
             return
@@ -184,9 +187,11 @@ class Gateway:
         plan = clients.on_plan(incoming.headers)
         folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
         try:
-            if len(incoming.content) > LARGE:
+            if len(incoming.content) > LARGE or "content-encoding" in incoming.headers:
                 return await asyncio.to_thread(opened, incoming, self._readings, folds=folds)
             return opened(incoming, self._readings, folds=folds)
+        except DecodedTooLarge:
+            raise
         except Exception:
             log.exception("a request was not understood; it goes on as it came")
             return None

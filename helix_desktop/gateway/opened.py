@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import zlib
 from collections.abc import Mapping, Sequence
 
-import zstandard
-
+from helix_desktop.decompression import DecodedTooLarge, decompress_body
 from helix_desktop.gateway import clients
 from helix_desktop.gateway.arrival import Arrival
 from helix_desktop.gateway.body import leading
@@ -20,6 +17,7 @@ from helix_desktop.values import dataclass
 from helix_desktop.wire import gemini, openai_responses
 from helix_desktop.wire.message import Json, Speaker, Tool, Wired
 
+MOST_BODY = 64 << 20
 SMALL = 8_000  # bytes of a request without tools that is taken for a side request: a title, a check
 
 
@@ -63,12 +61,16 @@ class Opened:
 
 
 def opened(incoming: Incoming, readings: Readings, *, folds: bool) -> Opened | None:
-    """The body, or None for one that passes through: not understood, or a side request."""
+    """The body, or None for one that passes through: not understood, or a side request. DecodedTooLarge where it stands for
+    more than a body may have.
+    """
     route = incoming.route
     try:
         content = plain(incoming.content, incoming.headers.get("content-encoding", ""))
         read = readings.read(route.wire, content, clients.session_of(incoming.headers, {}))
-    except (ValueError, OSError, zlib.error, zstandard.ZstdError, EOFError):
+    except DecodedTooLarge:
+        raise
+    except (ValueError, OSError):
         return None
     if read is None or not read.messages or not _manageable(route, read.value):
         return None
@@ -110,14 +112,7 @@ def _head_hash(system: str, tools: Sequence[Tool]) -> str:
 
 
 def plain(content: Bytes, encoding: str) -> Bytes:
-    """What the bytes say. ValueError for an encoding nobody here reads."""
-    match encoding.strip().lower():
-        case "" | "identity":
-            return content
-        case "gzip":
-            return gzip.decompress(content)
-        case "deflate":
-            return zlib.decompress(content)
-        case "zstd":
-            return zstandard.ZstdDecompressor().decompressobj().decompress(content)
-    raise ValueError(f"content-encoding {encoding[:40]}")
+    """What the bytes say. ValueError for an encoding nobody here reads; DecodedTooLarge past what a body may have."""
+    if encoding.strip().lower() in ("", "identity"):
+        return content
+    return decompress_body(content, encoding, MOST_BODY)

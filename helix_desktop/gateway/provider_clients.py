@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Mapping
 
 import httpx
 
 from helix_desktop.gateway.registration import Registration
 from helix_desktop.providers import transport
 
+LIMITS = httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0)
+
 
 class ProviderClients:
     """One HTTP client for each way to a provider."""
 
     def __init__(self) -> None:
-        self._clients: dict[Hashable, httpx.AsyncClient] = {}
+        self._clients: dict[frozenset[tuple[str, str]] | None, httpx.AsyncClient] = {}
 
     def client(self, registration: Registration) -> httpx.AsyncClient:
         """The client for a registration's requests."""
         local = bool(registration.upstream) and transport.is_loopback(registration.upstream)
-        found = self._clients.get(local)
-        if found is None:
-            found = self._clients[local] = _client(uses_environment=not local)
-        return found
+        proxies = {} if local else registration.proxies
+        way = None if proxies is None else frozenset(proxies.items())
+        if way not in self._clients:
+            self._clients[way] = _client(proxies)
+        return self._clients[way]
 
     async def aclose(self) -> None:
         """Close all connections."""
@@ -30,11 +33,27 @@ class ProviderClients:
             await client.aclose()
 
 
-def _client(*, uses_environment: bool) -> httpx.AsyncClient:
+def _client(proxies: Mapping[str, str] | None) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         timeout=httpx.Timeout(connect=15.0, read=None, write=None, pool=None),
-        limits=httpx.Limits(max_connections=None, max_keepalive_connections=64, keepalive_expiry=30.0),
+        limits=LIMITS,
         verify=transport.certificates(),
         follow_redirects=False,
-        trust_env=uses_environment,
+        mounts=_mounts(proxies or {}),
+        trust_env=proxies is None,
     )
+
+
+def _mounts(proxies: Mapping[str, str]) -> dict[str, httpx.AsyncHTTPTransport | None]:
+    """Which addresses go through which proxy, as the variables of an environment say it."""
+    mounts: dict[str, httpx.AsyncHTTPTransport | None] = {}
+    for scheme in ("all", "http", "https"):
+        if proxy := proxies.get(f"{scheme}_proxy"):
+            proxy = proxy if "://" in proxy else f"http://{proxy}"
+            made = httpx.AsyncHTTPTransport(verify=transport.certificates(), proxy=proxy, limits=LIMITS)
+            mounts[f"{scheme}://"] = made
+    for host in filter(None, (name.strip().lstrip(".") for name in proxies.get("no_proxy", "").split(","))):
+        if host == "*":
+            return {}
+        mounts |= {f"all://{host}": None, f"all://*.{host}": None}
+    return mounts

@@ -6,17 +6,21 @@ import json
 import os
 import signal
 import tempfile
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.errors import NotThere
 from helix_desktop.gateway.agents import KnownAgent
+from helix_desktop.gateway.registration import Registration
 from helix_desktop.gateway.routes import STATUS
 from helix_desktop.places import Places
 from helix_desktop.processes.starter import ProcessLaunch, Whose, open_process, own_program
+
+PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
 
 
 def status(url: str) -> dict[str, Any] | None:
@@ -36,19 +40,43 @@ def program(where: Places) -> list[str]:
     return own_program("--home", str(where.data)) if is_own_home else own_program()
 
 
-def run(agent: KnownAgent, arguments: Sequence[str], url: str) -> int:
-    """The agent to its end, with the terminal and the signals its own. Its exit code."""
-    with tempfile.TemporaryDirectory(prefix="helix-wrap-") as scratch:
+def registration_of(agent: KnownAgent, environ: Mapping[str, str] = os.environ) -> Registration:
+    """What an agent that is started here is to the gateway: its folder, and its own way to its provider."""
+    proxies = {name.lower(): value for name, value in environ.items() if name.lower() in PROXIES and value}
+    return Registration(
+        "",
+        agent.own_upstream(environ),
+        agent=agent.name,
+        folder=str(Path.cwd()),
+        proxies=proxies,
+        since=time.time(),
+    )
+
+
+def run(agent: KnownAgent, arguments: Sequence[str], url: str, private: Path) -> int:
+    """The agent to its end, with the terminal and the signals its own. Its exit code. `private`: a folder of this user's alone,
+    for files with the address in them.
+    """
+    with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
         launch = agent.launch(url, arguments, os.environ, Path(scratch) / "agent")
         for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
             signal.signal(wanted, _not_ours)  # the agent, which has the terminal, gets them too
         try:
-            environment = {**os.environ, **launch.environment}
+            environment = _environment(os.environ, launch.environment)
             process = open_process(ProcessLaunch(Whose.USER, launch.command, environment=environment))
         except FileNotFoundError:
             raise NotThere(f"{agent.program} was not found. Install it, or add it to your PATH.") from None
+        for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            signal.signal(wanted, lambda number, _: process.send_signal(number))
         code = process.wait()
     return code if code >= 0 else 128 - code
+
+
+def _environment(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """The agent's: it must not ask a proxy for an address of this machine."""
+    direct = [environ.get("NO_PROXY") or environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
+    names = ",".join(filter(None, direct))
+    return {**environ, **more, "NO_PROXY": names, "no_proxy": names}
 
 
 def _not_ours(_number: int, _frame: object) -> None:

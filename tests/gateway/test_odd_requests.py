@@ -158,6 +158,20 @@ def test_a_body_that_says_it_is_compressed_and_is_not(there: tuple[str, Provider
     assert provider.asked[-1].raw == json.dumps(BODY).encode()
 
 
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "zstd", "gzip, gzip", "zstd, gzip, deflate"])
+def test_a_small_body_that_stands_for_a_huge_one_is_refused(there: tuple[str, Provider], coding: str) -> None:
+    url, provider = there
+    packers: Any = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstandard.compress}
+    packed = b" " * (65 << 20)
+    for name in coding.split(", "):
+        packed = packers[name](packed)
+    asked = len(provider.asked)
+    reply = httpx.post(f"{url}/v1/messages", headers={**KEY, "content-encoding": coding}, content=packed, timeout=60)
+    assert reply.status_code == 413
+    assert "after decompression" in reply.json()["error"]["message"]
+    assert len(provider.asked) == asked
+
+
 def test_a_body_of_thirty_megabytes_is_folded_and_a_larger_one_than_is_taken_is_refused(
     there: tuple[str, Provider],
 ) -> None:
