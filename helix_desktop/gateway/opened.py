@@ -115,4 +115,4 @@ def plain(content: Bytes, encoding: str) -> Bytes:
     """What the bytes say. ValueError for an encoding nobody here reads; DecodedTooLarge past what a body may have."""
     if encoding.strip().lower() in ("", "identity"):
         return content
-    return decompress_body(content, encoding, MOST_BODY)
+    return decompress_body(bytes(content), encoding, MOST_BODY)
