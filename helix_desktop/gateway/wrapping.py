@@ -67,7 +67,7 @@ def run(agent: KnownAgent, arguments: Sequence[str], url: str, private: Path) ->
         except FileNotFoundError:
             raise NotThere(f"{agent.program} was not found. Install it, or add it to your PATH.") from None
         for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
-            signal.signal(wanted, lambda number, _: process.send_signal(number))
+            signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
         code = process.wait()
     return code if code >= 0 else 128 - code
 
