@@ -130,8 +130,8 @@ def _imported_names(tree: ast.Module, module: str) -> Mapping[str, str]:
         if isinstance(node, ast.ImportFrom) and node.module:
             names |= {each.asname or each.name: f"{node.module}.{each.name}" for each in node.names}
         elif isinstance(node, ast.Import):
-            names |= {each.asname or each.name.split(".")[0]: each.asname and each.name or "" for each in node.names}
-            names |= {each.name.split(".")[0]: each.name.split(".")[0] for each in node.names if not each.asname}
+            whole = {each.asname: each.name for each in node.names if each.asname}
+            names |= whole | {first: first for each in node.names if (first := each.name.split(".")[0])}
     return names
 
 
@@ -165,7 +165,12 @@ def _read_class(node: ast.ClassDef, module: str, names: Mapping[str, str]) -> _P
         if isinstance(each, ast.Attribute) and isinstance(each.ctx, ast.Store) and ast.unparse(each.value) == "self"
     }
     return _PackageClass(
-        node.name, module, bases, methods, frozenset(declared | stored), any(each == "typing.Protocol" for each in bases)
+        node.name,
+        module,
+        bases,
+        methods,
+        frozenset(declared | stored),
+        any(each == "typing.Protocol" for each in bases),
     )
 
 
