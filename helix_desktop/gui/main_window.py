@@ -10,6 +10,7 @@ from typing import Any
 
 from PySide6.QtCore import QEvent, QTimer, Signal
 
+from helix_desktop.engine import budget
 from helix_desktop.engine.events import (
     Answered,
     Asked,
@@ -668,4 +669,4 @@ class MainWindow(Frame):
 
 
 def _cost(session: Session | None) -> float:
-    return session.conversation.state.record.ledger.paid[-1] if session else 0.0
+    return budget.savings(session.conversation.state).paid if session else 0.0

@@ -9,6 +9,7 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QCloseEvent
 from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from helix_desktop.engine import budget
 from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Running, StateChanged
 from helix_desktop.engine.facts import Attachment, Text, UserPart
 from helix_desktop.gui.activity import WORKING
@@ -108,7 +109,7 @@ class Column(QWidget):
         if session is None:
             return
         meter = session.meter()
-        cost = session.conversation.state.record.ledger.paid[-1]
+        cost = budget.savings(session.conversation.state).paid
         state = {Running.ASKING: tr("Waiting for you"), Running.FAILED: said(session.why)}
         parts = [
             state.get(session.running, tr("Working…") if self.works else ""),

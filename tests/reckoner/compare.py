@@ -84,7 +84,7 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     for said in (0, *(seq for seq in now.messages if isinstance(now.messages[seq], UserSaid))):
         price = _rounded(places.next_message(c, n, said))
         yield from _unequal(f"the next message instead of {said} {where}", _next(state, said), price)
-    listed = [(each.tokens, round(each.cost, 9)) for each in inspector.parts(state, state.factor())]
+    listed = [(each.tokens, round(each.cost, 9)) for each in inspector.parts(state)]
     yield from _unequal(
         f"parts listed {where}", listed, [(count, round(cost, 9)) for count, cost in places.parts(c, n)]
     )

@@ -7,7 +7,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from statistics import median
 
-from helix_desktop.engine.facts import BroughtIn, Folded, ModelReplied, ModelRole, ModelSet, Spent, Text
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    Folded,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Spent,
+    Text,
+)
 from tests.reckoner.journal import Conversation, settings
 from tests.reckoner.moment import Moment, moment, view
 
@@ -100,8 +109,13 @@ class Sums:
         return max(0, 1 - self.sent / self.without) if self.without else 0
 
 
+def copied(c: Conversation, m: int) -> bool:
+    """Whether a fact was copied from the conversation that this one is a fork of."""
+    return any(isinstance(fact, ConversationStarted) and fact.forked_from for fact in c.facts[m:])
+
+
 def sums(c: Conversation, n: int) -> Sums:
-    own = [(m, fact) for m, fact in c.until(n) if not brought_in(c, m, len(c.facts))]
+    own = [(m, fact) for m, fact in c.until(n) if not brought_in(c, m, len(c.facts)) and not copied(c, m)]
     steps = [m for m, fact in own if isinstance(fact, ModelReplied)]
     spent = [fact.usage for _, fact in own if isinstance(fact, Spent)]
     usages = [fact.usage for _, fact in own if isinstance(fact, ModelReplied)] + spent
@@ -127,7 +141,7 @@ def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | No
     total, earlier = 0.0, 0
     for m, fact in replies(c, n):
         w = counted(c, saw(c, m), folding=False)
-        if fact.usage.input > 0 and not brought_in(c, m, len(c.facts)):
+        if fact.usage.input > 0 and not brought_in(c, m, len(c.facts)) and not copied(c, m):
             without = without_folds(c, m)
             old = round(without * min(earlier, w) / w) if w else 0
             written = fact.usage.output or sum(part.tokens for part in fact.parts)

@@ -483,7 +483,7 @@ def parts(c: Conversation, n: int) -> list[tuple[int, float]]:
     alone += [fact.tokens + 10 for _, fact in texts.rules.values()]
     counts = alone + [each.tokens for item in view(moment(c, n)) for each in item.shown]
     price = main.price_input if main else 0.0
-    return [(round(count * by), round(count * by) * price / 1_000_000) for count in counts]
+    return [(count, count * by * price / 1_000_000) for count in counts]
 
 
 # --- an export -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from dataclasses import field
 from typing import TypeVar
 
 from helix_desktop.engine.economics import Prices
-from helix_desktop.engine.facts import BroughtIn, ModelReplied, Recorded, Spent, Usage
+from helix_desktop.engine.facts import BroughtIn, ConversationStarted, ModelReplied, Recorded, Spent, Usage
 from helix_desktop.values import dataclass
 
 CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per token of o200k_base
@@ -82,6 +82,7 @@ class Ledger:
     elsewhere: list[Run] = field(
         default_factory=list
     )  # facts that were brought in: the first, and the one behind the last
+    copied: list[Run] = field(default_factory=list)  # facts of the conversation that this one is a fork of
     _before: int = 0  # what the last step without folds would have counted: the provider has it in its cache
 
     def factor(self, model: str, seq: int) -> float:
@@ -101,6 +102,8 @@ class Ledger:
                 self._step(recorded, reply)
             case Spent(usage=usage):
                 self._row(recorded.seq, usage, sent=usage.input)
+            case ConversationStarted(forked_from=origin) if origin:
+                self.copied = [(1, recorded.seq)]
             case BroughtIn(first=first, undone=False):
                 before = self.elsewhere[-1][1] if self.elsewhere else 1
                 self.elsewhere.append((min(max(first, before), recorded.seq), recorded.seq))
@@ -160,9 +163,11 @@ class Ledger:
         return Savings(at["steps"], at["sent"], at["without"], at["read"], self._own(self.paid, seq), paid_without)
 
     def _own(self, column: array[T], seq: int) -> T:
-        """A running sum up to `seq`, without what was brought in."""
+        """A running sum up to `seq`, without what was brought in, and what a fork was begun with."""
         total = column[bisect_right(self.requests, seq)]
-        for run in self.elsewhere:
+        start = self.copied[-1][1] if self.copied else 0
+        brought = [(max(run[0], start), run[1]) for run in self.elsewhere if run[1] > start]
+        for run in (*self.copied, *brought):
             first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
             total -= column[behind] - column[first]
         return total

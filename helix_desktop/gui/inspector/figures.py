@@ -56,18 +56,17 @@ class Part:
         return self.named[1]
 
 
-def parts(state: Moment, factor: float) -> list[Part]:
-    """Every block of the view in order."""
+def parts(state: Moment) -> list[Part]:
+    """Every block of the view in order, with the tokens it was counted with: the same ones on every page."""
     chosen = state.settings.model(ModelRole.MAIN)
-    price = chosen.price_input / PER_MILLION if chosen else 0.0
+    price = chosen.price_input / PER_MILLION * state.factor() if chosen else 0.0
 
     def naming(block: Block) -> tuple[str, bool]:
         return named(block, state)
 
     found = []
     for number, block in enumerate(state.view().blocks):
-        tokens = round(block.tokens * factor)
-        found.append(Part(number, block, tokens, tokens * price, naming))
+        found.append(Part(number, block, block.tokens, block.tokens * price, naming))
     return found
 
 

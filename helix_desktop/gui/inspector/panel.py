@@ -200,14 +200,14 @@ class Inspector(QWidget):
     def _show(self, state: Moment) -> None:
         chosen = policy.from_fact(state.settings.policy)
         meter = budget.meter(state, chosen)
-        self._parts = figures.parts(state, meter.factor)
+        self._parts = figures.parts(state)
         self.view.show_boxes(lambda ink, width: self._boxes(ink, width, state, meter, chosen), keep_place=True)
 
     # --- what is shown
 
     def _boxes(self, ink: Ink, width: float, state: Moment, meter: budget.Meter, chosen: Policy) -> Iterator[Box]:
         px = ink.px
-        title = tr("Context · {used} of {window}", used=short(meter.used), window=short(meter.window))
+        title = tr("Context · ≈ {used} of {window}", used=short(meter.used), window=short(meter.window))
         yield heading(ink, width, title)
         yield MeterBox(ink, width, meter.parts, meter.window, thresholds(chosen), gap=float(px(10)))
         yield from self._kinds(ink, width, state, meter)
@@ -231,14 +231,14 @@ class Inspector(QWidget):
             name = figures.handover_name(state) if kind is Kind.HANDOVER else kind_name(kind)
             yield FigureBox(ink, width, name, short(meter.parts.get(kind, 0)), dot=ink.theme.kind(kind), gap=gap)
             gap = 0.0
-        held = short(state.branch.recallable * meter.factor)
+        held = short(state.branch.recallable)
         yield FigureBox(ink, width, tr("Cached, recallable"), held, dot=ink.theme.kind(Kind.OUTPUT), ring=True)
         tools = state.settings.tools
         sent = tr("Tools sent: {n}", n=numeral(len(tools.tools)))
-        yield FigureBox(ink, width, sent, short(round(tools.tokens * meter.factor)))
+        yield FigureBox(ink, width, sent, short(tools.tokens))
         if tools.withheld:
             words = tr("Tools found by search: {n}", n=numeral(tools.withheld))
-            yield FigureBox(ink, width, words, short(round(tools.withheld_tokens * meter.factor)))
+            yield FigureBox(ink, width, words, short(tools.withheld_tokens))
 
     def _next(self, ink: Ink, width: float) -> Iterator[Box]:
         yield heading(ink, width, tr("Coming up"), gap=float(ink.px(22)))

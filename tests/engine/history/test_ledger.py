@@ -153,6 +153,17 @@ def test_what_another_program_asked_saves_nothing_here_and_teaches_nothing() -> 
     assert ledger.cached("m", talk.state.seq) == 300
 
 
+def test_a_fork_begins_at_nought_and_goes_on_with_what_was_learned() -> None:
+    talk = told(ConversationStarted(), *STEPS, Spent(Purpose.OTHER, "m", Usage(50, cost=2.0)))
+    learned = talk.state.record.ledger.factor("m", talk.state.seq)
+    talk.add(ConversationStarted(forked_from="c", forked_at=talk.state.seq))
+    ledger, now = talk.state.record.ledger, talk.state.seq
+    assert savings(talk) == ledger.savings(now - 2) == Savings(0, 0, 0, 0, 0.0, 0.0)
+    assert ledger.factor("m", now) == learned
+    talk.add(ModelReplied((), "m", Stop.END, Usage(300, 100, cost=0.25)))
+    assert (savings(talk).steps, savings(talk).sent, savings(talk).paid) == (1, 300, 0.25)
+
+
 @pytest.mark.parametrize(("saw", "expected"), [(0, 8), (3, 3), (8, 8), (9, 8), (77, 8)])
 def test_what_a_reply_saw_is_before_it(saw: int, expected: int) -> None:
     assert saw_of(Recorded("c", 9, 0.0, ModelReplied((), "m", Stop.END, saw=saw))) == expected

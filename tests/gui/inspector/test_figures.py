@@ -6,6 +6,7 @@ import pytest
 
 from helix_desktop.engine import budget, policy
 from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.facts import ModelReplied, Recorded, Stop, Text, Usage
 from helix_desktop.engine.history.ledger import Savings
 from helix_desktop.engine.view import State, state_of
 from helix_desktop.gui.inspector import figures
@@ -19,16 +20,30 @@ def state() -> State:
 def test_parts_are_the_blocks_of_the_view() -> None:
     now = state()
     meter = budget.meter(now, policy.from_fact(now.settings.policy))
-    parts = figures.parts(now, meter.factor)
+    parts = figures.parts(now)
     assert [part.block for part in parts] == list(now.view().blocks)
     by_kind = {kind: sum(p.tokens for p in parts if p.block.kind is kind) for kind in Kind}
-    assert all(abs(by_kind[kind] - meter.parts[kind]) <= len(parts) for kind in (Kind.HANDOVER, Kind.OUTPUT))
-    assert [part.cost for part in parts] == pytest.approx([part.tokens * 3e-6 for part in parts])
+    folded = (Kind.HANDOVER, Kind.OUTPUT)
+    assert all(abs(by_kind[kind] * meter.factor - meter.parts[kind]) <= len(parts) for kind in folded)
+    assert [part.cost for part in parts] == pytest.approx([part.tokens * meter.factor * 3e-6 for part in parts])
+
+
+def test_a_piece_has_the_tokens_it_was_stored_with_for_ever() -> None:
+    """Also when the provider reports that it bills more for them: that is a figure of the request."""
+    now = state()
+    before = {part.name: part.tokens for part in figures.parts(now)}
+    for _ in range(12):
+        used = round(now.record.ledger.shown[-1] * 1.5)
+        reply = ModelReplied((Text("so", 1),), story.MODEL, Stop.END, Usage(used, output=1))
+        now.advance(Recorded(story.CONVERSATION, now.last_seq + 1, 0.0, reply))
+    assert now.factor() == pytest.approx(1.5, abs=0.01)
+    after = {part.name: part.tokens for part in figures.parts(now)}
+    assert before.items() <= after.items()
 
 
 def test_blocks_have_names_a_person_knows() -> None:
     now = state()
-    names = [part.name for part in figures.parts(now, 1.0)]
+    names = [part.name for part in figures.parts(now)]
     assert "Handover 3" in names
     assert "edit_file src/lock/manager.rs" in names
     assert any(name.startswith("The guard must never") for name in names)
@@ -36,7 +51,7 @@ def test_blocks_have_names_a_person_knows() -> None:
 
 def test_the_largest_come_first() -> None:
     now = state()
-    parts = figures.parts(now, 1.0)
+    parts = figures.parts(now)
     largest = figures.largest(parts)
     assert [part.tokens for part in largest] == sorted((part.tokens for part in largest), reverse=True)
     assert largest[0].name == "edit_file src/lock/manager.rs"

@@ -91,7 +91,7 @@ def choose(panel: Inspector, block: str, words: str) -> None:
 def test_it_shows_the_sessions_own_meter(panel: Inspector, session: Commanded) -> None:
     text = panel.view.text()
     meter = session.meter()
-    assert "Context · 43.5K of 128K" in text
+    assert "Context · ≈ 43.5K of 128K" in text
     assert abs(meter.used - 43_500) < 100
     for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K"):
         assert line in text
