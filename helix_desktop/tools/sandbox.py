@@ -20,7 +20,7 @@ from pathlib import Path
 
 from helix_desktop.processes import jail
 from helix_desktop.processes.command import Command, CommandLine
-from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
+from helix_desktop.processes.starter import ProcessLaunch, Where, Whose, find_program
 from helix_desktop.tools import home
 from helix_desktop.tools.home import ClosedHome, is_below
 from helix_desktop.tools.openings import NOTHING, Opened, opened_sockets, opened_variables
@@ -375,7 +375,7 @@ async def find_sandbox(
 async def _starts_bubblewrap() -> bool:
     """Whether it works with nothing to close, as one with other folders would."""
     return _present(Kind.BUBBLEWRAP) and await _echoes(
-        lambda _: ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--", *_ECHO]
+        lambda _: [find_program("bwrap"), *_ALONE, "--ro-bind", "/", "/", "--", *_ECHO]
     )
 
 
