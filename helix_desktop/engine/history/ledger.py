@@ -165,12 +165,15 @@ class Ledger:
     def _own(self, column: array[T], seq: int) -> T:
         """A running sum up to `seq`, without what was brought in, and what a fork was begun with."""
         total = column[bisect_right(self.requests, seq)]
-        start = self.copied[-1][1] if self.copied else 0
-        brought = [(max(run[0], start), run[1]) for run in self.elsewhere if run[1] > start]
-        for run in (*self.copied, *brought):
+        for run in self._others_runs():
             first, behind = (bisect_left(self.requests, min(one, seq + 1)) for one in run)
             total -= column[behind] - column[first]
         return total
+
+    def _others_runs(self) -> list[Run]:
+        """The facts whose cost belongs to another conversation or program, none of them twice."""
+        start = self.copied[-1][1] if self.copied else 0
+        return [*self.copied, *((max(first, start), behind) for first, behind in self.elsewhere if behind > start)]
 
     def _step(self, recorded: Recorded, reply: ModelReplied) -> None:
         saw, usage = saw_of(recorded), reply.usage

@@ -26,17 +26,16 @@ from helix_desktop.engine.events import Running
 from helix_desktop.engine.rows import ConversationRow
 from helix_desktop.gui.frame.rail import state_words
 from helix_desktop.gui.icons import icon
-from helix_desktop.gui.meter import paint_bar, share, spoken
 from helix_desktop.gui.shared.list_rows import Index
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.drawing import right_to_left
 from helix_desktop.gui.transcript.harmless import hint
-from helix_desktop.gui.words import percent, tr
+from helix_desktop.gui.words import tr
 from helix_desktop.values import dataclass
 
 FETCHED = 200
 DAY = 86_400
-ROW, HEADING = 52, 30
+ROW, TWO_LINES, HEADING = 34, 52, 30
 
 
 class Role(IntEnum):
@@ -100,7 +99,9 @@ def grouped(
 
 
 class Conversations(QAbstractListModel):
-    """The lines of the list; the first `FETCHED`, more when the user gets there."""
+    """The lines of the list; the first `FETCHED`, more when the user gets there. `grown`: a line may have another height."""
+
+    grown = Signal(QModelIndex)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -117,6 +118,8 @@ class Conversations(QAbstractListModel):
             for at in range(self._fetched):
                 if aged or before[at] != lines[at]:
                     self.dataChanged.emit(self.index(at), self.index(at))
+                    if _writer(before[at]) != _writer(lines[at]):
+                        self.grown.emit(self.index(at))
             return
         self.beginResetModel()
         self._lines = lines
@@ -130,6 +133,7 @@ class Conversations(QAbstractListModel):
         at = self.row_of(conversation)
         if 0 <= at < self._fetched:
             self.dataChanged.emit(self.index(at), self.index(at))
+            self.grown.emit(self.index(at))
 
     def row_of(self, conversation: str) -> int:
         """The line of a conversation, or -1."""
@@ -167,16 +171,19 @@ def _words_of(row: ConversationRow, running: Running, role: int) -> str | None:
         return row.title
     if role == Qt.ItemDataRole.AccessibleTextRole:
         state = "" if running is Running.IDLE else f", {state_words(running)}"
-        return ", ".join([_spoken_title(row), *_share(row)]) + state
+        return _spoken_title(row) + state
     if role == Qt.ItemDataRole.ToolTipRole:
-        told = [spoken(tuple(row.parts.items()), row.window)] if row.parts else []
-        return hint("\n".join([_spoken_title(row), *told]))
+        return hint(_spoken_title(row))
     return None
 
 
-def _share(row: ConversationRow) -> list[str]:
-    """How full its window is, where that is known: it is measured when the conversation is opened, and after each turn."""
-    return [percent(share(tuple(row.parts.items()), row.window) / 100)] if row.parts else []
+def _writer(line: Heading | ConversationRow) -> str:
+    return "" if isinstance(line, Heading) else line.agent or line.machine
+
+
+def has_second_line(row: ConversationRow, running: Running) -> bool:
+    """Whether there is something to say of a conversation beside its title."""
+    return running is not Running.IDLE or bool(_writer(row))
 
 
 def _spoken_title(row: ConversationRow) -> str:
@@ -194,7 +201,7 @@ def _key(line: Heading | ConversationRow) -> str:
 
 
 class ConversationPainter(QStyledItemDelegate):
-    """Paints a line: the title, below it a small meter, its share and the age."""
+    """Paints a line: the title and the age; a second line only where there is something to say."""
 
     def __init__(self, theme: Theme, view: QWidget) -> None:
         super().__init__(view)
@@ -202,8 +209,11 @@ class ConversationPainter(QStyledItemDelegate):
         self._view = view
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        heading = isinstance(index.data(Role.ROW), Heading)
-        return QSize(120, self._theme.px(HEADING if heading else ROW))
+        line = index.data(Role.ROW)
+        if isinstance(line, Heading):
+            return QSize(120, self._theme.px(HEADING))
+        told = has_second_line(line, Running(index.data(Role.RUNNING)))
+        return QSize(120, self._theme.px(TWO_LINES if told else ROW))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         painter.save()
@@ -238,20 +248,24 @@ class ConversationPainter(QStyledItemDelegate):
             painter.setPen(QPen(theme.colour("accent"), 1))
             painter.drawRoundedRect(QRectF(card).adjusted(0.5, 0.5, -0.5, -0.5), 8, 8)
         inner = card.adjusted(px(10), px(7), -px(10), -px(7))
-        self._paint_title(painter, inner, row, running)
-        self._paint_meta(painter, inner, row)
+        self._paint_title(painter, inner, row)
+        if has_second_line(row, running):
+            self._paint_second_line(painter, inner, row, running)
 
-    def _paint_title(self, painter: QPainter, inner: QRect, row: ConversationRow, running: Running) -> None:
+    def _paint_title(self, painter: QPainter, inner: QRect, row: ConversationRow) -> None:
         theme, px = self._theme, self._theme.px
         box = QRect(inner.left(), inner.top(), inner.width(), px(19.5))
-        if running is not Running.IDLE:
-            box = self._paint_state(painter, box, running)
+        painter.setFont(theme.font(11))
+        painter.setPen(theme.colour("faint"))
+        age = when(row.updated, time.time())
+        width = QFontMetrics(painter.font()).horizontalAdvance(age) + px(1)
+        place = QRect(box.right() - width, box.top(), width + px(1), box.height())
+        painter.drawText(self._placed(inner, place), Qt.AlignmentFlag.AlignVCenter, age)
+        box.setRight(place.left() - px(8))
         if row.pinned:
             pin = QRect(box.right() - px(12), box.top() + px(4), px(12), px(12))
             icon("pin", theme.colour("faint")).paint(painter, self._placed(inner, pin))
             box.setRight(pin.left() - px(4))
-        if writer := row.agent or row.machine:
-            box = self._paint_writer(painter, inner, box, writer)
         box = self._placed(inner, box)
         painter.setFont(theme.font(13))
         painter.setPen(theme.colour("text"))
@@ -262,50 +276,23 @@ class ConversationPainter(QStyledItemDelegate):
         painter.drawText(box, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeading, shown)
         painter.setLayoutDirection(usual)
 
-    def _paint_writer(self, painter: QPainter, inner: QRect, box: QRect, writer: str) -> QRect:
-        """Who writes there as a chip before the title; returns the room that is left."""
-        theme, px = self._theme, self._theme.px
-        painter.setFont(theme.font(11))
-        metrics = QFontMetrics(painter.font())
-        shown = metrics.elidedText(writer, Qt.TextElideMode.ElideRight, box.width() // 2)
-        width = metrics.horizontalAdvance(shown) + px(12)
-        place = self._placed(inner, QRect(box.left(), box.top() + px(1), width, px(17)))
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(theme.colour("accent_soft"))
-        painter.drawRoundedRect(place, px(5), px(5))
-        painter.setPen(theme.colour("accent"))
-        painter.drawText(place, Qt.AlignmentFlag.AlignCenter, shown)
-        return box.adjusted(width + px(6), 0, 0, 0)
-
-    def _paint_state(self, painter: QPainter, box: QRect, running: Running) -> QRect:
-        """The state as a word and a dot at the end of the line; returns the room that is left."""
-        theme, px = self._theme, self._theme.px
-        name = {Running.ASKING: "handover_text", Running.FAILED: "danger"}.get(running, "output_text")
-        painter.setFont(theme.font(11))
-        painter.setPen(theme.colour(name))
-        word = state_words(running)
-        width = QFontMetrics(painter.font()).horizontalAdvance(word) + px(2)
-        place = self._placed(box, QRect(box.right() - width, box.top(), width, box.height()))
-        painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, word)
-        return box.adjusted(0, 0, -width - px(6), 0)
-
-    def _paint_meta(self, painter: QPainter, inner: QRect, row: ConversationRow) -> None:
+    def _paint_second_line(self, painter: QPainter, inner: QRect, row: ConversationRow, running: Running) -> None:
+        """What it is doing, and who else writes there."""
         theme, px = self._theme, self._theme.px
         line = QRect(inner.left(), inner.bottom() + 1 - px(16.5), inner.width(), px(16.5))
         painter.setFont(theme.font(11))
-        painter.setPen(theme.colour("faint"))
-        metrics = QFontMetrics(painter.font())
-        right = line.right() + 1
-        for text in (when(row.updated, time.time()), *_share(row)):
-            width = metrics.horizontalAdvance(text)
-            box = self._placed(line, QRect(right - width, line.top(), width + 1, line.height()))
-            painter.drawText(box, Qt.AlignmentFlag.AlignVCenter, text)
-            right -= width + px(8)
-        if not row.parts:
-            return
-        bar = self._placed(line, QRect(line.left(), line.center().y() - px(2) + 1, right - line.left(), px(4)))
-        mirrored = self._view.layoutDirection() == Qt.LayoutDirection.RightToLeft
-        paint_bar(painter, QRectF(bar), tuple(row.parts.items()), row.window, theme, right_to_left=mirrored)
+        metrics, left = QFontMetrics(painter.font()), line.left()
+        colour = {Running.ASKING: "handover_text", Running.FAILED: "danger"}.get(running, "output_text")
+        state = "" if running is Running.IDLE else state_words(running)
+        writer = _writer(row)
+        told = [(state, colour), (f" · {writer}" if state and writer else writer, "muted")]
+        for words, name in told:
+            painter.setPen(theme.colour(name))
+            shown = metrics.elidedText(words, Qt.TextElideMode.ElideRight, line.right() - left)
+            width = metrics.horizontalAdvance(shown) + 1
+            place = self._placed(line, QRect(left, line.top(), width, line.height()))
+            painter.drawText(place, Qt.AlignmentFlag.AlignVCenter, shown)
+            left += width
 
     def _placed(self, within: QRect, rect: QRect) -> QRect:
         """Where it goes in the view's direction of reading."""
@@ -322,7 +309,9 @@ class ConversationList(QListView):
         super().__init__(parent)
         self.lines = Conversations(self)
         self.setModel(self.lines)
-        self.setItemDelegate(ConversationPainter(theme, self))
+        painter = ConversationPainter(theme, self)
+        self.setItemDelegate(painter)
+        self.lines.grown.connect(painter.sizeHintChanged)
         self.setProperty("look", "side")
         self.setAccessibleName(tr("Conversations"))
         self.setMouseTracking(True)

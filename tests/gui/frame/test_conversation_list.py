@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.events import Running
 from helix_desktop.engine.rows import ConversationRow as Row
@@ -89,16 +90,29 @@ def test_the_neighbour_is_past_the_headings(theme: Theme) -> None:
     assert shown.neighbour(1) == ""
 
 
-def test_a_screen_reader_hears_title_meter_and_state(theme: Theme) -> None:
+def test_a_screen_reader_hears_title_and_state(theme: Theme) -> None:
     shown = ConversationList(theme)
     row = Row("a", "Extract the lock manager", NOW, parts(4, 9, 0, 8, 13))
     shown.lines.show_lines(grouped([row], now=NOW))
     shown.lines.show_running("a", Running.ASKING)
     said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
-    assert said == "Extract the lock manager, 34%, waiting for you"
+    assert said == "Extract the lock manager, waiting for you"
     shown.lines.show_lines(grouped([Row("a", "Brought from elsewhere", NOW)], now=NOW))
     shown.lines.show_running("a", Running.IDLE)
     assert shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole) == "Brought from elsewhere"
+
+
+def test_a_second_line_stands_only_where_there_is_something_to_say(theme: Theme) -> None:
+    shown = ConversationList(theme)
+    shown.resize(252, 400)
+    quiet, agents = Row("a", "Quiet", NOW, parts(4, 9, 0, 8, 13)), Row("b", "Theirs", NOW - 1, agent="Codex")
+    shown.lines.show_lines(grouped([quiet, agents], now=NOW))
+    shown.show()
+    heights = [shown.visualRect(shown.lines.index(at)).height() for at in (1, 2)]
+    assert heights[0] < heights[1]
+    shown.lines.show_running("a", Running.ASKING)
+    QApplication.processEvents()
+    assert shown.visualRect(shown.lines.index(1)).height() == heights[1]
 
 
 def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
@@ -113,7 +127,7 @@ def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
     assert shown.lines.index(50).data() == "Talk 49, renamed"
 
 
-def test_who_writes_there_stands_on_a_chip_and_is_spoken(theme: Theme) -> None:
+def test_who_writes_there_stands_in_the_line_and_is_spoken(theme: Theme) -> None:
     shown = ConversationList(theme)
     bare, agents = Row("a", "Talk", NOW), Row("a", "Talk", NOW, agent="Claude Code")
     shown.resize(260, 120)
