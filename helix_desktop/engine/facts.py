@@ -304,6 +304,7 @@ class FilesChanged:
     by: str = "command"
     undoes: tuple[int, ...] = ()
     names: tuple[str, ...] = ()  # a few of the paths, for a line of text
+    left_out: tuple[str, ...] = ()  # a few of the paths that the step made, and that no undo covers
 
 
 @dataclass(frozen=True, slots=True)

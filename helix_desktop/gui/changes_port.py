@@ -11,7 +11,7 @@ from helix_desktop.engine.digest import Digest
 
 
 class Progress(Protocol):
-    """The first checkpoint. `state`: waiting, reading, ready, too much, off or failed."""
+    """The first checkpoint. `state`: waiting, reading, ready, off or failed."""
 
     @property
     def state(self) -> str: ...

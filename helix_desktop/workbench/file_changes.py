@@ -119,7 +119,10 @@ class FileChanges:
         return lambda: listeners.remove(listener)
 
     def not_covered(self) -> Sequence[Left]:
-        return [Left(self.checkpoints.place(left.path), left.why) for left in self.checkpoints.left_out()]
+        return [
+            Left(self.checkpoints.place(left.path), left.why, left.is_beyond_limits)
+            for left in self.checkpoints.left_out()
+        ]
 
     async def room(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take."""

@@ -12,13 +12,16 @@ from helix_desktop.engine.facts import FilesChanged, Text, UserSaid
 from tests.workbench.conftest import Desks
 
 
-async def test_a_folder_over_the_limit_waits_for_the_users_word(desks: Desks, folder: Path) -> None:
+async def test_what_is_over_the_limit_is_named_until_the_user_chooses(desks: Desks, folder: Path) -> None:
     desk = desks()
     bench = await desk.create("W", folder)
     await bench.change({"changes.most_files": 1})
     await bench._tasks.ended()
     changes = bench.changes
-    assert changes.progress.state == "too much"
+    assert changes.progress.state == "ready"
+    (folder / "new.txt").write_text("new")
+    await changes.checkpoints.look()
+    assert [(left.place, left.is_beyond_limits) for left in changes.not_covered()] == [("new.txt", True)]
     assert [name for name, _, _ in await changes.largest()] == ["src", ""]
     told: list[str] = []
     leave = changes.watch(lambda progress: told.append(progress.state))

@@ -110,6 +110,7 @@ class Left:
 
     place: str
     why: str
+    is_beyond_limits: bool = False  # not by a rule: for its size, their number, or as it could not be read
 
 
 def turns(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:

@@ -22,7 +22,9 @@ _LENGTH = struct.Struct("<H")
 
 
 class Kind(StrEnum):
-    """In the order in which they can be made. TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe, a device."""
+    """In the order in which they can be made. TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe, a device,
+    or a file that was not read: then its content is its stamp.
+    """
 
     FOLDER = "d"
     FILE = "f"

@@ -26,7 +26,7 @@ class CoverDialog(QDialog):
         self.resize(theme.px(560), theme.px(440))
         why = QLabel(
             tr(
-                "This folder is larger than the limit, so no new checkpoints are made. Without checkpoints, changes made by commands can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
+                "This folder is larger than the limits, so some of its files are not covered: what commands change in them can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
             ),
             self,
         )

@@ -32,7 +32,7 @@ from helix_desktop.gui.changes.cover import CoverDialog
 from helix_desktop.gui.changes.files import Entry, FileList, by_folder
 from helix_desktop.gui.changes.taking_back import TakingBack, ThreeVersions
 from helix_desktop.gui.changes_port import Changes, Progress, Undone
-from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui.engine_sentences import in_a_row, said
 from helix_desktop.gui.links import open_file
 from helix_desktop.gui.questions import ask_text
 from helix_desktop.gui.shared.difference_rows import Sheet, rows, sheet
@@ -245,7 +245,6 @@ class ChangesPage(QWidget):
             "reading": tr(
                 "The first checkpoint is being made: {done} of {all} files.", done=progress.files, all=progress.of_files
             ),
-            "too much": tr("This folder is not covered: it is larger than the limit."),
             "off": tr("Checkpoints are turned off for this workspace."),
             "failed": tr("The last checkpoint failed: {why}", why=progress.why),
         }
@@ -253,7 +252,10 @@ class ChangesPage(QWidget):
         usual = (
             by_agent if self._scope in ("turns", "conversation") else tr("All changes since then, including your own.")
         )
-        self.cover_button.setVisible(progress.state == "too much")
+        over = self._changes is not None and any(left.is_beyond_limits for left in self._changes.not_covered())
+        if over:
+            usual = in_a_row(usual, tr("Some files are beyond the limits and not covered; they are listed below."))
+        self.cover_button.setVisible(over)
         first = tr(
             "First checkpoint: {files} files, {size}, {seconds} seconds.",
             files=numeral(progress.files),

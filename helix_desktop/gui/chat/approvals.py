@@ -93,8 +93,6 @@ def uncovered(bench: Workbench | None) -> str:
 
 def uncovered_words(state: str, names: Sequence[str]) -> str:
     """What an undo of a command will not bring back; empty where it brings back everything."""
-    if state == "too much":
-        return tr("This folder is too large for checkpoints, so this command's changes can't be undone.")
     if state == "off":
         return tr("Checkpoints are turned off, so this command's changes can't be undone.")
     if not names:

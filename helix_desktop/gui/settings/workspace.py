@@ -169,8 +169,8 @@ class CheckpointsPage(Page):
             ),
             Declared(
                 "most_files",
-                tr("Ask if a folder has more files than"),
-                tr("Larger folders are covered only after you agree. 0 means no limit."),
+                tr("Most files that are covered"),
+                tr("What is new beyond this is left out and listed under Changes. 0 means no limit."),
                 covered.most_files,
                 least=0,
                 most=100_000_000,
@@ -178,8 +178,8 @@ class CheckpointsPage(Page):
             ),
             Declared(
                 "most_bytes",
-                tr("Ask if a folder is larger than"),
-                tr("Larger folders are covered only after you agree. 0 means no limit."),
+                tr("Most that is covered"),
+                tr("What is new beyond this is left out and listed under Changes. 0 means no limit."),
                 covered.most_bytes // MEGABYTE,
                 least=0,
                 most=100_000_000,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from helix_desktop.engine.changes.story import written
 from helix_desktop.engine.facts import (
     NO_LONGER,
     Fact,
@@ -68,7 +69,12 @@ def changed_files(facts: Sequence[FilesChanged]) -> str:
     named = {name for fact in facts for name in fact.names}
     files = len(named) + sum(max(0, fact.files - len(fact.names)) for fact in facts)
     added, removed = sum(fact.added for fact in facts), sum(fact.removed for fact in facts)
-    return count(files, "{n} file changed", "{n} files changed") + f" +{numeral(added)} −{numeral(removed)}"
+    words = count(files, "{n} file changed", "{n} files changed") + f" +{numeral(added)} −{numeral(removed)}"
+    left = sorted({name for fact in facts for name in fact.left_out})
+    if not left:
+        return words
+    uncovered = tr("Undo does not cover: {names}", names=", ".join(map(written, left)))
+    return in_a_row(words, uncovered) if files else uncovered
 
 
 def _cut_short(stop: Stop) -> str:

@@ -7,6 +7,7 @@ nothing refers to, which are found again by their hash. What the program knows o
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -21,8 +22,9 @@ from helix_desktop.errors import HelixError, StoreFailed
 from helix_desktop.tools.changes import known as kept_known
 from helix_desktop.tools.changes import reading, walk
 from helix_desktop.tools.changes.coverage import Coverage
+from helix_desktop.tools.changes.limits import Amount, leave_excess_out
 from helix_desktop.tools.changes.reading import ABOUT, Contents, Reader
-from helix_desktop.tools.changes.walk import STAMP, Found, Known, Left, TooMuch, Walk
+from helix_desktop.tools.changes.walk import STAMP, Found, Known, Left, Walk, leave_file_out
 from helix_desktop.tools.changes.watching import Watch
 from helix_desktop.values import dataclass
 
@@ -36,7 +38,7 @@ SHORT = 0.25  # seconds; after a command every file is looked at where that take
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """`state`: waiting, reading, ready, too much, off or failed."""
+    """`state`: waiting, reading, ready, off or failed."""
 
     state: str = "waiting"
     files: int = 0
@@ -55,6 +57,7 @@ class Window:
     by: str
     since: int  # of the looks
     checkpoint: Digest
+    left_out: frozenset[str] = frozenset()  # paths that were not covered already
 
 
 @dataclass(slots=True)
@@ -85,6 +88,7 @@ class Checkpoints:
         self._file = file
         self._closed = closed
         self._known: Known = {}
+        self._covered = Amount()
         self._seen: dict[str, walk.Seen] = {}
         self._left: dict[str, list[Left]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
@@ -98,6 +102,7 @@ class Checkpoints:
         self._saved: Digest | None = None
         self.leftovers: list[str] = []  # what an undo that was cut short left beside its files, found by the first look
         self._unsure: set[str] = set()  # folders with files whose times cannot be trusted yet
+        self._modes: dict[Path, int] = {}  # of the roots, at the first look
         self._seconds = 0.0  # that the last look at everything took
         self._standing: tuple[
             tuple[int, int] | None, ...
@@ -112,12 +117,14 @@ class Checkpoints:
     @property
     def covers(self) -> bool:
         """Whether there is a safety net, now or as soon as it is prepared."""
-        return bool(self.roots) and self.progress.state not in ("too much", "off")
+        return bool(self.roots) and self.progress.state != "off"
 
     def largest(self) -> list[tuple[str, int, int]]:
         """The folders right below the roots as the rules leave them: name, files, bytes. An empty name: files in none."""
         closed = frozenset(filter(None, map(_identity, self._closed)))
-        return walk.largest(self.roots, replace(self.coverage, most_files=0, most_bytes=0), closed)
+        return walk.largest(
+            self.roots, replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63), closed
+        )
 
     def left_out(self) -> tuple[Left, ...]:
         """What is not covered, and why."""
@@ -127,6 +134,10 @@ class Checkpoints:
             if group and group[0][1] > len(group):
                 found += [Left(path, "has another name outside") for path, _ in group if path in names]
         return tuple(sorted(found, key=lambda left: left.path))
+
+    def _left_out_paths(self) -> frozenset[str]:
+        """What is not covered for its size or because it cannot be read: not by a rule, which the user knows."""
+        return frozenset(left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits)
 
     def item(self, path: str) -> Item | None:
         """What stood at a path at the last look."""
@@ -158,6 +169,13 @@ class Checkpoints:
                 return str(number) if inside == "." else f"{number}/{inside}"
         return f"0/{place}"
 
+    def open_roots(self) -> None:
+        """Give the folders themselves the mode again that they had when they were looked at first, where they were closed since."""
+        for root, mode in self._modes.items():
+            with suppress(OSError):
+                if not os.access(root, os.R_OK | os.W_OK | os.X_OK):
+                    root.chmod(mode)
+
     # --- taking them
 
     async def prepare(self) -> None:
@@ -172,8 +190,6 @@ class Checkpoints:
         async with self._lock:
             try:
                 await self._look(thorough=thorough or self._checkpoint is None)
-            except TooMuch:
-                self._too_much()
             except StoreFailed as error:  # tried again before the next step
                 self._watch.doubt = True
                 self._tell(Progress("failed", why=str(error)))
@@ -182,7 +198,7 @@ class Checkpoints:
         """Other rules: everything is looked at anew."""
         async with self._lock:
             self.coverage = coverage
-            self._known, self._checkpoint = {}, None
+            self._known, self._checkpoint, self._covered = {}, None, Amount()
             self._seen.clear()
             self._watch.doubt = True
             self._tell(Progress("off" if coverage.off else "waiting"))
@@ -192,9 +208,14 @@ class Checkpoints:
         """A step is about to change something. What was changed until now is somebody else's."""
         await self.prepare()
         await self.look()
+        if self.progress.state == "failed":
+            raise StoreFailed(
+                f"The state of the folder could not be stored, so what this changes could not be undone: {self.progress.why}",
+                remedy="Nothing was run. Make room on the disk and try again.",
+            )
         if self._checkpoint is None or not self.ready or None in self._standing:
             return None
-        window = Window(call, conversation, by, self._looks, self._checkpoint)
+        window = Window(call, conversation, by, self._looks, self._checkpoint, self._left_out_paths())
         self._windows.append(window)
         return window
 
@@ -203,11 +224,15 @@ class Checkpoints:
     ) -> FilesChanged | None:
         """The step is over: what it changed, as a fact; None where it changed nothing. `only`: the paths it says it changed."""
         try:
+            self.open_roots()
             await self.look(thorough=thorough or (window.by != "tool" and self._seconds < SHORT))
             if not self.ready or self._checkpoint is None:
                 return None
             changes = self._claim(window.since, None if only is None else {self.path(place) for place in only})
-            return await self.noted(changes, window.checkpoint, self._checkpoint, call=window.call, by=window.by)
+            left = () if only is not None else sorted(self._left_out_paths() - window.left_out)
+            return await self.noted(
+                changes, window.checkpoint, self._checkpoint, call=window.call, by=window.by, left_out=left
+            )
         finally:
             self.leave(window)
 
@@ -232,16 +257,26 @@ class Checkpoints:
         return self._claim(since, paths)
 
     async def noted(
-        self, changes: Sequence[Change], before: Digest, after: Digest, *, call: str = "", by: str = "command"
+        self,
+        changes: Sequence[Change],
+        before: Digest,
+        after: Digest,
+        *,
+        call: str = "",
+        by: str = "command",
+        left_out: Sequence[str] = (),
     ) -> FilesChanged | None:
-        """The fact of some changes, with all it names in the cache."""
+        """The fact of some changes, with all it names in the cache; None where there are none and nothing new is left out."""
         counted = tree.files_of(changes)
-        if not changes:
+        if not changes and not left_out:
             return None
         added, removed = await self._count(counted)
         (difference,) = await self.contents.put_many([(tree.write_difference(changes, before), ABOUT)])
         names = tuple(self.place(change.path) for change in counted[:NAMES])
-        return FilesChanged(difference, before, after, len(counted), added, removed, call, by, names=names)
+        left = tuple(map(self.place, left_out[:NAMES]))
+        return FilesChanged(
+            difference, before, after, len(counted), added, removed, call, by, names=names, left_out=left
+        )
 
     async def aclose(self) -> None:
         """Keep the stamps for the next start."""
@@ -254,12 +289,16 @@ class Checkpoints:
     async def _look(self, *, thorough: bool) -> None:
         began = time.monotonic()
         if self._checkpoint is None:
+            self._modes = {root: root.stat().st_mode & 0o7777 for root in self.roots if root.is_dir()}
             await self._recall()
             self._tell(replace(self.progress, state="reading"))
         found = await asyncio.to_thread(self._walk, thorough)
-        if not self.ready:
-            self.leftovers = found.leftovers
-        await self._read(found, began)
+        try:
+            if not self.ready:
+                self.leftovers = found.leftovers
+            await self._read(found, began)
+        finally:
+            walk.restore_modes(found)
         changes = self._taken(found)
         await self._link_on(changes)
         if not self.ready:
@@ -274,13 +313,19 @@ class Checkpoints:
         thorough |= before != self._standing  # moved, or on a drive that came or went: of that no folder tells
         folders = self._watch.changed()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
-        if not thorough and not self._watch.doubt and len(folders) <= FEW:
-            return looking.some(folders | self._unsure)
-        self._watch.begin()
-        began = time.monotonic()
-        found = looking.everything()
-        self._seconds = time.monotonic() - began
-        return found
+        try:
+            if not thorough and not self._watch.doubt and len(folders) <= FEW:
+                looking.some(folders | self._unsure)
+            else:
+                self._watch.begin()
+                began = time.monotonic()
+                looking.everything()
+                self._seconds = time.monotonic() - began
+            leave_excess_out(looking.found, self._known, self.coverage, self._covered)
+        except BaseException:
+            walk.restore_modes(looking.found)
+            raise
+        return looking.found
 
     async def _recall(self) -> None:
         """What was known when the program ended, as far as its contents are there."""
@@ -300,10 +345,14 @@ class Checkpoints:
                 if _is_file(record) and Digest(record[-32:]) in lacking:
                     names[name] = walk.UNSURE + record[STAMP.size :]
         self._known, self._checkpoint, self._chain = kept.known, kept.checkpoint, kept.chain
+        self._covered = Amount()
+        for names in self._known.values():
+            self._covered.add_records(names.values())
 
     async def _read(self, found: Found, began: float) -> None:
         """Have the contents that are wanted in the cache, and their records in what was found."""
         done = size = 0
+        wanted = {one.path: one for one in found.wanted}
         async for batch in reading.store(self.contents, self.reader, found.wanted):
             for got in batch:
                 folder, _, name = got.path.rpartition("/")
@@ -313,6 +362,8 @@ class Checkpoints:
                 if got.record:
                     names[name] = got.record
                     size += len(got.record)
+                elif got.left:
+                    leave_file_out(found, self._known, wanted[got.path], names, got.left)
                 else:
                     names.pop(name, None)
                 if got.restless:
@@ -332,6 +383,8 @@ class Checkpoints:
                 before, after = held.get(name, b"")[STAMP.size :], now.get(name, b"")[STAMP.size :]
                 if before != after:
                     changes.append(Change(f"{folder}/{name}", tree.unpack(before), tree.unpack(after)))
+                    self._covered.add_item(changes[-1].before, -1)
+                    self._covered.add_item(changes[-1].after)
             self._left.pop(folder, None)
             self._unsure.discard(folder)
             if any(record.startswith(walk.UNSURE) and _is_file(record) for record in now.values()):
@@ -444,10 +497,6 @@ class Checkpoints:
             mine = [path for path in moment.changes if paths is None or path in paths or _holds(path, paths)]
             found += [moment.changes.pop(path) for path in mine]
         return tree.joined(found)[0]
-
-    def _too_much(self) -> None:
-        limit = f"{self.coverage.most_files:,} files or {self.coverage.most_bytes:,} bytes"
-        self._tell(Progress("too much", why=f"The folder has more than {limit}."))
 
     def _tell(self, progress: Progress) -> None:
         self.progress = progress

@@ -36,6 +36,7 @@ DEFAULT = (
 )
 MOST_FILES = 200_000
 MOST_BYTES = 5_000_000_000
+MOST_FILE_BYTES = 2_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,14 @@ class _Rule:
 
 @dataclass(frozen=True)
 class Coverage:
-    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`. `most_files` and `most_bytes`: a folder with
-    more waits for the user's word. 0: no limit.
+    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`. `most_files` and `most_bytes`: what is new
+    beyond them is left out, by name; 0: no limit. `most_file_bytes`: a larger file is left out in any case.
     """
 
     leave_out: tuple[str, ...] = DEFAULT
     most_files: int = MOST_FILES
     most_bytes: int = MOST_BYTES
+    most_file_bytes: int = MOST_FILE_BYTES
     off: bool = False
 
     @functools.cached_property

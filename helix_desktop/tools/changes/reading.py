@@ -6,7 +6,6 @@ import asyncio
 import os
 import stat
 from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -16,7 +15,7 @@ from helix_desktop.engine.changes.tree import Item, Kind
 from helix_desktop.engine.facts import Stored
 from helix_desktop.engine.ports import About, Cache
 from helix_desktop.tools import beneath
-from helix_desktop.tools.changes.walk import STAMP, UNSURE, Wanted
+from helix_desktop.tools.changes.walk import GONE, STAMP, UNREADABLE, UNSURE, Wanted
 from helix_desktop.values import dataclass
 
 ABOUT = About("checkpoint", "", "")  # there are many: each word takes room in every one
@@ -24,6 +23,7 @@ LARGE = 4 << 20  # bytes; a larger file is stored piece by piece
 BATCH, MOST = 8 << 20, 2_000  # bytes and files that are stored at once
 _PIECE = 1 << 20
 _TRIES = 3
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe that took the file's place is opened at once
 _FOLDER = beneath.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -35,11 +35,24 @@ class Contents(Cache, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Got:
-    """A record for a file that was wanted; empty: it has gone. `restless`: it changed whenever it was read."""
+    """A record for a file that was wanted; empty: it has gone. `restless`: it changed whenever it was read. `left`: it is there, and
+    why it was not read.
+    """
 
     path: str
     record: bytes
     restless: bool = False
+    left: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFile:
+    """A small file as it was read. No `content`: it has gone, or is `left` for a reason."""
+
+    wanted: Wanted
+    content: bytes | None
+    restless: bool = False
+    left: str = ""
 
 
 class Reader:
@@ -52,7 +65,7 @@ class Reader:
         number, _, inside = path.partition("/")
         start = os.open(self._roots[int(number)], _FOLDER)
         try:
-            return beneath.open_without_links(start, inside or ".", flags)
+            return beneath.open_without_links(start, inside or ".", flags | _NOT_WAITING)
         finally:
             os.close(start)
 
@@ -87,20 +100,22 @@ def _batches(wanted: Sequence[Wanted]) -> list[list[Wanted]]:
     return found
 
 
-def _read_all(reader: Reader, wanted: Sequence[Wanted]) -> list[tuple[Wanted, bytes | None, bool]]:
+def _read_all(reader: Reader, wanted: Sequence[Wanted]) -> list[_ReadFile]:
     return [_read(reader, one) for one in wanted]
 
 
-def _read(reader: Reader, wanted: Wanted) -> tuple[Wanted, bytes | None, bool]:
-    """The content, with the file's stamp around reading it; None for what has gone."""
+def _read(reader: Reader, wanted: Wanted) -> _ReadFile:
+    """The content, with the file's stamp around reading it; None for what has gone or cannot be read."""
     content, same = b"", False
-    with suppress(OSError):
+    try:
         for _ in range(_TRIES):
             handle = reader.open(wanted.path)
             try:
                 before = os.fstat(handle)
                 if not stat.S_ISREG(before.st_mode):
-                    return wanted, None, False
+                    return _ReadFile(wanted, None)
+                if before.st_size > max(LARGE, wanted.size):
+                    return _ReadFile(wanted, None, left="changed while it was read")
                 content = _all_of(handle, before.st_size)
                 same = stamp(before) == stamp(os.fstat(handle))
             finally:
@@ -110,8 +125,14 @@ def _read(reader: Reader, wanted: Wanted) -> tuple[Wanted, bytes | None, bool]:
             wanted = replace(wanted, stamp=wanted.stamp if sure else UNSURE, mode=mode, size=len(content))
             if same:
                 break
-        return wanted, content, not same
-    return wanted, None, False
+    except OSError as error:
+        return _ReadFile(wanted, None, left=_why(error))
+    return _ReadFile(wanted, content, restless=not same)
+
+
+def _why(error: OSError) -> str:
+    """Why a file was not read; nothing where it has gone."""
+    return "" if error.errno in GONE else UNREADABLE
 
 
 def stamp(st: os.stat_result) -> bytes:
@@ -119,20 +140,20 @@ def stamp(st: os.stat_result) -> bytes:
 
 
 def _all_of(handle: int, size: int) -> bytes:
+    """As much as the file had when it was opened: it may grow faster than it is read."""
     pieces = []
-    while piece := os.read(handle, max(size, 1) + 1):
+    while size > 0 and (piece := os.read(handle, size)):
         pieces.append(piece)
         size -= len(piece)
-        size = max(size, 1 << 16)
     return b"".join(pieces)
 
 
-async def _put(contents: Contents, held: Sequence[tuple[Wanted, bytes | None, bool]]) -> list[Got]:
-    there = [(one, content, restless) for one, content, restless in held if content is not None]
-    stored = await contents.put_many([(content, ABOUT) for _, content, _ in there])
-    got = [Got(one.path, b"") for one, content, _ in held if content is None]
-    for (one, _, restless), entry in zip(there, stored, strict=True):
-        got.append(Got(one.path, _record(one, entry), restless))
+async def _put(contents: Contents, held: Sequence[_ReadFile]) -> list[Got]:
+    there = [(one, one.content) for one in held if one.content is not None]
+    stored = await contents.put_many([(content, ABOUT) for _, content in there])
+    got = [Got(one.wanted.path, b"", left=one.left) for one in held if one.content is None]
+    for (one, _), entry in zip(there, stored, strict=True):
+        got.append(Got(one.wanted.path, _record(one.wanted, entry), one.restless))
     return got
 
 
@@ -143,14 +164,18 @@ def _record(wanted: Wanted, entry: Stored) -> bytes:
 async def _stream(contents: Contents, reader: Reader, wanted: Wanted) -> Got:
     try:
         handle = reader.open(wanted.path)
-    except OSError:
-        return Got(wanted.path, b"")
+    except OSError as error:
+        return Got(wanted.path, b"", left=_why(error))
     try:
         before = os.fstat(handle)
         if not stat.S_ISREG(before.st_mode):
             return Got(wanted.path, b"")
-        entry = await contents.put(_pieces(handle), ABOUT)
+        if before.st_size > wanted.size:
+            return Got(wanted.path, b"", left="changed while it was read")
+        entry = await contents.put(_pieces(handle, before.st_size), ABOUT)
         same = stamp(before) == stamp(os.fstat(handle))
+    except OSError as error:
+        return Got(wanted.path, b"", left=_why(error))
     finally:
         os.close(handle)
     sure = same and stamp(before) == wanted.stamp
@@ -158,6 +183,7 @@ async def _stream(contents: Contents, reader: Reader, wanted: Wanted) -> Got:
     return Got(wanted.path, _record(wanted, entry), not same)
 
 
-async def _pieces(handle: int) -> AsyncIterator[bytes]:
-    while piece := await asyncio.to_thread(os.read, handle, _PIECE):
+async def _pieces(handle: int, size: int) -> AsyncIterator[bytes]:
+    while size > 0 and (piece := await asyncio.to_thread(os.read, handle, min(size, _PIECE))):
         yield piece
+        size -= len(piece)

@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import field, replace
+from secrets import token_hex
 
 from helix_desktop.engine.changes import hunks
 from helix_desktop.engine.changes.story import How, Planned
@@ -147,6 +148,7 @@ class _Restoring:
     async def run(self, wanted: Sequence[Step]) -> None:
         """Away first, the deepest first; then folders, files, links and further names; modes of folders last."""
         self._wanted = {step.path for step in wanted}
+        self._checkpoints.open_roots()
         away = [step for step in wanted if step.now is not None and not _stays(step)]
         failed = set()
         for step in sorted(away, key=lambda step: -step.path.count("/")):
@@ -167,7 +169,12 @@ class _Restoring:
                 if step.target is None or step.target.kind is not kind:
                     continue
                 if kind is Kind.OTHER:
-                    self._done.left.append((step.path, "a socket, pipe or device is not made anew"))
+                    why = (
+                        "its content was not kept"
+                        if step.target.content
+                        else "a socket, pipe or device is not made anew"
+                    )
+                    self._done.left.append((step.path, why))
                     continue
                 await self._try(step, acts[kind])
                 if kind is Kind.FOLDER:
@@ -199,7 +206,14 @@ class _Restoring:
             return
         try:
             async with self._parent(step.path) as (folder, name):
-                await asyncio.to_thread(swapping.remove, folder, name, step.now, self._digest(step.now))
+                try:
+                    await asyncio.to_thread(swapping.remove, folder, name, step.now, self._digest(step.now))
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY or step.target is None:
+                        raise
+                    aside = f"{name}.not-undone-{token_hex(3)}"
+                    os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+                    self._done.left.append((f"{step.path}", f"what was in its place and is not covered is now {aside}"))
                 os.fsync(folder)
         except FileNotFoundError:
             return
@@ -301,8 +315,8 @@ class _Restoring:
                 os.mkdir(inner, 0o755, dir_fd=outer)
             folder = self._open(above)
         try:
-            if above not in self._opened and not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
-                self._opened[above] = os.fstat(folder).st_mode & 0o7777
+            if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
+                self._opened.setdefault(above, os.fstat(folder).st_mode & 0o7777)
                 os.fchmod(folder, 0o700)
             yield folder, name
         finally:
@@ -341,4 +355,5 @@ def _stays(step: Step) -> bool:
     """Whether the new item can change places with the one that is there."""
     if step.now is None or step.target is None:
         return False
-    return (step.now.kind is Kind.FOLDER) == (step.target.kind is Kind.FOLDER) and step.now.kind is not Kind.OTHER
+    same = (step.now.kind is Kind.FOLDER) == (step.target.kind is Kind.FOLDER)
+    return same and (step.now.kind is not Kind.OTHER or bool(step.now.content))

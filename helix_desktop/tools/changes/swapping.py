@@ -18,6 +18,7 @@ from contextlib import suppress
 from secrets import token_hex
 
 from helix_desktop.engine.changes.tree import Item, Kind
+from helix_desktop.tools.changes.walk import STAMP
 
 _NOREPLACE, _EXCHANGE = 1, 2
 _NAMED_LATER = getattr(os, "O_TMPFILE", 0)
@@ -106,6 +107,8 @@ def is_as(folder: int, name: str, expected: Item, digest: bytes) -> bool:
     try:
         st = os.stat(name, dir_fd=folder, follow_symlinks=False)
         kind = kind_of(st)
+        if expected.kind is Kind.OTHER and expected.content:
+            return _is_as_stamped(st, expected.content)
         if kind is Kind.LINK and expected.kind is Kind.LINK:
             return os.fsencode(os.readlink(name, dir_fd=folder)) == expected.content
         if kind is not Kind.FILE or expected.kind not in (Kind.FILE, Kind.TWIN):
@@ -120,6 +123,12 @@ def is_as(folder: int, name: str, expected: Item, digest: bytes) -> bool:
         return hashed(handle) == digest
     finally:
         os.close(handle)
+
+
+def _is_as_stamped(st: os.stat_result, stamp: bytes) -> bool:
+    """A file that was not read is known by its stamp. The time of its inode is another one since it was moved aside."""
+    inode, changed, _, mode, size = STAMP.unpack(stamp)
+    return bool((st.st_ino, st.st_mtime_ns, st.st_mode, st.st_size) == (inode, changed, mode, size))
 
 
 def content_of(folder: int, name: str) -> bytes | str:

@@ -6,6 +6,7 @@ file changed within the clock's resolution of the look, is read again at the nex
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
 import os
@@ -32,22 +33,21 @@ _looked = methodcaller("stat", follow_symlinks=False)
 _told = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
 _TOLD = struct.Struct("<QqqIQI")
 _FOLDER = beneath.DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_PATH = getattr(os, "O_PATH", 0)
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # gone or replaced meanwhile
 _DEEPEST = 200  # folders within each other
 _LONGEST = 60_000  # bytes of a path
 
 Known = dict[str, dict[str, bytes]]  # of each folder, each name's stamp and packed item
 
 
-class TooMuch(Exception):
-    """More files or bytes than the user wants to have covered without being asked."""
-
-
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A path that is not covered, and why: the rule, or a word of `Why`."""
+    """A path that is not covered, and why: the rule, or in words. `is_beyond_limits`: not by a rule, but as it could not be read."""
 
     path: str
     why: str
+    is_beyond_limits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Wanted:
     stamp: bytes
     mode: int
     size: int
+    stamp_seen: bytes = b""  # also where it cannot be trusted to show the next change
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,7 @@ class Found:
         default_factory=dict
     )  # hard links: path, number of names
     leftovers: list[str] = field(default_factory=list)
+    opened: list[tuple[int, int]] = field(default_factory=list)  # folders whose mode was widened for us, and that mode
     files: int = 0
     bytes: int = 0
 
@@ -117,7 +119,7 @@ class Walk:
         met: set[str] = set()
         for number, root in enumerate(self._roots):
             try:
-                handle = os.open(root, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+                handle = self._open_root(root)
             except OSError:
                 met.update(path for path in self._known if path.partition("/")[0] == str(number))
             else:
@@ -133,12 +135,15 @@ class Walk:
                 continue
             number, _, inside = path.partition("/")
             try:
-                start = os.open(self._roots[int(number)], _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+                start = self._open_root(self._roots[int(number)])
             except OSError:
                 continue
             try:
                 handle = beneath.open_without_links(start, inside or ".", beneath.DIRECTORY)
-            except OSError:
+            except OSError as error:
+                if error.errno not in GONE:  # it is there: who goes down to it step by step can open it
+                    self.found = Found(opened=self.found.opened)
+                    return self.everything()
                 self._gone(path)
                 continue
             finally:
@@ -160,14 +165,15 @@ class Walk:
                     continue
                 name = inner.pop()
                 below = f"{path}/{name}"
-                if len(stack) > _DEEPEST or len(below) > _LONGEST:
-                    self._leave(path, below, "too deep")
+                if below.count("/") > _DEEPEST or len(below) > _LONGEST:
+                    self._leave(path, below, "too deep", is_beyond_limits=True)
                     continue
                 try:
-                    opened = os.open(name, _FOLDER, dir_fd=handle)
+                    opened = self._open(name, handle, below)
                 except OSError as error:
-                    if error.errno not in (2, 20, 40):  # gone or replaced meanwhile
-                        self._leave(path, below, "not readable")
+                    if error.errno not in GONE:  # what is known of it stays as it is
+                        self._leave(path, below, UNREADABLE, is_beyond_limits=True)
+                        met.update(known for known in self._known if known == below or known.startswith(f"{below}/"))
                     continue
                 met.add(below)
                 stack.append((opened, below, *self._list(opened, below, same=same)))
@@ -188,9 +194,40 @@ class Walk:
                     self._gone(f"{path}/{name}")
             for name in below:
                 with suppress(OSError):
-                    self._go(os.open(name, _FOLDER, dir_fd=handle), f"{path}/{name}", set())
+                    self._go(self._open(name, handle, f"{path}/{name}"), f"{path}/{name}", set())
         finally:
             os.close(handle)
+
+    def _open_root(self, root: Path) -> int:
+        try:
+            return os.open(root, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+        except PermissionError:
+            return self._widened(os.open(root, beneath.DIRECTORY | _PATH))
+
+    def _open(self, name: str, folder: int, path: str) -> int:
+        """A folder. One that was covered and that somebody has closed since is opened for us until the look is over."""
+        try:
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except PermissionError:
+            if path not in self._known:
+                raise
+            return self._widened(os.open(name, _FOLDER | _PATH, dir_fd=folder))
+
+    def _widened(self, place: int) -> int:
+        """`place` as a handle that can be listed and searched. Only the owner of a folder can do that."""
+        if not self._widen(place):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return os.open(".", _FOLDER, dir_fd=place)
+
+    def _widen(self, place: int) -> bool:
+        mode = os.fstat(place).st_mode & 0o7777
+        try:
+            os.chmod(f"/proc/self/fd/{place}", mode | 0o700)  # noqa: PTH101 -- of the handle
+        except OSError:
+            os.close(place)
+            return False
+        self.found.opened.append((place, mode))
+        return True
 
     def _gone(self, path: str) -> None:
         above = f"{path}/"
@@ -205,8 +242,13 @@ class Walk:
         with os.scandir(handle) as listed:
             entries = [entry for entry in listed if entry.name != NEVER]
         stamps: list[tuple[int, ...]] = []
-        with suppress(OSError):  # one has just gone
+        try:
             stamps = list(map(_told, map(_looked, entries)))
+        except PermissionError:  # what is in it can be named but not looked at
+            if path in self._known or "/" not in path:
+                self._widen(os.dup(handle))
+        except OSError:  # one has just gone
+            pass
         names = "/".join([entry.name for entry in entries])
         told = hashlib.blake2b(os.fsencode(names), digest_size=16)
         told.update(b"".join(starmap(_TOLD.pack, stamps)))
@@ -223,14 +265,6 @@ class Walk:
         found.bytes += seen.bytes
         for identity, name, names in seen.linked:
             found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
-        self._limit()
-
-    def _limit(self) -> None:
-        found, limits = self.found, self._coverage
-        if (limits.most_files and found.files > limits.most_files) or (
-            limits.most_bytes and found.bytes > limits.most_bytes
-        ):
-            raise TooMuch
 
     def _compare(self, handle: int, path: str, entries: list[os.DirEntry[str]], told: bytes) -> list[str]:  # noqa: C901 -- one loop that every changed folder goes through
         """A folder in which something may be new, name by name; returns the folders to go into."""
@@ -261,7 +295,7 @@ class Walk:
                     linked.append(((st.st_dev, st.st_ino), name, st.st_nlink))
             if record is not None and record.startswith(stamp):
                 now[name] = record
-            elif not (may_leave_out(name) and self._skipped(handle, path, name, st, now)) and not (
+            elif not (record is None and may_leave_out(name) and self._skipped(handle, path, name, st, now)) and not (
                 name.startswith(".helix-undo-") and self._ours(path, name)
             ):
                 fresh += 1
@@ -287,9 +321,12 @@ class Walk:
         whole = f"{path}/{name}"
         match stat.S_IFMT(st.st_mode):
             case stat.S_IFREG:
-                sure = self._sure(st)
+                wanted = Wanted(whole, stamp if self._sure(st) else UNSURE, st.st_mode & 0o7777, st.st_size, stamp)
+                if st.st_size > self._coverage.most_file_bytes:
+                    leave_file_out(self.found, self._known, wanted, now, LARGE)
+                    return
                 now[name] = UNSURE  # until its content is known
-                self.found.wanted.append(Wanted(whole, stamp if sure else UNSURE, st.st_mode & 0o7777, st.st_size))
+                self.found.wanted.append(wanted)
             case stat.S_IFLNK:
                 with suppress(OSError):
                     target = os.fsencode(os.readlink(name, dir_fd=handle))
@@ -315,6 +352,8 @@ class Walk:
         if folder and (st.st_dev, st.st_ino) in self._closed:
             self._leave(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
+        if folder and is_kind(self._known.get(path, {}).get(name, b""), Kind.FOLDER):
+            return False  # it was covered: nothing that is put into it or beside it takes it out
 
         def within(wanted: str) -> bool:
             return _there(handle, f"{name}/{wanted}")
@@ -324,13 +363,39 @@ class Walk:
             self._leave(path, f"{path}/{name}", rule)
         return bool(rule)
 
-    def _leave(self, folder: str, path: str, why: str) -> None:
-        self.found.left.setdefault(folder, []).append(Left(path, why))
+    def _leave(self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False) -> None:
+        self.found.left.setdefault(folder, []).append(Left(path, why, is_beyond_limits))
 
 
 @functools.cache
 def _folder_record(mode: int) -> bytes:
     return UNSURE + tree.pack(Item(Kind.FOLDER, mode))
+
+
+LARGE, OVER, UNREADABLE = "larger than the limit for one file", "over the limit", "not readable"
+
+
+def leave_file_out(found: Found, known: Known, wanted: Wanted, now: dict[str, bytes], why: str) -> None:
+    """A file is not read. One that takes the place of something that was covered is still told from what was there."""
+    folder, _, name = wanted.path.rpartition("/")
+    if known.get(folder, {}).get(name):
+        now[name] = wanted.stamp + tree.pack(Item(Kind.OTHER, wanted.mode, wanted.size, wanted.stamp_seen))
+    else:
+        now.pop(name, None)
+    found.left.setdefault(folder, []).append(Left(wanted.path, why, is_beyond_limits=True))
+
+
+def restore_modes(found: Found) -> None:
+    """Give folders that were opened for a look their modes back."""
+    while found.opened:
+        handle, mode = found.opened.pop()
+        with suppress(OSError):
+            os.chmod(f"/proc/self/fd/{handle}", mode)  # noqa: PTH101 -- of the handle
+        os.close(handle)
+
+
+def is_kind(record: bytes, kind: Kind) -> bool:
+    return record[STAMP.size : STAMP.size + 1] == kind.encode()
 
 
 def _there(handle: int, name: str) -> bool:

@@ -242,7 +242,8 @@ def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
 
 def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes: FakeChanges) -> None:
     assert page.cover_button.isHidden()
-    changes.listeners[0](State("too much"))
+    changes.left = [Left("data/huge", "over the limit", is_beyond_limits=True)]
+    changes.listeners[0](State("ready"))
     assert not page.cover_button.isHidden()
     page.cover_button.click()
     asked = dialog(page, CoverDialog)

@@ -380,7 +380,7 @@ def test_a_command_says_what_an_undo_does_not_cover(theme: Theme) -> None:
     words = uncovered_words("ready", ["node_modules/", *(f"big{n}/" for n in range(6))])
     assert words == "Undo does not cover: node_modules/, big0/, big1/, big2/, big3/, and 2 more"
     assert uncovered_words("ready", []) == ""
-    assert "can't be undone" in uncovered_words("too much", [])
+    assert "can't be undone" in uncovered_words("off", [])
     made.show_questions({1: replace(COMMAND, call=replace(COMMAND.call, name="run_command"))}, words)
     assert words in [label.text() for label in made.findChildren(QLabel)]
     made.show_questions({2: replace(COMMAND, call=replace(COMMAND.call, name="write_file"))}, words)

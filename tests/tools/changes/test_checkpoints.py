@@ -11,7 +11,6 @@ import pytest
 from helix_desktop.engine.changes import tree
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
-from helix_desktop.tools.changes.coverage import Coverage
 from helix_desktop.tools.changes.reading import ABOUT
 from tests.tools.changes.conftest import Net
 
@@ -101,17 +100,6 @@ async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Ne
     left = {(one.path, one.why) for one in net.checkpoints.left_out()}
     assert left == {("0/node_modules", "node_modules/"), ("0/rust/target", "target/ beside Cargo.toml")}
     assert sorted(net.checkpoints.items()) == ["0/rust", "0/rust/Cargo.toml", "0/src", "0/target", "0/target/y"]
-
-
-async def test_a_folder_over_the_limit_waits_for_the_users_word(net: Net) -> None:
-    for number in range(5):
-        (net.folder / f"f{number}").write_text("x")
-    small = net.again(Coverage(most_files=4))
-    await small.prepare()
-    assert (small.progress.state, small.covers) == ("too much", False)
-    assert await small.begin("1", "c", "command") is None
-    await small.again(Coverage(most_files=0))
-    assert small.ready
 
 
 async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) -> None:
