@@ -29,7 +29,7 @@ def add(nouns: Subparsers) -> None:
         "-w",
         metavar="W",
         default="",
-        help="the workspace for the agent's conversation (default: Connected agents)",
+        help="the workspace for the agent's conversation (default: the one of this folder)",
     )
     wrap.add_argument(
         "--upstream",
@@ -64,13 +64,35 @@ def run(arguments: argparse.Namespace) -> int:
         own,
         upstream=arguments.upstream or own.upstream,
         folds_plans=arguments.fold_plans,
-        workspace=arguments.workspace,
+        workspace=_workspace(where, arguments.workspace),
     )
     with client.HeldRegistration(where, wrapping.program(where), registration) as held:
         code = wrapping.run(agent, given, held.address, instance.private(where.run))
         done = (wrapping.status(held.address) or {}).get("figures", [])
     print(json.dumps(done) if arguments.json else wrapping.line(done), file=sys.stderr)
     return code
+
+
+def _workspace(where: places.Places, named: str) -> str:
+    """The ID of the workspace the agent's conversations go to: the one that is named, or that of this folder, which is made where
+    there is none. Empty, for Connected agents, where the folder is nobody's project.
+    """
+    from pathlib import Path
+
+    from helix_desktop.gateway import project_workspace
+    from helix_desktop.store.workspaces import Workspaces
+
+    workspaces, folder = Workspaces(where.workspaces), Path.cwd().resolve()
+    if named:
+        return workspaces.find(named).id
+    if not project_workspace.has_project(folder, Path.home().resolve()):
+        return ""
+    found = project_workspace.find_project_workspace(workspaces.list(), folder)
+    if found is None:
+        found = project_workspace.make_project_workspace(workspaces, folder)
+        told = f"Helix Desktop: the new workspace {found.name} keeps what agents do in this folder."
+        print(told, file=sys.stderr)
+    return found.id
 
 
 def _change(arguments: argparse.Namespace, agent: object, where: places.Places) -> int:

@@ -7,7 +7,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import asdict, replace
 from datetime import datetime
 from functools import partial
@@ -26,6 +26,7 @@ from helix_desktop.gateway.arrival import Rooms
 from helix_desktop.gateway.body import FIELDS, WIRES, folded, unchanged
 from helix_desktop.gateway.events import Cutter, data_of
 from helix_desktop.gateway.exchange import Exchange
+from helix_desktop.gateway.figures import Figures
 from helix_desktop.gateway.opened import MOST_BODY, Incoming, Opened, opened
 from helix_desktop.gateway.provider_clients import ProviderClients
 from helix_desktop.gateway.reading import Bytes, Pieces, Readings
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-OpenRoom = Callable[[str], Awaitable[Rooms]]
+UseRoom = Callable[[str], AbstractAsyncContextManager[Rooms]]
 
 WRITERS = 64  # conversations whose last request is held, so that a fold can be asked for with it
 ASK_SECONDS = 180.0
@@ -72,11 +73,11 @@ class Last:
 class Gateway:
     """`registrations`: the addresses that answer; `room_of`: the engine of a workspace, by its name; empty: the usual one."""
 
-    def __init__(self, registrations: Registrations, room_of: OpenRoom) -> None:
+    def __init__(self, registrations: Registrations, room_of: UseRoom) -> None:
         self._registrations = registrations
         self._room_of = room_of
         self._providers = ProviderClients()
-        self._own: dict[str, set[str]] = {}  # the conversations of each registration, by its token
+        self._own: dict[str, dict[str, str]] = {}  # each registration's conversations, and their workspaces
         self._last: OrderedDict[str, Last] = OrderedDict()
         self._readings = Readings()
         self._refused: set[str] = set()
@@ -166,7 +167,14 @@ class Gateway:
             incoming = _keyed(incoming, where.wire or guessed(where.path, incoming.headers), registration.key)
         url = address(_upstream(incoming), where.path, incoming.query)
         request = await self._opened(incoming)
-        room = await self._room(incoming) if request is not None else None
+        async with AsyncExitStack() as lasting:
+            room = await self._room(incoming, lasting) if request is not None else None
+            await self._sent_on(incoming, url, request, room, start, body)
+
+    async def _sent_on(
+        self, incoming: Incoming, url: str, request: Opened | None, room: Rooms | None, start: Any, body: Any
+    ) -> None:
+        where, registration = incoming.route, incoming.registration
         client = self._providers.client(registration)
         held = self._held(incoming, url, client)
         sending = Sending(incoming, url, client, start, body)
@@ -196,9 +204,9 @@ class Gateway:
             log.exception("a request was not understood; it goes on as it came")
             return None
 
-    async def _room(self, incoming: Incoming) -> Rooms | None:
+    async def _room(self, incoming: Incoming, lasting: AsyncExitStack) -> Rooms | None:
         try:
-            return await self._room_of(_workspace(incoming))
+            return await lasting.enter_async_context(self._room_of(_workspace(incoming)))
         except HelixError as error:
             log.warning("requests go on unfolded: %s", error.what)
             return None
@@ -229,12 +237,18 @@ class Gateway:
     async def status(self, registration: Registration) -> dict[str, Json]:
         """What a registration's own conversations came to since it is there; for the window, all of them, and today's."""
         if not registration.sees_all:
-            own = self._own.get(registration.token, set())
-            found = await self._figures(registration.since)
-            return {"figures": [one for one in found if one["conversation"] in own]}
+            return {"figures": await self._own_figures(registration)}
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
         agents: list[Json] = [asdict(seen) for seen in self.seen.values()]
         return {"agents": agents, "figures": await self._figures(0.0), "today": await self._figures(midnight)}
+
+    async def _own_figures(self, registration: Registration) -> list[dict[str, Json]]:
+        own = self._own.get(registration.token, {})
+        found: list[Figures] = []
+        for workspace in sorted(set(own.values())):
+            async with self._room_of(workspace) as room:
+                found += await room.figures(registration.since)
+        return [asdict(one) for one in found if one.conversation in own]
 
     async def _figures(self, since: float) -> list[dict[str, Json]]:
         return [asdict(found) for room in self.rooms() for found in await room.figures(since)]
@@ -246,7 +260,7 @@ class Gateway:
     ) -> Callable[[str, Opened, dict[str, Json]], None]:
         def hold(conversation: str, request: Opened, body: dict[str, Json]) -> None:
             headers = [(n, v) for n, v in incoming.raw_headers if n.decode("latin-1").lower() not in HOP | OWN]
-            self._own.setdefault(incoming.registration.token, set()).add(conversation)
+            self._own.setdefault(incoming.registration.token, {})[conversation] = _workspace(incoming)
             self._last[conversation] = Last(request, body, url, headers, client)
             self._last.move_to_end(conversation)
             while len(self._last) > WRITERS:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
 
 from helix_desktop import instance, tasks
@@ -19,6 +20,7 @@ from helix_desktop.workbench import desk
 
 NAME = "Connected agents"
 PATIENCE = 5.0  # seconds: a command may hold the workspace for a moment
+OPEN_AT_MOST = 8  # workspaces nobody uses now
 RELEASED = 1.5  # seconds a workspace that was let go is left to who asked for it
 
 
@@ -31,8 +33,10 @@ class Serving(Protocol):
 Serve = Callable[[Workspace], Awaitable[Serving | None]]
 
 
-class Opening:
-    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already."""
+class OpenWorkspaces:
+    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already. Of those
+    nobody uses only a few stay open, so a hundred projects take no more memory than a few.
+    """
 
     def __init__(self, where: Places, usual: str, serve: Serve, ask: Ask) -> None:
         self._where = where
@@ -41,14 +45,47 @@ class Opening:
         self._known = Workspaces(where.workspaces)
         self._rooms: dict[str, Rooms] = {}
         self._named: dict[str, str] = {}  # the workspaces that are open, by what they were asked for as
-        self._here: dict[str, AsyncExitStack] = {}
+        self._here: dict[str, AsyncExitStack] = {}  # the one that was asked for last stands last
+        self._users: Counter[str] = Counter()  # requests that use a room now
         self._lock = asyncio.Lock()
         self._tasks = tasks.Tasks("workspaces of the gateway")
         self._ask = ask
 
-    async def room(self, name: str) -> Rooms:
-        """The engine of a workspace; of the usual one where none is named."""
+    @asynccontextmanager
+    async def used(self, name: str) -> AsyncIterator[Rooms]:
+        """The engine of a workspace, which stays open while this lasts; of the usual one where none is named."""
         wanted = name or self._usual or NAME
+        room = await self._room(wanted)
+        identity = self._named[wanted]
+        self._users[identity] += 1
+        if (stack := self._here.pop(identity, None)) is not None:
+            self._here[identity] = stack
+        try:
+            yield room
+        finally:
+            self._users[identity] -= 1
+            if len(self._here) > OPEN_AT_MOST:
+                self._tasks.spawn(self._close_idle(), name="close idle workspaces")
+
+    async def closed_idle(self) -> None:
+        """When those are closed that nobody uses."""
+        await self._tasks.ended()
+
+    async def _close_idle(self) -> None:
+        """Those that were asked for longest ago, and that nobody uses."""
+        async with self._lock:
+            idle = [identity for identity in self._here if not self._users[identity]]
+            for identity in idle[: max(0, len(self._here) - OPEN_AT_MOST)]:
+                await self._close(identity)
+
+    async def _close(self, identity: str) -> None:
+        room, stack = self._rooms.pop(identity, None), self._here.pop(identity)
+        _released.pop(identity, None)
+        if room is not None:
+            await room.aclose()
+        await stack.aclose()
+
+    async def _room(self, wanted: str) -> Rooms:
         found = self._rooms.get(self._named.get(wanted, ""))
         if found is not None and not (isinstance(found, FarRoom) and found.ended):
             return found
@@ -59,7 +96,7 @@ class Opening:
                 found = None
             if found is None:
                 found = self._rooms[identity] = await self._opened(identity)
-        self._named[wanted] = identity
+            self._named[wanted] = identity
         return found
 
     def all(self) -> tuple[Rooms, ...]:

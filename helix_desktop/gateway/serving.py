@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 import weakref
+from collections.abc import AsyncIterator
 from functools import partial
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -20,7 +21,7 @@ from helix_desktop.gateway.registration import Registration, Registrations, new_
 from helix_desktop.places import Places
 
 if TYPE_CHECKING:
-    from helix_desktop.gateway.opening import Opening, Serve
+    from helix_desktop.gateway.opening import OpenWorkspaces, Serve
 
 TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
 
@@ -38,11 +39,11 @@ def token_of(where: Places) -> str:
     return made
 
 
-def _opening() -> type[Opening]:
+def _opening() -> type[OpenWorkspaces]:
     """Most of the program: imported when the port answers. Who sends something meanwhile waits."""
-    from helix_desktop.gateway.opening import Opening
+    from helix_desktop.gateway.opening import OpenWorkspaces
 
-    return Opening
+    return OpenWorkspaces
 
 
 async def run(
@@ -57,20 +58,23 @@ async def run(
     tell of any.
     """
     here = tasks.Tasks("gateway's engine")
-    made: list[Opening] = []
+    made: list[OpenWorkspaces] = []
 
-    async def opened() -> Opening:
+    async def opened() -> OpenWorkspaces:
         if not made:
             kind = await asyncio.to_thread(_opening)
             made[:] = made or [kind(where, usual, serve, gateway.ask)]
         return made[0]
 
-    async def room(name: str) -> Rooms:
-        return await (await opened()).room(name)
+    @contextlib.asynccontextmanager
+    async def room(name: str) -> AsyncIterator[Rooms]:
+        async with (await opened()).used(name) as found:
+            yield found
 
     async def usual_room() -> None:
         with contextlib.suppress(HelixError):
-            await room("")  # so that the first request does not wait for it
+            async with room(""):
+                """So that the first request does not wait for it."""
 
     gateway = Gateway(registrations, room)
     gateway.rooms = lambda: made[0].all() if made else ()

@@ -92,4 +92,4 @@ def line(figures: Sequence[dict[str, Any]]) -> str:
     paid, paid_without = (sum(float(one[name]) for one in figures) for name in ("paid", "paid_without"))
     money = f", ${paid:.2f} instead of ${paid_without:.2f}" if paid else ""
     share = f" ({1 - sent / without:.0%} saved)" if without else ""
-    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,}{share}{money}; {recalls} recalls. See the workspace Connected agents."
+    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,}{share}{money}; {recalls} recalls."
