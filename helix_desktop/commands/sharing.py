@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -39,6 +40,10 @@ def add(verbs: Subparsers) -> None:
     )
     one.add_argument("--quota", type=int, metavar="BYTES", help="maximum size in the shared store; 0 means no limit")
     one.set_defaults(run=open_workspace.run, work=share)
+    one = _verb(
+        verbs, "new-key", "make a key for HELIX_STORE_KEY, for computers that share a workspace without a desktop"
+    )
+    one.set_defaults(run=new_key)
     one = _verb(verbs, "join", "join a shared workspace from this computer; its key is read from standard input")
     one.add_argument("url", metavar="URL", help=_ADDRESSES)
     one.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the folder to work in on this computer")
@@ -87,6 +92,9 @@ def _verb(verbs: Subparsers, name: str, sentence: str) -> argparse.ArgumentParse
 async def share(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     if arguments.show_key:
         return await _show_key(arguments, workspace, console)
+    from helix_desktop.store import linking
+
+    arguments.to = arguments.to or os.environ.get(linking.STORE, "")
     if not arguments.to:
         raise WrongUse("No shared store was specified.", remedy=f"Specify its address with --to: {_ADDRESSES}.")
     from helix_desktop.store.shared import address
@@ -104,11 +112,17 @@ async def share(arguments: argparse.Namespace, workspace: Workspace, console: Co
 
 
 async def _share(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
+    from helix_desktop.store import linking
     from helix_desktop.workbench import shared_store
 
     secrets = open_workspace.secrets_of(arguments.places)
     acknowledge = arguments.acknowledge or "local"
-    about = await shared_store.share(workspace, arguments.to, secrets, acknowledge=acknowledge, quota=arguments.quota)
+    if arguments.to == os.environ.get(linking.STORE):
+        about = await shared_store.share_from_environment(workspace, acknowledge=acknowledge, quota=arguments.quota)
+    else:
+        about = await shared_store.share(
+            workspace, arguments.to, secrets, acknowledge=acknowledge, quota=arguments.quota
+        )
     link = _link(workspace)
     await link.sync()
     await link.publish()
@@ -124,14 +138,18 @@ async def _share(arguments: argparse.Namespace, workspace: Workspace, console: C
     return 0
 
 
-async def _conversations(workspace: Workspace) -> None:
-    """Send and fetch what is new of them; a store that cannot have conversations has none."""
+async def _conversations(workspace: Workspace) -> str:
+    """Send and fetch what is new of them; a store that cannot have conversations has none. Gives what is wrong with one."""
     from helix_desktop.store.shared import address
     from helix_desktop.workbench import bench, sharing
 
     open_here = bench.of(workspace)
     if address.holds_conversations(_link(workspace).url):
-        await (sharing.in_step(workspace) if open_here is None else open_here.sharing.now())
+        if open_here is None:
+            return await sharing.in_step(workspace)
+        await open_here.sharing.now()
+        return open_here.sharing.complaint()
+    return ""
 
 
 async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
@@ -148,6 +166,22 @@ async def _show_key(arguments: argparse.Namespace, workspace: Workspace, console
     else:
         await console.say(key)
     await console.complain("Anyone who has this key and can reach the store can read the workspace.")
+    return 0
+
+
+def new_key(arguments: argparse.Namespace) -> int:
+    from helix_desktop.store.shared import sealing
+
+    return asyncio.run(_say_new_key(arguments, sealing.written(sealing.new_key())))
+
+
+async def _say_new_key(arguments: argparse.Namespace, key: str) -> int:
+    console = Terminal()
+    if arguments.json:
+        await say_json(console, {"key": key})
+    else:
+        await console.say(key)
+    await console.complain("Anyone who has this key and can reach the store can read what is shared with it.")
     return 0
 
 
@@ -189,7 +223,7 @@ async def _tell(arguments: argparse.Namespace, known: Known) -> None:
 async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:
     link = _link(workspace)
     await link.sync()
-    await _conversations(workspace)
+    complaint = await _conversations(workspace)
     done: dict[str, Any] = {}
     if arguments.check:
         entries, missing, damaged = await link.check()
@@ -197,17 +231,19 @@ async def sync(arguments: argparse.Namespace, workspace: Workspace, console: Con
     if arguments.collect:
         done["collected"] = await link.collect(arguments.days * 86_400)
     figures = await _standing(workspace, link)
+    figures["trouble"] = figures["trouble"] or complaint
+    code = 1 if figures["trouble"] or figures["waiting"] or figures["facts_waiting"] else 0
     if arguments.json:
         await say_json(console, figures | done)
-        return 0
-    await console.say(_sentence(figures))
+        return code
+    await (console.complain if figures["trouble"] else console.say)(_sentence(figures))
     if arguments.check:
         await console.say(
             f"Compared {done['checked']:,} entries. Sent again: {done['missing']:,} entries that were missing from the store and {done['damaged']:,} that were damaged."
         )
     if arguments.collect:
         await console.say(f"Removed from the store {done['collected']:,} rows that no computer uses.")
-    return 0
+    return code
 
 
 async def status(arguments: argparse.Namespace, workspace: Workspace, console: Console) -> int:

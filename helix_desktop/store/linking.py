@@ -1,7 +1,8 @@
-"""How a workspace gets its link: from its settings, or from `HELIX_STORE` on a machine without a desktop; the key from the keyring.
+"""How a workspace gets its link: from its settings, with the key from the keyring; or, on a machine without a desktop, both from its
+environment, and then no keyring is asked.
 
 HELIX_STORE       postgresql://user:password@host/database   for workspaces that share nothing else
-HELIX_STORE_KEY   the line that `workspace share --show-key` prints
+HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from helix_desktop.errors import NoKeyring, NotThere, Refused
 from helix_desktop.secrets import Addressee, Secrets, SharedStoreKey, SharedStoreLogin, Where
-from helix_desktop.store.shared import address, sealing
+from helix_desktop.store.shared import address, noted, sealing
 from helix_desktop.store.shared.address import Address
 
 if TYPE_CHECKING:
@@ -40,7 +41,15 @@ def link(
         return None
 
     async def connect() -> Connected:
-        return await connected(workspace.id, own, secrets, {} if url else environ)
+        if url:
+            return await connected(workspace.id, own, secrets)
+        found = await asyncio.to_thread(opened, own, environment_key(environ))
+        try:
+            await _expect_own_key(noted.read(workspace.folder).space, own.url, found)
+        except BaseException:
+            await found.remote.aclose()
+            raise
+        return found
 
     linked = workspace.share(own.url, connect, acknowledge=workspace.settings.shared.get("acknowledge", ""))
     if working:
@@ -48,13 +57,40 @@ def link(
     return linked
 
 
-async def connected(workspace: str, where: Address, secrets: Secrets, environ: Mapping[str, str]) -> Connected:
+def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
+    """The key that belongs to the store in the environment; NotThere where there is none."""
+    if not environ.get(KEY):
+        raise NotThere(
+            f"{STORE} is set, and {KEY} is not.",
+            remedy=f"Set {KEY} to the key that `workspace share --show-key` prints, or make one with `workspace new-key`.",
+        )
+    return sealing.read_key(environ[KEY])
+
+
+async def _expect_own_key(known: str, url: str, found: Connected) -> None:
+    """With another key, the same store looks like an empty one. `known`: the space this workspace was last in step with."""
+    if known == found.space_at(url):
+        return
+    if known.endswith(f" {url}"):
+        raise NotThere(
+            f"The key in {KEY} is not the key of this shared workspace.",
+            remedy="Nothing was sent. Set the key that was used before.",
+        )
+    remote = found.remote
+    if not (await remote.usage()).rows and not await remote.run(remote.engine.published):
+        raise NotThere(
+            f"No workspace is shared at the address in {STORE} with the key in {KEY}.",
+            remedy="Nothing was sent. Check both, or begin to share with this key: run `workspace share --yes`.",
+        )
+
+
+async def connected(workspace: str, where: Address, secrets: Secrets) -> Connected:
     """The store with the workspace's key; NotThere where the key is not on this machine."""
-    text = environ.get(KEY) or await secrets.get(SharedStoreKey(workspace))
+    text = await secrets.get(SharedStoreKey(workspace))
     if not text:
         raise NotThere(
             "The key of this shared workspace is not on this computer.",
-            remedy=f"Set {KEY}, or join the workspace again with the key that `workspace share --show-key` prints.",
+            remedy="Join the workspace again with the key that `workspace share --show-key` prints.",
         )
     if not where.login and (login := await secrets.get(SharedStoreLogin(workspace))):
         where = Address(where.url, login)

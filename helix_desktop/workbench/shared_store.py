@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,19 @@ async def share(
     if link := linking.link(workspace, secrets, environ={}):
         with suppress(Away):  # then a little later
             await link.announce()
+    return about
+
+
+async def share_from_environment(workspace: Workspace, *, acknowledge: str = "", quota: int | None = None) -> str:
+    """Begin to share through `HELIX_STORE` with `HELIX_STORE_KEY`: from now on, others with this key find the workspace there."""
+    where, key_ = addresses.parse(os.environ[linking.STORE]), linking.environment_key()
+    about = await _tested(where, key_, quota)
+
+    async def connect() -> Connected:
+        return await asyncio.to_thread(linking.opened, where, key_)
+
+    await workspace.unshare()
+    await workspace.share(where.url, connect, acknowledge=acknowledge).announce()
     return about
 
 

@@ -323,13 +323,17 @@ class Sharing:
         await self._stand("")
         return True
 
+    def complaint(self) -> str:
+        """Why a conversation of the store could not be read; empty where all could."""
+        return next(iter(self._conversations.complaints.values()), "") if self._conversations is not None else ""
+
     async def _stand(self, state: str, why: str = "") -> None:
         conversations, before = self._conversations, self.standing
         waiting, writing = self._entries(), self._writing
         if conversations is not None:
             waiting += await self._unsent_facts()
             writing = conversations.writing()
-            why = why or next(iter(conversations.complaints.values()), "")
+            why = why or self.complaint()
         since = 0.0 if not state else before.since if before.state == state else clock.time()
         now = Standing(state or ("waiting" if waiting else "in step"), waiting, since, why, before.address)
         if (now, writing) != (before, self._writing):
@@ -377,13 +381,17 @@ class Sharing:
         self._bench.spawn(self._bench.parted(conversation, branch), name="list a branch")
 
 
-async def in_step(workspace: Workspace) -> None:
-    """For a command on a workspace that no workbench has open: send and fetch what is new of its conversations."""
-    if workspace.link is not None:
-        conversations = await _linked(workspace, workspace.link, platform.node())
-        await conversations.begin()
-        await conversations.step()
-        await conversations.leave()
+async def in_step(workspace: Workspace) -> str:
+    """For a command on a workspace that no workbench has open: send and fetch what is new of its conversations. Gives why one of
+    them could not be read.
+    """
+    if workspace.link is None:
+        return ""
+    conversations = await _linked(workspace, workspace.link, platform.node())
+    await conversations.begin()
+    await conversations.step()
+    await conversations.leave()
+    return next(iter(conversations.complaints.values()), "")
 
 
 async def _linked(workspace: Workspace, link: Link, machine: str) -> Conversations:

@@ -14,7 +14,10 @@ import pytest
 
 from helix_desktop import cli, places, settings
 from helix_desktop.commands import open_workspace
+from helix_desktop.engine.facts import ConversationChanged
 from helix_desktop.engine.ports import About
+from helix_desktop.errors import NoKeyring
+from helix_desktop.secrets import Keyring, Secrets
 from helix_desktop.store.shared import sealing, segments
 from helix_desktop.store.shared.heads import Move
 from helix_desktop.store.shared.postgres import PostgresEngine
@@ -283,3 +286,88 @@ def test_a_conversation_that_another_machine_works_in_is_not_split(
     assert (code, facts[0]["conversation"]) == (0, conversation)
     assert "Waiting for laptop" in err
     assert sorted(turns(helix, here).values()) == [2, 2]
+
+
+def test_a_damaged_head_is_an_error(helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]) -> None:
+    here, there, _ = shared
+    other, conversation = laptop
+    assert turns(helix, there) == {conversation: 1}
+    other.damage()
+    for home in (here, there):
+        code, out, err = helix("--home", home, "workspace", "sync", "Work")
+        assert (code, "In sync." in out) == (1, False)
+        assert "failed its authenticity check" in err
+    assert ask(helix, there, "-c", conversation, "more")[0] == 1
+
+
+@pytest.fixture
+def fleet(helix: Helix, homes: tuple[Path, Path], server: postgres.Server, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+    """A home whose workspace is shared by the environment alone, with a key of its own."""
+    home = homes[0]
+    code, key, err = helix("workspace", "new-key")
+    assert (code, sealing.read_key(key) is not None) == (0, True)
+    assert "Anyone who has this key" in err
+    assert helix("workspace", "new-key")[1] != key
+    monkeypatch.setenv("HELIX_STORE", server.url)
+    monkeypatch.setenv("HELIX_STORE_KEY", key.strip())
+    return home
+
+
+def test_a_fleet_begins_with_a_key_made_on_the_command_line(
+    helix: Helix, fleet: Path, homes: tuple[Path, Path]
+) -> None:
+    code, _, err = helix("--home", fleet, "workspace", "sync", "Work")
+    assert code == 1  # a wrong key would look the same
+    assert "No workspace is shared" in err
+    code, _, err = helix("--home", fleet, "workspace", "share", "Work", "--yes")
+    assert (code, err) == (0, "")
+    digest = put(fleet, b"for the fleet")
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    open_workspace.all_of(places.find(homes[1])).create("Agent", homes[1] / "work")
+    assert helix("--home", homes[1], "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
+    assert not places.find(fleet).key_file.exists()
+
+
+def test_a_wrong_key_in_the_environment_is_an_error(helix: Helix, fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    monkeypatch.setenv("HELIX_STORE_KEY", helix("workspace", "new-key")[1].strip())
+    for command in (["workspace", "sync", "Work"], ["ask", "-w", "Work", "-m", "demo", "hello"]):
+        code, out, err = helix("--home", fleet, *command)
+        assert (code, out) == (1, "")
+        assert "HELIX_STORE_KEY" in err
+
+
+def test_a_store_from_the_environment_asks_no_keyring(
+    helix: Helix, fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(_secrets: Secrets, _work: Callable[[Keyring], object]) -> None:
+        raise NoKeyring("The system's keyring did not respond within 10 s.")
+
+    monkeypatch.setattr(Secrets, "_call", silent)
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    monkeypatch.delenv("HELIX_STORE_KEY")
+    code, _, err = helix("--home", fleet, "workspace", "sync", "Work")
+    assert code == 1
+    assert "HELIX_STORE_KEY" in err
+
+
+def test_facts_that_still_wait_after_a_sync_are_no_success(
+    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]
+) -> None:
+    here, _, _ = shared
+    other, conversation = laptop
+    other.hold(60.0)
+
+    async def write() -> None:
+        workspaces = open_workspace.all_of(places.find(here))
+        opened = await workspaces.open(workspaces.list()[0].id)
+        await opened.journal.append(conversation, [ConversationChanged(title="Mine")])
+        await opened.aclose()
+
+    asyncio.run(write())
+    code, out, _ = helix("--home", here, "workspace", "sync", "Work")
+    assert code == 1
+    assert "1 facts of conversations" in out
+    assert json.loads(helix("--home", here, "workspace", "sync", "Work", "--json")[1])["facts_waiting"] == 1

@@ -138,6 +138,7 @@ class Conversations:
     _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)  # the version of each head, and whose it is
     _waiting: dict[bytes, Head] = field(default_factory=dict)  # for whoever works in them
+    _unread: frozenset[bytes] = frozenset()  # heads that were not taken in when the mark went on
     _own: set[str] = field(default_factory=set)  # taken over while the engine was away
     _compared: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -146,6 +147,7 @@ class Conversations:
         """Know what was known when the program ended."""
         for known in await self.thread.run(self.steps.all):
             self._note(known)
+        self._unread = await self.thread.run(lambda: self.steps.unread)
 
     def elsewhere(self, conversation: str) -> str:
         """The other machine that writes there now, as far as is known; empty where this one may."""
@@ -270,6 +272,8 @@ class Conversations:
     async def _look(self) -> None:
         for head in list(self._waiting.values()):
             await self._see(head)
+        if self._unread - self._waiting.keys():
+            await self._see_all(self._unread - self._waiting.keys())
         mark = await self.thread.run(lambda: self.steps.mark)
         heads, reached = await self.remote.run(self.heads.changed, mark)
         if reached < mark:  # an engine that was restored to an earlier state: everything is compared with it
@@ -280,6 +284,10 @@ class Conversations:
             await self.heed()
         for head in heads:
             await self._see(head)
+        unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
+        if unread != self._unread:  # before the mark, behind which nobody looks for them
+            self._unread = unread
+            await self.thread.run(setattr, self.steps, "unread", unread)
         if reached != mark:
             await self.thread.run(setattr, self.steps, "mark", reached)
 

@@ -88,6 +88,15 @@ class InStep:
     def mark(self, mark: int) -> None:
         self._set("mark", str(mark))
 
+    @property
+    def unread(self) -> frozenset[bytes]:
+        """Heads before the mark that could not be taken in: damaged ones, and those of conversations somebody worked in."""
+        return frozenset(map(bytes.fromhex, self._value("unread").split()))
+
+    @unread.setter
+    def unread(self, names: frozenset[bytes]) -> None:
+        self._set("unread", " ".join(sorted(name.hex() for name in names)))
+
     def of(self, conversation: str) -> Known:
         with self._reading():
             row = self._journal.connection.execute(

@@ -45,6 +45,10 @@ class Connected:
     remote: Remote
     seal: Seal
 
+    def space_at(self, url: str) -> str:
+        """Which workspace, and where: what is noted of a shared store holds for this alone."""
+        return f"{self.seal.space.hex()} {url}"
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -116,7 +120,7 @@ class Link:
         async with self._connecting:
             if self._connected is None:
                 connected = await self._connect()
-                self._noted = self._noted.for_space(f"{connected.seal.space.hex()} {self.url}")
+                self._noted = self._noted.for_space(connected.space_at(self.url))
                 self._content = Content(self._stores.cache, self._stores.thread, connected.remote, connected.seal)
                 self._connected = connected
             return self._connected
