@@ -80,6 +80,7 @@ ALL = (
     Trial("gateway_ways", "what goes wrong around a gateway and inside it, beside no gateway", "--ways", 0, 3),
     Trial("bodies", "compressed bodies made to take all memory or time", "--bodies", 1_000, 100),
     Trial("secrets", "every kind of secret named in every place of a configuration", "--pairs", 100_000, 300),
+    Trial("formulas", "formulas made to take long", "--formulas", 500, 20),
     Trial("fuzz_run", "parsers, guided by coverage", "--seconds", 300, 3),
 )
 LONGEST_SHORT = 600.0  # seconds of a short round; one that takes longer hangs

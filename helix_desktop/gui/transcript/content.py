@@ -99,7 +99,7 @@ class Content(QObject):
             if self._undrawn:
                 self._draw()
 
-        self._doing.do(_all_drawn(wanted), name="draw formulas", then=came, owner=self)
+        self._doing.do(draw(wanted), name="draw formulas", then=came, owner=self)
 
     def child(self, conversation: str) -> Items | None:
         found = self._kept.get(conversation)
@@ -157,10 +157,6 @@ class Content(QObject):
         items = Items(await asyncio.to_thread(state_of, facts), grouping=False)
         items.extend(facts)
         return items
-
-
-async def _all_drawn(wanted: Sequence[Wanted]) -> Sequence[Drawn | None]:
-    return [await asyncio.to_thread(draw, each) for each in wanted]
 
 
 def decoded(content: bytes, widest: int = WIDEST) -> QImage | None:

@@ -1,19 +1,43 @@
-"""Formulas as pictures: LaTeX drawn by ziamath, offline, off the window's thread. What cannot be drawn is shown as it was written."""
+"""Formulas as pictures: LaTeX laid out by ziamath, offline, in a process with limits. What cannot be drawn is shown as it was written."""
 
 from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from PySide6.QtCore import QByteArray, QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 
+from helix_desktop.gui.transcript import formula_worker
 from helix_desktop.gui.transcript.boxes import Box, Formula, length, piece
 from helix_desktop.gui.transcript.drawing import Ink, Marks
 from helix_desktop.gui.transcript.markdown import Math
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    Process,
+    ProcessLaunch,
+    Whose,
+    end_process,
+    isolated_python,
+    start_process,
+)
 from helix_desktop.values import dataclass
 
-LONGEST = 400  # characters: what is longer takes seconds to draw
+LONGEST = 400  # characters
+LONGEST_SVG = 4 << 20
+MOST_BYTES = 1 << 30  # of addresses of the process
+START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # of a busy machine; the process itself counts what it works
 WIDEST = 8_000  # pixels of a picture
+MOST_PIXELS = 16_000_000
 INDENT, QUOTE = 22, 14
+_LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +61,64 @@ class Drawn:
     depth: float
 
 
-def draw(wanted: Wanted) -> Drawn | None:
-    """May run on any thread. None for what is too long or no formula."""
-    if len(wanted.latex) > LONGEST:
+async def draw(wanted: Sequence[Wanted]) -> Sequence[Drawn | None]:
+    """All of them, by one process, which is started again after a formula that ended it. None for what is too long, takes too long,
+    or is no formula.
+    """
+    drawn: list[Drawn | None] = []
+    process: Process | None = None
+    try:
+        for each in wanted:
+            if len(each.latex) > LONGEST:
+                drawn.append(None)
+                continue
+            is_new = process is None
+            process = process or await _start()
+            answer = await _laid_out(process, each, START_SECONDS if is_new else WAIT_SECONDS)
+            if answer is None:
+                await end_process(process)
+                process = None
+            drawn.append(await asyncio.to_thread(_picture, answer or {}, each.ratio))
+    finally:
+        if process is not None:
+            await end_process(process)
+    return drawn
+
+
+async def _start() -> Process:
+    folders = {
+        Path(spec.origin).parents[1] for name in _LIBRARIES if (spec := importlib.util.find_spec(name)) and spec.origin
+    }
+    argv = isolated_python("-S", formula_worker.__file__, os.pathsep.join(map(str, folders)))
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+    launch = ProcessLaunch(Whose.PROGRAM, argv, environment=kept, memory_bytes=MOST_BYTES)
+    return await start_process(launch, stdin=PIPE, stderr=DEVNULL, line_limit=LONGEST_SVG)
+
+
+async def _laid_out(process: Process, wanted: Wanted, seconds: float) -> dict[str, Any] | None:
+    """What the process says of it; None where it has ended or does not answer."""
+    asked = {"latex": wanted.latex, "size": wanted.size, "colour": wanted.colour, "display": wanted.display}
+    if process.stdin is None or process.stdout is None:
         return None
     try:
-        from ziafont.config import config
-        from ziamath.zmath import Latex
-
-        config.svg2 = False  # Qt draws no symbols that are defined elsewhere in the picture
-        made = Latex(wanted.latex, size=wanted.size, color=wanted.colour, inline=not wanted.display)
-        svg, depth = made.svg(), -float(made.getyofst())
-    except Exception:  # noqa: BLE001 - a model wrote it: whatever is wrong with it, its source is shown
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        async with asyncio.timeout(seconds):
+            await process.stdin.drain()
+            line = await process.stdout.readline()
+        return dict(json.loads(line)) if line else None
+    except (TimeoutError, OSError, ValueError):
         return None
-    return _painted(svg, depth, wanted.ratio)
+
+
+def _picture(answer: Mapping[str, Any], ratio: float) -> Drawn | None:
+    return _painted(answer["svg"], answer["depth"], ratio) if "svg" in answer else None
 
 
 def _painted(svg: str, depth: float, ratio: float) -> Drawn | None:
     renderer = QSvgRenderer(QByteArray(svg.encode()))
     box = renderer.viewBoxF()
-    if not renderer.isValid() or box.isEmpty() or box.width() * ratio > WIDEST or box.height() * ratio > WIDEST:
+    wide, high = box.width() * ratio, box.height() * ratio
+    if not renderer.isValid() or box.isEmpty() or max(wide, high) > WIDEST or wide * high > MOST_PIXELS:
         return None
     image = QImage(
         QSize(round(box.width() * ratio), round(box.height() * ratio)), QImage.Format.Format_ARGB32_Premultiplied

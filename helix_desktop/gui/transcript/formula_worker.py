@@ -1,0 +1,45 @@
+"""Lays out formulas it is sent, in a process that ends by itself when one takes too long. A script.
+
+    formula_worker.py FOLDERS      folders with the libraries, if any are needed
+
+On standard input a line of JSON for each formula (`latex`, `size`, `colour`, `display`); on standard output a line of JSON with `svg` and `depth`,
+or `{}` where it is no formula. Each level of nesting doubles the work of the library, which cannot be interrupted: the system ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+SECONDS = 0.35  # of the processor's time, for one formula
+
+
+def main() -> None:
+    sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
+    from ziafont.config import config
+    from ziamath.zmath import Latex
+
+    config.svg2 = False  # Qt draws no symbols that are defined elsewhere in the picture
+    for line in sys.stdin.buffer:
+        wanted = json.loads(line)
+        _limit(SECONDS)
+        try:
+            size, colour, inline = wanted["size"], wanted["colour"], not wanted["display"]
+            made = Latex(wanted["latex"], size=size, color=colour, inline=inline)
+            answer = {"svg": made.svg(), "depth": -float(made.getyofst())}
+        except Exception:  # noqa: BLE001 - a model wrote it: whatever is wrong with it, its source is shown
+            answer = {}
+        _limit(0)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _limit(seconds: float) -> None:
+    if sys.platform != "win32":  # there whoever sent the formula ends this process
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
+if __name__ == "__main__":
+    main()
