@@ -1,3 +1,30 @@
 """Helix Desktop: work with AI agents for hours without the context window in the way."""
 
+# ruff: noqa: PTH100, PTH109, PTH120 -- runs before anything else is imported: pathlib would be looked for in the very folders that go
+
+import os
+import sys
+
 __version__ = "0.2.0"
+
+
+def _stop_searching_folders_of_the_user() -> None:
+    """No module comes from the folder the program is started in, nor from those that PYTHONPATH names.
+
+    `python -m` puts the current folder first, and a project's PYTHONPATH often names its sources: a file there may be called like a
+    library of ours. Where the package itself comes from PYTHONPATH, as in nix-shell, only its relative folders go.
+    """
+    here = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    named = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if here in map(os.path.abspath, named):
+        named = [path for path in named if not os.path.isabs(path)]
+    try:
+        current = os.getcwd()
+    except OSError:  # it has been removed
+        current = ""
+    unsearched = {"", current, *map(os.path.abspath, named)} - {here}
+    sys.path[:] = [path for path in sys.path if path not in unsearched]
+
+
+if not getattr(sys, "frozen", False):
+    _stop_searching_folders_of_the_user()

@@ -1,7 +1,8 @@
 """Where a bundled program starts.
 
 A bundle has no `python`: `sys.executable` is the program. The parts that run a script of ours in a clean interpreter
-(`python -I -S script`), or the program anew (`python -P -m helix_desktop`), get what they ask for here.
+(`python -I -S script`, `python -I -S -c code`), or the program anew (`python -I -m helix_desktop`; `-P` as versions before 0.3 wrote
+it into agents' settings), get what they ask for here.
 """
 
 from __future__ import annotations
@@ -15,13 +16,22 @@ def main() -> int:
     _leave_no_traces()
     if sys.argv[1:3] == ["-I", "-S"]:
         sys.argv = sys.argv[3:]
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        _run_in_place_of_python()
         return 0
-    if sys.argv[1:4] == ["-P", "-m", "helix_desktop"]:
+    if sys.argv[1:4] in (["-I", "-m", "helix_desktop"], ["-P", "-m", "helix_desktop"]):
         del sys.argv[1:4]
     from helix_desktop.cli import main as command_line
 
     return command_line()
+
+
+def _run_in_place_of_python() -> None:
+    """What stands behind `python -I -S`: a script of ours, or code of ours as the keeper of commands is started with."""
+    if sys.argv[0] != "-c":
+        runpy.run_path(sys.argv[0], run_name="__main__")
+        return
+    code = sys.argv.pop(1)
+    exec(compile(code, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 -- our own words, from processes/jail.py
 
 
 def _leave_no_traces() -> None:

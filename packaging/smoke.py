@@ -91,7 +91,7 @@ def _processes() -> None:
         print(asyncio.run(find_sandbox([Path(folder)], Path(folder))).kind)
         session = Path(folder, "session.json")
         session.write_text(json.dumps([{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]))
-        command = [sys.executable, "-P", "-m", "helix_desktop", "replay", "--json", str(session)]
+        command = [sys.executable, "-I", "-m", "helix_desktop", "replay", "--json", str(session)]
         json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 

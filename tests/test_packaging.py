@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop import __version__
+from helix_desktop.processes import jail
 from tests.gui import screen as screens
 
 ROOT = Path(__file__).parent.parent
@@ -184,13 +185,22 @@ def test_the_version_stands_in_one_place() -> None:
 
 @pytest.mark.parametrize(
     ("asked", "said"),
-    [(["-P", "-m", "helix_desktop", "--version"], __version__), (["-I", "-S", "SCRIPT", "a b"], "['a b']")],
+    [
+        (["-P", "-m", "helix_desktop", "--version"], __version__),
+        (["-I", "-m", "helix_desktop", "--version"], __version__),
+        (["-I", "-S", "SCRIPT", "a b"], "['a b']"),
+        (["-I", "-S", "-c", "import sys; print(sys.argv)", "a b"], "['-c', 'a b']"),
+        (jail.argv({"lifeline": 0}, ["/bin/echo", "kept"])[1:], "kept"),
+    ],
 )
 def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])")
     words = [str(tmp_path / "script.py") if word == "SCRIPT" else word for word in asked]
     command = [sys.executable, str(ROOT / "packaging/entry.py"), *words]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip().endswith(said)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.read().strip().endswith(said)  # its input stays open: the keeper's lifeline
+        assert process.wait() == 0
 
 
 def test_what_a_bundle_starts_is_not_told_of_the_bundle(tmp_path: Path) -> None:

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import helix_desktop
+from helix_desktop.processes import starter
+from helix_desktop.processes.starter import (
+    FinishedProcess,
+    ProcessLaunch,
+    UnsafeLaunch,
+    Where,
+    Whose,
+    find_program,
+    isolated_python,
+    own_program,
+    run_process,
+)
+
+HASH = "0" * 64
+LIBRARIES = ("orjson", "httpx", "argparse", "json", "platformdirs", "zstandard", "tomlkit", "keyring")
+
+
+def launch(whose: Whose, argv: list[str], **options: Any) -> ProcessLaunch:
+    return ProcessLaunch(whose, argv, "/", {"PATH": "/usr/bin:/bin"}, **options)
+
+
+@pytest.mark.parametrize(
+    ("whose", "argv", "options", "why"),
+    [
+        (Whose.PROGRAM, [], {}, "no program"),
+        (Whose.PROGRAM, ["git", "status"], {}, "absolute path"),
+        (Whose.PROGRAM, [sys.executable, "-m", "helix_desktop"], {}, "isolated"),
+        (Whose.PROGRAM, [sys.executable, "-P", "-m", "helix_desktop"], {}, "isolated"),
+        (Whose.TRUSTED, ["/bin/true"], {"where": Where.SANDBOX, "unchecked": "x"}, "hash"),
+        (Whose.TRUSTED, ["/bin/true"], {"trust": HASH, "unchecked": "x"}, "only in the sandbox"),
+        (Whose.TRUSTED, ["/bin/true"], {"trust": HASH, "where": Where.WATCHED, "is_allowed_outside": True, "unchecked": "x"}, "only in the sandbox"),
+        (Whose.TRUSTED, ["/bin/true"], {"trust": HASH, "where": Where.SANDBOX}, "checked afterwards"),
+        (Whose.MODEL, ["/bin/true"], {"unchecked": "x"}, "only when the user allowed it"),
+        (Whose.MODEL, ["/bin/true"], {"where": Where.SANDBOX}, "checked afterwards"),
+    ],
+)  # fmt: skip
+def test_what_breaks_a_rule_is_not_started(whose: Whose, argv: list[str], options: dict[str, Any], why: str) -> None:
+    with pytest.raises(UnsafeLaunch, match=why):
+        launch(whose, argv, **options)
+
+
+def test_what_keeps_to_the_rules_is_started() -> None:
+    launch(Whose.TRUSTED, ["/bin/true"], trust=HASH, where=Where.SANDBOX, unchecked="it writes nothing")
+    launch(Whose.MODEL, ["/bin/true"], is_allowed_outside=True, unchecked="the user allowed it")
+    launch(Whose.PROGRAM, isolated_python("-c", ""))
+    assert run_process(launch(Whose.USER, ["printf", "a"])) == FinishedProcess(0, b"a", b"")
+
+
+def test_a_program_is_never_found_in_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = tmp_path / "only-here"
+    fake.write_text("#!/bin/sh\necho fake\n")
+    fake.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    for path in (".", "", f".{os.pathsep}", "sub/.."):
+        assert find_program("only-here", {"PATH": path}) == ""
+        with pytest.raises(FileNotFoundError):
+            run_process(ProcessLaunch(Whose.USER, ["only-here"], tmp_path, {"PATH": path}))
+    assert find_program("only-here", {"PATH": str(tmp_path)}) == str(fake)
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder with modules called like those the program needs; each says that it ran."""
+    for name in (*LIBRARIES, "sitecustomize", "usercustomize"):
+        (tmp_path / f"{name}.py").write_text(
+            f"import pathlib\npathlib.Path({str(tmp_path / 'ran')!r}).write_text({name!r})\n"
+        )
+    return tmp_path  # fmt: skip
+
+
+def test_the_program_anew_runs_nothing_of_the_folder_it_is_started_in(hostile: Path) -> None:
+    for more in ({}, {"PYTHONPATH": str(hostile)}, {"PYTHONPATH": "."}, {"PYTHONSTARTUP": str(hostile / "orjson.py")}):
+        done = run_process(
+            ProcessLaunch(Whose.PROGRAM, own_program("doctor", "--json"), hostile, {**os.environ, **more})
+        )
+        assert done.printed, done.complained.decode()
+        assert not (hostile / "ran").exists()  # fmt: skip
+
+
+@pytest.mark.parametrize("code", ["-m helix_desktop --version", "-c import\thelix_desktop.cli,orjson,httpx"])
+def test_started_by_hand_the_package_searches_no_folder_of_the_users(hostile: Path, code: str) -> None:
+    """Only what Python itself imports before us is out of our hands."""
+    for name in ("sitecustomize", "usercustomize", "argparse", "json"):
+        (hostile / f"{name}.py").unlink()
+    (hostile / "src").mkdir()
+    (hostile / "src/orjson.py").write_text((hostile / "orjson.py").read_text())
+    package = str(Path(helix_desktop.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, "src"])}
+    words = [sys.executable, *(each.replace("\t", " ") for each in code.split(" "))]
+    done = subprocess.run(words, cwd=hostile, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not (hostile / "ran").exists()
+
+
+def test_a_worker_gets_nothing_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    script = tmp_path / "worker.py"
+    script.write_text(
+        "import os, sys\nprint(sorted(set(os.environ) - {'LC_CTYPE'}), sys.flags.isolated, len(sys.path))\n"
+    )
+
+    async def said() -> bytes:
+        process = await starter.start_worker(script)
+        out, _ = await process.communicate(b"")
+        return out
+
+    assert b"sk-" not in asyncio.run(said())
+    assert asyncio.run(said()).split()[0] in (b"[]", b"['LD_LIBRARY_PATH']")

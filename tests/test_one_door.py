@@ -1,0 +1,236 @@
+"""Processes start in one place, `processes/starter.py`: every other way to start one is forbidden, by whatever name."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import helix_desktop
+
+PACKAGE = Path(helix_desktop.__file__).parent
+# What may stand outside the starter, by file, with the reason.
+ALLOWED = {
+    "processes/starter.py": {"subprocess", "Popen", "create_subprocess_exec", "webbrowser"},  # the one place
+    "processes/jail.py": {"fork", "execvp", "subprocess"},  # a script of the starter's: it becomes the command, and imports nothing of ours
+    "doctor.py": {"platform"},  # which system this is; `processor`, which asks a program, is not used
+    "workbench/sharing.py": {"platform"},  # the name of this computer
+    "histories/writing.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
+    "gui/links.py": {"QDesktopServices", "openUrl"},  # the desktop opens an address or a file; only the window knows Qt
+}  # fmt: skip
+# These start programs, or can: none is imported but where a reason stands in ALLOWED.
+MODULES = {
+    "subprocess", "_posixsubprocess", "_winapi", "posix", "nt", "pty", "multiprocessing", "concurrent.futures.process",
+    "webbrowser", "antigravity", "pydoc", "imaplib", "ensurepip", "venv", "idlelib", "turtle", "cgi", "wsgiref.handlers",
+    "anyio.to_process", "sh", "plumbum", "pexpect", "invoke", "psutil", "asyncio.subprocess", "platform", "uuid",
+}  # fmt: skip
+# Names that start something, whatever they belong to.
+NAMES = {
+    "subprocess", "system", "popen", "Popen", "fork", "forkpty", "fork_exec", "startfile", "posix_spawn", "posix_spawnp", "openpty",
+    *(f"exec{kind}" for kind in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")),
+    *(f"spawn{kind}" for kind in ("l", "le", "lp", "lpe", "v", "ve", "vp", "vpe")),
+    "create_subprocess_exec", "create_subprocess_shell", "subprocess_exec", "subprocess_shell", "open_process", "run_process",
+    "QProcess", "QDesktopServices", "startDetached", "openUrl", "ProcessPoolExecutor", "ShellExecuteW", "CreateProcessW",
+    "find_library", "getnode", "uuid1", "processor", "IMAP4_stream", "WinExec", "awatch_process", "arun_process", "NSWorkspace",
+}  # fmt: skip
+OF_THE_STARTER = {"open_process", "run_process"}  # its own functions bear names that others use as well
+WORDS = {
+    "system",
+    "fork",
+}  # are a model's prompt and a branch of a conversation as well: only of a module, or of what a call gives
+MODULE_NAMES = {"os", "sys", "asyncio", "builtins", "importlib", "QtCore", "QtGui"}
+BUILT = {"eval", "__import__", "compile"}  # code made of text could name anything
+# Libraries that start programs themselves, and why that is no way in.
+LIBRARIES = {
+    "keyring": "on macOS and Windows it calls the system; on Linux it speaks to a bus. It starts nothing",
+    "mcp": "its transport for servers starts them; mcp_host/transport.py takes its place",
+    "uvicorn": "with workers or reload it starts processes; gateway and context_server use neither",
+    "watchfiles": "run_process and awatch_process start one; only awatch is used",
+    "obstore": "credentials of a cloud can name a program; they are given to it by value",
+    "PySide6": "QProcess and QDesktopServices; the window alone has it, and links.py alone opens something",
+    "anyio": "open_process and run_process; only its streams are used",
+}
+CTYPES = {  # what calls the system by number or by name, and what for
+    "processes/jail.py", "processes/jobs_windows.py", "tools/beneath.py", "tools/folders_windows.py", "heap.py",
+    "doctor.py", "store/leveldb.py", "tools/changes/swapping.py", "tools/changes/watching.py",
+}  # fmt: skip
+
+
+def offences(source: str, file: str = "somewhere.py") -> list[str]:
+    """Each way to start a process that a file has and may not have."""
+    allowed = ALLOWED.get(file, set())
+    found = [
+        f"{file}:{getattr(node, 'lineno', 0)}: {name}"
+        for node in ast.walk(ast.parse(source))
+        for name in _ways(node, file)
+    ]
+    return [each for each in found if each.rpartition(": ")[2] not in allowed]
+
+
+def _ways(node: ast.AST, file: str) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (_module(alias.name) for alias in node.names if _module(alias.name))
+        yield from ("ctypes" for alias in node.names if alias.name.startswith("ctypes") and file not in CTYPES)
+    elif isinstance(node, ast.ImportFrom):
+        yield from _imported_from(node, file)
+    elif isinstance(node, ast.Attribute) and node.attr in NAMES:
+        if node.attr not in WORDS or isinstance(node.value, ast.Call) or _names_a_module(node.value):
+            yield node.attr
+    elif (isinstance(node, ast.Assign | ast.NamedExpr) and _names_a_module(node.value)) or (
+        isinstance(node, ast.alias) and node.asname and node.name in MODULE_NAMES
+    ):
+        yield "a module by another name"
+    elif isinstance(node, ast.Call):
+        yield from _called(node)
+
+
+def _imported_from(node: ast.ImportFrom, file: str) -> Iterator[str]:
+    module = node.module or ""
+    if module == "helix_desktop.processes.starter":
+        return
+    if _module(module):
+        yield _module(module)
+    if module.startswith("ctypes") and file not in CTYPES:
+        yield "ctypes"
+    for alias in node.names:
+        if alias.name in NAMES or _module(f"{module}.{alias.name}"):
+            yield alias.name
+        if alias.name == "*":
+            yield f"from {module} import *"
+
+
+def _called(node: ast.Call) -> Iterator[str]:
+    name = (
+        node.func.id
+        if isinstance(node.func, ast.Name)
+        else node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else ""
+    )
+    texts = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    if isinstance(node.func, ast.Name) and name in BUILT:
+        yield name
+    if name in {"getattr", "methodcaller", "attrgetter", "import_module", "to_thread", "__getattribute__"}:
+        yield from (text for text in texts if text in NAMES or _module(text))
+    is_made = name == "getattr" and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+    if is_made and _names_a_module(node.args[0]):
+        yield "a name that is made, of a module"
+    if name in {"import_module", "__import__"} and node.args and isinstance(node.args[0], ast.BinOp):
+        yield "a module whose name is made"
+    if name == "vars" and node.args and _names_a_module(node.args[0]):
+        yield "all names of a module"
+
+
+def _names_a_module(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in MODULE_NAMES
+
+
+def _module(name: str) -> str:
+    """The forbidden module that this is, or is a part of."""
+    return next((each for each in MODULES if name == each or name.startswith(f"{each}.")), "")
+
+
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def test_only_the_starter_starts_processes() -> None:
+    assert len(FILES) > 500
+    found = [each for file in FILES for each in offences((PACKAGE / file).read_text("utf-8"), file)]
+    assert found == []
+
+
+def test_what_is_allowed_is_there() -> None:
+    """A reason that holds for nothing any more would be a hole kept open."""
+    for file, names in ALLOWED.items():
+        found = {
+            name for node in ast.walk(ast.parse((PACKAGE / file).read_text("utf-8"))) for name in _ways(node, file)
+        }
+        assert names <= found, file
+    assert all("ctypes" in (PACKAGE / file).read_text("utf-8") for file in CTYPES)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import subprocess",
+        "import subprocess as harmless",
+        "from subprocess import run as walk",
+        "import os as o\no.system('x')",
+        "from os import execv as e",
+        "import os\nos.posix_spawn('/bin/sh', [], {})",
+        "import os\nf = os.fork",
+        "import os\ngetattr(os, 'pop' 'en')('x')",
+        "import os\ngetattr(os, 'sys' + 'tem')('x')",
+        "import os\nvars(os)['system']('x')",
+        "import importlib\nimportlib.import_module('subprocess')",
+        "import importlib\nimportlib.import_module('sub' + 'process')",
+        "__import__('pty').spawn('/bin/sh')",
+        "import asyncio\nasyncio.create_subprocess_shell('x')",
+        "async def f(loop): await loop.subprocess_exec(None, 'x')",
+        "from asyncio.subprocess import create_subprocess_exec",
+        "from concurrent.futures import ProcessPoolExecutor",
+        "import concurrent.futures as c\nc.ProcessPoolExecutor()",
+        "import multiprocessing.pool",
+        "from PySide6.QtCore import QProcess",
+        "from PySide6 import QtGui\nQtGui.QDesktopServices.openUrl('x')",
+        "import webbrowser",
+        "from anyio import open_process",
+        "import ctypes\nctypes.CDLL(None).system(b'x')",
+        "from os import *",
+        "eval('x')",
+        "import pty",
+        "def later():\n    import subprocess",
+    ],
+)
+def test_every_other_way_is_found(source: str) -> None:
+    assert offences(source)
+
+
+def test_a_way_added_to_any_file_of_ours_is_found() -> None:
+    for file in FILES[::25]:
+        if file not in ALLOWED:
+            assert offences((PACKAGE / file).read_text("utf-8") + "\nimport subprocess\n", file), file
+
+
+def test_the_standard_library_has_no_further_module_that_starts_programs() -> None:
+    """Of what this package imports of it. A module that is new here is to be looked at."""
+    imported = {
+        name.partition(".")[0]
+        for file in FILES
+        for node in ast.walk(ast.parse((PACKAGE / file).read_text("utf-8")))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+    starting = set()
+    for name in sorted(imported & sys.stdlib_module_names):
+        source = Path(ast.__file__).parent / f"{name}.py"
+        if source.is_file() and "subprocess" in _imports(source):
+            starting.add(name)
+    assert starting <= set(STARTING_IF_ASKED), starting
+
+
+STARTING_IF_ASKED = {
+    "os": "by `popen`, which is forbidden above",
+    "platform": "by `processor`, which is forbidden above",
+    "uuid": "by `getnode` and `uuid1`, which are forbidden above",
+    "webbrowser": "in the starter alone",
+}
+
+
+def _imports(source: Path) -> set[str]:
+    tree = ast.parse(source.read_text("utf-8"))
+    return {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+
+
+def test_libraries_that_start_programs_are_listed_while_we_have_them() -> None:
+    text = (PACKAGE.parent / "pyproject.toml").read_text("utf-8").casefold()
+    for library in set(LIBRARIES) - {"anyio"}:  # which comes with httpx
+        assert library.casefold() in text
