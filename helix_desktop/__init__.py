@@ -1,6 +1,6 @@
 """Helix Desktop: work with AI agents for hours without the context window in the way."""
 
-# ruff: noqa: PTH100, PTH109, PTH120 -- runs before anything else is imported: pathlib would be looked for in the very folders that go
+# ruff: noqa: PTH100, PTH109, PTH117, PTH120 -- runs before anything else is imported: pathlib would be looked for in the very folders that go
 
 import os
 import sys
