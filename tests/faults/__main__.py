@@ -56,6 +56,7 @@ ALL = (
     ),
     Trial("checkpoints", "hostile turns, kills, a second writer and link races under an undo", "--trials", 1000, 3),
     Trial("linked_homes", "homes whose entries are links of every kind: nothing of them is printed", "--homes", 100, 8),
+    Trial("evading", "commands that evade the checkpoint with a loss: it comes back", "--commands", 2080, 20),
     Trial("git_places", "settings and links of git that could run or touch something", "--places", 1000, 20),
     Trial("sandbox", "commands that misbehave", "--rounds", 10, 1, seeded=False),
     Trial("spellings", "denied commands in every spelling, and what a real shell starts", "--lines", 40_000, 1_000),

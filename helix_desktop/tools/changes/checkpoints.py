@@ -223,9 +223,13 @@ class Checkpoints:
         self, window: Window, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
         """The step is over: what it changed, as a fact; None where it changed nothing. `only`: the paths it says it changed."""
+        is_told = True  # else the step stays open, and its end is told when the disk has room again
         try:
             self.open_roots()
             await self.look(thorough=thorough or (window.by != "tool" and self._seconds < SHORT))
+            if self.progress.state == "failed":
+                is_told = False
+                return None
             if not self.ready or self._checkpoint is None:
                 return None
             changes = self._claim(window.since, None if only is None else {self.path(place) for place in only})
@@ -234,7 +238,8 @@ class Checkpoints:
                 changes, window.checkpoint, self._checkpoint, call=window.call, by=window.by, left_out=left
             )
         finally:
-            self.leave(window)
+            if is_told:
+                self.leave(window)
 
     def leave(self, window: Window) -> None:
         """The step is over."""

@@ -11,6 +11,7 @@ import pytest
 from helix_desktop.engine.changes import tree
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.errors import StoreFailed, StoreFull
 from helix_desktop.tools.changes.reading import ABOUT
 from tests.tools.changes.conftest import Net
 
@@ -185,3 +186,44 @@ async def test_another_folder_at_the_place_of_a_root_is_met_before_the_step(net:
     net.folder.rename(empty)
     away.rename(net.folder)
     assert await net.step(lambda: None) is None
+
+
+async def test_a_step_is_not_begun_when_its_checkpoint_cannot_be_stored(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a full disk: the next command would have run without a net, and nobody was told."""
+    await net.checkpoints.prepare()
+    (net.folder / "a").write_text("a")
+
+    async def full(contents: object) -> object:
+        raise StoreFull("No space is left on the disk.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(net.cache, "put_many", full)
+        with pytest.raises(StoreFailed, match="could not be undone: No space"):
+            await net.checkpoints.begin("1", "c", "command")
+    assert await net.checkpoints.begin("2", "c", "command") is not None
+
+
+async def test_what_a_step_did_while_nothing_could_be_stored_is_told_later(
+    net: Net, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A command that fills the disk had no turn, and nothing to restore."""
+    (net.folder / "thesis").write_text("mine")
+    window = await net.checkpoints.begin("1", "c", "command")
+    assert window is not None
+    (net.folder / "thesis").write_text("lost")
+
+    async def full(contents: object) -> object:
+        raise StoreFull("No space is left on the disk.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(net.cache, "put_many", full)
+        assert await net.checkpoints.end(window) is None
+    (open_window,) = net.checkpoints.of_conversation("c")
+    fact = await net.checkpoints.end(open_window)
+    assert await names(net, fact) == ["0/thesis"]
+    assert fact is not None
+    await net.undo(fact)
+    assert (net.folder / "thesis").read_text() == "mine"
+    assert net.checkpoints.of_conversation("c") == ()
