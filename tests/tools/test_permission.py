@@ -226,3 +226,23 @@ def test_rules_come_back_from_the_settings_as_they_were() -> None:
 def test_a_mistake_in_a_rule_is_never_a_permission(values: dict[str, object]) -> None:
     with pytest.raises(WrongUse):
         Rule.parse(values)
+
+
+@pytest.mark.parametrize(
+    ("action", "sandboxed", "expected"),
+    [
+        (READ, True, "allow"),
+        (EDIT, True, "deny"),
+        (command("ls"), True, "ask"),
+        (command("ls"), False, "deny"),
+        (command("ls", network=True), True, "deny"),
+        (command("ls", network=True), False, "deny"),
+        (Action("run_command", Effect.RUN, "", "ls", command="ls", danger="outside the sandbox"), True, "deny"),
+        (FOREIGN, True, "deny"),
+        (Action("github__issue", Effect.FOREIGN, "", "{}", reads=True), True, "ask"),
+    ],
+)  # fmt: skip
+def test_plan_mode_lets_only_happen_what_changes_nothing(action: Action, *, sandboxed: bool, expected: str) -> None:
+    """Whatever the rules allow: a sandboxed command with the network once passed unnoticed by every test."""
+    rules = [Rule("allow", action.tool)] if expected == "deny" else []
+    assert verdict(action, Mode.PLAN, *rules, sandboxed=sandboxed) == expected

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from helix_desktop.engine.changes import tree
+from helix_desktop.engine.changes.story import How
+from helix_desktop.tools.changes import restore
 from tests.tools.changes import hostile
 from tests.tools.changes.conftest import Net, state
 
@@ -153,3 +156,21 @@ async def test_what_an_undo_that_was_cut_short_left_is_removed_where_nothing_is_
     assert theirs.read_text() == "what somebody else had put there"
     theirs.unlink()
     assert state(net.folder) == before
+
+
+async def test_what_somebody_changed_between_two_steps_is_not_overwritten(net: Net) -> None:
+    """The file is as the last step left it, but not all of that is the agent's: without a choice it stays."""
+    file = net.folder / "a"
+    file.write_text("one\n")
+    first = await net.step(lambda: file.write_text("one\ntwo\n"))
+    file.write_text("mine\ntwo\n")
+    second = await net.step(lambda: file.write_text("mine\ntwo\nthree\n"))
+    assert first is not None
+    assert second is not None
+    differences = [tree.read_difference(await net.cache.get(fact.difference.digest)) for fact in (first, second)]
+    whole, broken = tree.joined([*differences[0], *differences[1]])
+    (planned,) = await restore.plan(net.checkpoints, whole, broken)
+    assert planned.how is How.CONFLICT
+    assert restore.steps([planned]) == ()
+    (without,) = await restore.plan(net.checkpoints, differences[1])
+    assert without.how is How.RESTORE
