@@ -258,7 +258,7 @@ def _shared_by(access: Access, places: Places) -> Shared:
     """The user's instructions are read again before each step: they may be changed by any process."""
     settings = Settings(places.settings)
     instructions = partial(_instructions, places)
-    return Shared(access, _closed(places), places.sample, settings[FETCH_PAGES], instructions, settings[MACHINE])
+    return Shared(access, closed_folders(places), places.sample, settings[FETCH_PAGES], instructions, settings[MACHINE])
 
 
 def _instructions(places: Places) -> str:
@@ -266,7 +266,7 @@ def _instructions(places: Places) -> str:
     return Settings(places.settings)[INSTRUCTIONS]
 
 
-def _closed(places: Places) -> tuple[Path, ...]:
+def closed_folders(places: Places) -> tuple[Path, ...]:
     """The program's own folders: no tool may enter them."""
     return (places.data, places.config, places.logs, places.run)
 
