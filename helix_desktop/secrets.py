@@ -30,6 +30,10 @@ SERVICE = "helix-desktop"
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
 )
+LOCKED = "The system's keyring is locked, and was not unlocked when it asked."
+REFUSALS = frozenset(
+    {"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"}
+)  # of keyring and its backends, when nobody enters the password
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +174,8 @@ class Secrets:
         self._limit = limit
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
+        self._is_refused = False  # the user did not unlock the keyring
+        self._one_at_a_time = asyncio.Lock()  # or the keyring would ask for its password several times at once
 
     async def get(self, secret: Addressee) -> str | None:
         """The secret of this addressee, or None. NoKeyring only where it might be in a keyring that is there and does not answer.
@@ -211,6 +217,7 @@ class Secrets:
                 remedy="To allow this, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in settings.toml.",
             )
         if where is Where.KEYRING:
+            self.ask_again()
             await self._call(lambda keyring: _keep(keyring, self._service, name, value))
         if where is Where.FILE or self._file.exists():
             content = {key: kept for key, kept in self._read_file().items() if key != name}
@@ -250,22 +257,37 @@ class Secrets:
 
     async def check(self) -> None:
         """NoKeyring, with the reason, unless a keyring answers."""
+        self.ask_again()
         await self._call(lambda keyring: keyring.get_password(self._service, "is anybody there"))
 
     async def _asked(self, name: str) -> str | None:
         try:
             return await self._call(lambda keyring: keyring.get_password(self._service, name))
         except NoKeyring as error:
-            if isinstance(error.__cause__, TimeoutError) or self._hanging is not None:
+            if isinstance(error.__cause__, TimeoutError) or self._hanging is not None or self._is_refused:
                 raise
             return None
 
+    def ask_again(self) -> None:
+        """The user wants the keyring to be asked, whatever they answered it before."""
+        self._is_refused = False
+
     async def _call(self, work: Callable[[Keyring], T]) -> T:
-        """One call on a thread of its own. While an earlier one hangs, no further one is begun."""
-        silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
+        """One call after the other, each on a thread of its own. While one hangs, or after the user has refused, none is begun."""
+        async with self._one_at_a_time:
+            return await self._called(work)
+
+    async def _called(self, work: Callable[[Keyring], T]) -> T:
         if self._hanging is not None and not self._hanging.done():
-            raise NoKeyring(silent, remedy=CHOICES)
+            raise NoKeyring(
+                "The system's keyring has not responded yet; it may be waiting to be unlocked.", remedy=CHOICES
+            )
+        if self._hanging is not None:
+            self._note_refusal(self._hanging.exception())
         self._hanging = None
+        if self._is_refused:
+            raise NoKeyring(LOCKED, remedy=CHOICES)
+        silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
         call = tasks.detached(lambda: work(self._keyring()), name="keyring")
         call.add_done_callback(lambda late: late.cancelled() or late.exception())  # where nobody waits any more
         try:
@@ -277,11 +299,17 @@ class Secrets:
         except NoKeyring:
             raise
         except Exception as error:  # backends raise what they like, D-Bus errors among it
+            self._note_refusal(error)
+            if self._is_refused:
+                raise NoKeyring(LOCKED, remedy=CHOICES) from error
             why = f"The system's keyring cannot be used ({type(error).__name__})."
             absent = type(error).__name__ == "NoKeyringError"  # of the library, which is imported with its first use
             raise NoKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
         finally:
             del call  # its error holds this frame, and with it whoever asked
+
+    def _note_refusal(self, error: BaseException | None) -> None:
+        self._is_refused = self._is_refused or type(error).__name__ in REFUSALS
 
     def _read_file(self) -> dict[str, str]:
         try:

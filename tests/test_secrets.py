@@ -199,13 +199,63 @@ async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) 
     backend.kept["helix-desktop", "openai"] = KEY
     secrets = make(lambda: backend)
     for _ in range(3):
-        with pytest.raises(NoKeyring, match="did not respond"):
+        with pytest.raises(NoKeyring, match=r"did not respond|has not responded"):
             await secrets.get(ProviderKey("openai"))
     assert backend.calls == 1
     backend.release.set()
     while secrets._hanging is not None and not secrets._hanging.done():
         await asyncio.sleep(0)
     assert await secrets.get(ProviderKey("openai")) == KEY
+
+
+class KeyringLocked(Exception):
+    """What the keyring library raises when its question for the password was dismissed."""
+
+
+class LockedKeyring(MemoryKeyring):
+    """Asks for its password at every call, and nobody enters it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.is_unlocked = False
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        if not self.is_unlocked:
+            raise KeyringLocked
+        return super().get_password(service, username)
+
+
+async def test_a_refusal_to_unlock_the_keyring_is_remembered_until_the_user_wants_it_asked_again(make: Make) -> None:
+    backend = LockedKeyring()
+    backend.kept["helix-desktop", "openai"] = KEY
+    secrets = make(lambda: backend)
+    for _ in range(3):
+        with pytest.raises(NoKeyring, match="is locked, and was not unlocked"):
+            await secrets.get(ProviderKey("openai"))
+    assert backend.asked == 1
+    backend.is_unlocked = True
+    secrets.ask_again()
+    assert await secrets.get(ProviderKey("openai")) == KEY
+
+
+async def test_two_who_ask_at_once_show_one_question_for_the_password(make: Make) -> None:
+    backend = LockedKeyring()
+    secrets = make(lambda: backend, limit=5.0)
+    asked = await asyncio.gather(*(secrets.get(ProviderKey(n)) for n in "abc"), return_exceptions=True)
+    assert [type(each) for each in asked] == [NoKeyring] * 3
+    assert backend.asked == 1
+
+
+async def test_while_the_keyring_has_not_answered_nobody_is_told_how_long_it_took(make: Make) -> None:
+    backend = SilentKeyring()
+    secrets = make(lambda: backend)
+    with pytest.raises(NoKeyring, match="did not respond within"):
+        await secrets.get(ProviderKey("openai"))
+    with pytest.raises(NoKeyring, match="has not responded yet"):
+        await secrets.get(ProviderKey("openai"))
+    backend.release.set()
 
 
 async def test_a_backend_that_raises_is_no_keyring(make: Make) -> None:

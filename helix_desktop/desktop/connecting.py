@@ -87,6 +87,7 @@ class Connecting:
         from helix_desktop.providers.catalog import key_for
 
         config = self._config(provider)
+        self._secrets.ask_again()
         if not key:
             key = await key_for(config, self._secrets) or ""
         models = tuple(_model(info) for info in await listing.models(config, key or None, self._connections))
@@ -105,6 +106,9 @@ class Connecting:
         await asyncio.to_thread(self._configured.put, config)
         with contextlib.suppress(ModelFailed, NoKeyring):  # it can be asked for its models later as well
             await self.models(provider.name)
+
+    def ask_keyring_again(self) -> None:
+        self._secrets.ask_again()
 
     async def remove(self, name: str) -> None:
         await asyncio.to_thread(self._configured.remove, name)

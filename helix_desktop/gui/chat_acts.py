@@ -94,6 +94,7 @@ def _elsewhere(window: MainWindow, session: Session, want: intents.Want) -> None
     """What is about the conversation and asks, shows or opens something."""
     match want:
         case intents.GoOn():
+            window.trying_again.emit()
             session.resume()
         case intents.TryNow():
             session.try_now()

@@ -60,6 +60,7 @@ class Front(QObject):
         welcome.tour_wanted.connect(self.tour)
         welcome.import_wanted.connect(window.actions_["import-workspace"].trigger)
         welcome.bring_in_wanted.connect(self.bring_in)
+        window.trying_again.connect(setup.ask_keyring_again)
         window.workbench_shown.connect(self._close_settings)
         window.workbench_shown.connect(self._look_for_rules)
         window.workbench_shown.connect(self._look_for_folders)

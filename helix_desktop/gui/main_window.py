@@ -66,6 +66,7 @@ class MainWindow(Frame):
 
     settled = Signal(str, str, object, str)
     setup_wanted = Signal()
+    trying_again = Signal()
     settings_wanted = Signal(str)
     workbench_shown = Signal()
     conversation_opened = Signal(object, object, object)

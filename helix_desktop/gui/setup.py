@@ -101,6 +101,10 @@ class Setup(Protocol):
         """Set it up and ask for its models; the key, if there is one, goes to "keyring", "session" or "file"."""
         ...
 
+    def ask_keyring_again(self) -> None:
+        """The user tries again: a keyring that was not unlocked may ask once more."""
+        ...
+
     async def remove(self, name: str) -> None:
         """Forget it and its key."""
         ...

@@ -212,7 +212,7 @@ def _wire_composer(window: MainWindow) -> None:
     on("compose", partial(_compose, window))
     on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.files))
     on("stop", _with_session(window.showing, window.notices, lambda session: session.stop()))
-    on("resume", _with_session(window.showing, window.notices, lambda session: session.resume()))
+    on("resume", partial(_resume, window))
     for scope in ("once", "conversation", "always"):
         on(f"allow-{scope}", partial(_allow, window.chat.approvals, scope))
     on("refuse", lambda: window.chat.approvals.card.refuse() if window.chat.approvals.card else None)
@@ -230,6 +230,11 @@ def _resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
 def _compose(window: MainWindow) -> None:
     window.show_page("chat")
     window.chat.composer.text.setFocus()
+
+
+def _resume(window: MainWindow) -> None:
+    window.trying_again.emit()
+    _with_session(window.showing, window.notices, lambda session: session.resume())()
 
 
 def _with_session(showing: Showing, notices: Notices, act: Callable[[Session], object]) -> Callable[[], None]:

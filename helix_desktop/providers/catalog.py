@@ -223,8 +223,10 @@ class Keys(Protocol):
 
 async def key_for(config: ProviderConfig, keys: Keys) -> str | None:
     """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed, and is
-    then a BadKey with its own sentence; so is a key that was entered for another address.
+    then a BadKey with its own sentence; so is a key that was entered for another address. The demonstration has none.
     """
+    if config.kind == DEMO:
+        return None
     try:
         return await keys.get(config.key)
     except Refused as error:

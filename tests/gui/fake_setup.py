@@ -32,6 +32,10 @@ class FakeSetup:
         self.listed: Sequence[Model] = (SONNET, QWEN)
         self.corrected: dict[str, Model] = {}
         self.silent: tuple[tuple[str, str], ...] = ()
+        self.asked_again = 0
+
+    def ask_keyring_again(self) -> None:
+        self.asked_again += 1
 
     def well_known(self) -> Sequence[Provider]:
         return [ANTHROPIC]

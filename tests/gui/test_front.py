@@ -13,6 +13,7 @@ from PySide6.QtWidgets import QMessageBox, QPlainTextEdit, QPushButton
 
 from helix_desktop.engine.events import Running
 from helix_desktop.errors import StoreFailed
+from helix_desktop.gui import chat_acts
 from helix_desktop.gui.background import Doing
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
 from helix_desktop.gui.frame.coach import Card
@@ -26,6 +27,7 @@ from helix_desktop.gui.settings.model_dialog import ModelDialog
 from helix_desktop.gui.settings.storage import StoragePage
 from helix_desktop.gui.setup import Sure
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import intents
 from helix_desktop.gui.wiring import wire
 from helix_desktop.project.item import Item
 from helix_desktop.settings import NOTIFY_DONE, Settings
@@ -302,3 +304,9 @@ def test_a_folder_that_is_gone_is_said_when_its_workspace_is_shown_and_after_a_t
         window.settled.emit(bench.id, "", Running.IDLE, "")
     assert window.notices.text.startswith(f"The folder {tmp_path / 'moved'} is missing.")
     assert window.notices._button.text() == "Choose a folder…"
+
+
+def test_trying_again_lets_the_keyring_ask_once_more(front: Front, window: MainWindow, setup: FakeSetup) -> None:
+    window.actions_["resume"].trigger()
+    chat_acts.do(window, intents.GoOn())
+    assert setup.asked_again == 2

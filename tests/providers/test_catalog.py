@@ -18,7 +18,7 @@ from helix_desktop.providers.catalog import (
     may_carry_key,
     wire_form,
 )
-from helix_desktop.providers.demo import Demo
+from helix_desktop.providers.demo import DEMO, Demo
 from helix_desktop.providers.models import ModelInfo
 from helix_desktop.providers.transport import Connections
 from helix_desktop.secrets import ProviderKey
@@ -147,5 +147,16 @@ class Silent:
 
 async def test_a_silent_keyring_matters_only_where_a_key_is_needed() -> None:
     assert await key_for(PRESETS["ollama"], Silent()) is None
+
+
+async def test_the_demonstration_asks_no_keyring() -> None:
+    class Asked:
+        async def get(self, secret: ProviderKey) -> str | None:
+            raise AssertionError(secret)
+
+    assert await key_for(ProviderConfig("demo", kind=DEMO), Asked()) is None
+
+
+async def test_a_silent_keyring_says_so_where_a_key_is_needed() -> None:
     with pytest.raises(BadKey, match="did not respond"):
         await key_for(PRESETS["openai"], Silent())
