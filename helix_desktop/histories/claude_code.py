@@ -12,10 +12,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.branches import ROOT, Node, Tree
 from helix_desktop.histories.recording import Compaction, RecordedMessage, Recording, reply, sealed
 from helix_desktop.histories.rows import (
@@ -256,12 +258,9 @@ class _Writing:
         if not text.startswith("<persisted-output>"):
             return ""
         if (found := _SAVED.search(text)) is not None:
-            file = self.beside / "tool-results" / found[1]
-            try:
-                if file.is_file() and not file.is_symlink() and file.stat().st_size <= LARGEST_RESULT:
-                    return file.read_bytes().decode("utf-8", "replace")
-            except OSError:
-                pass
+            with suppress(OSError):
+                name = f"{self.beside.name}/tool-results/{found[1]}"
+                return read_beneath(self.beside.parent, name, LARGEST_RESULT).decode("utf-8", "replace")
         there = string(mapping(result), "stdout")
         return there if len(there) > len(text) else ""
 

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from helix_desktop.histories import anthropic_style
+from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.recording import Compaction, RecordedMessage, Recording
 from helix_desktop.histories.rows import Row, Told, mapping, number, objects, string, text_of, time_of
 
@@ -107,7 +108,7 @@ def _messages(row: Row, told: Told) -> Iterator[RecordedMessage]:
 def _version(path: Path) -> str:
     """Of Cline, as it was when the task was worked on last."""
     try:
-        value = mapping(json.loads((path.parent / "task_metadata.json").read_bytes().decode("utf-8", "replace")))
+        value = mapping(json.loads(read_beneath(path.parent, "task_metadata.json").decode("utf-8", "replace")))
     except (OSError, ValueError, RecursionError):
         return ""
     versions = [string(one, "cline_version") for one in objects(value.get("environment_history"))]
@@ -116,7 +117,7 @@ def _version(path: Path) -> str:
 
 def _beside(path: Path) -> list[Mapping[str, object]]:
     try:
-        return objects(json.loads((path.parent / "ui_messages.json").read_bytes().decode("utf-8", "replace")))
+        return objects(json.loads(read_beneath(path.parent, "ui_messages.json").decode("utf-8", "replace")))
     except (OSError, ValueError, RecursionError):
         return []
 

@@ -16,6 +16,7 @@ from dataclasses import field, replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.recording import Compaction, RecordedMessage, Recording, Speaker, reply, sealed
 from helix_desktop.histories.rows import (
     Row,
@@ -99,7 +100,7 @@ def _shared(made: Sequence[RecordedMessage], path: Path, left: str) -> int:
     if file is None:
         return 0
     try:
-        lines = file.read_bytes().splitlines()
+        lines = read_beneath(root, str(file.relative_to(root))).splitlines()
     except OSError:
         return 0
     before = _read((Row(value, "") for line in lines if (value := _value(line))), Told()).made

@@ -14,10 +14,12 @@ from pathlib import Path
 import orjson
 
 from helix_desktop.histories import claude_code, cline, codex, gemini_cli, goose, opencode, pi, sqlite_files
+from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.rows import mapping, string, time_of
 from helix_desktop.values import dataclass
 
 _LOOKED_AT = 256 << 10  # bytes at the beginning of a file
+_LARGEST_ABOUT = 64 << 20  # bytes of a file that only tells of a session
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 
@@ -98,12 +100,17 @@ def belonging(found: Found) -> Sequence[Path]:
     """The files to bring in for it: itself, and those of its sub-agents."""
     if found.kind != claude_code.KIND:
         return (found.path,)
-    return (found.path, *_below(found.path.parent / found.path.stem / "subagents", "agent-*.jsonl"))
+    beside = found.path.parent
+    return (found.path, *_below(beside / found.path.stem / "subagents", "agent-*.jsonl", beside))
 
 
-def _below(folder: Path, pattern: str) -> list[Path]:
+def _below(folder: Path, pattern: str, root: Path | None = None) -> list[Path]:
+    """The files below it. Links that lead out of `root`, or out of the folder, are not followed."""
     try:
-        return sorted(file for file in folder.rglob(pattern) if file.is_file())
+        inside = folder.resolve() if root is None else root.resolve()
+        return sorted(
+            file for file in folder.rglob(pattern) if file.is_file() and file.resolve().is_relative_to(inside)
+        )
     except OSError:
         return []
 
@@ -123,7 +130,7 @@ def _begins(kind: str, file: Path) -> tuple[str, float]:
     """The folder and the time its first lines name."""
     folder, time = "", 0.0
     if kind == gemini_cli.KIND:
-        folder = _text(file.parent.parent / ".project_root")
+        folder = _text(file.parent.parent, ".project_root")
     try:
         with file.open("rb") as opened:
             begins = opened.read(_LOOKED_AT)
@@ -149,9 +156,9 @@ def _loaded(line: bytes) -> Mapping[str, object]:
         return {}
 
 
-def _text(file: Path) -> str:
+def _text(folder: Path, name: str) -> str:
     try:
-        return file.read_text("utf-8").strip()[:4096]
+        return read_beneath(folder, name, _LOOKED_AT).decode("utf-8").strip()[:4096]
     except (OSError, ValueError):
         return ""
 
@@ -162,7 +169,7 @@ def _opencode(data: Path) -> Iterator[Found]:
     yield from found
     if not found:
         for file in _below(data / "storage" / "session", "ses_*.json"):
-            value = _loaded(file.read_bytes())
+            value = _loaded(read_beneath(data, str(file.relative_to(data)), _LARGEST_ABOUT))
             times = mapping(value.get("time"))
             if not value.get("parentID"):
                 size = file.stat().st_size + sum(

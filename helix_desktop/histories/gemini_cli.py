@@ -12,6 +12,7 @@ from dataclasses import field
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.branches import ROOT, Node, Tree
 from helix_desktop.histories.recording import Compaction, RecordedMessage, Recording, reply
 from helix_desktop.histories.rows import (
@@ -76,7 +77,7 @@ def _folder(path: Path, about: Mapping[str, object]) -> str:
         return listed[0]
     for place in (path.parent.parent, path.parent.parent.parent):
         try:
-            return (place / ".project_root").read_text("utf-8").strip()[:4096]
+            return read_beneath(place, ".project_root").decode("utf-8").strip()[:4096]
         except (OSError, ValueError):
             continue
     return ""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
 from helix_desktop.histories import sqlite_files
+from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.recording import Compaction, Picture, RecordedMessage, Recording, reply
 from helix_desktop.histories.rows import (
     Told,
@@ -67,24 +68,27 @@ def is_file(path: Path) -> bool:
 def from_file(path: Path, told: Told) -> Iterator[Recording]:
     """The session of an older file, with its messages and their parts from the folders beside."""
     storage = path.parent.parent.parent
-    session = _loaded(path, told)
+    session = _loaded(storage, path, told)
     if session is None:
         return
     found = []
     for file in sorted((storage / "message" / path.stem).glob("*.json")):
-        message = _loaded(file, told)
+        message = _loaded(storage, file, told)
         if message is not None:
             parts = [
-                part for one in sorted((storage / "part" / file.stem).glob("*.json")) if (part := _loaded(one, told))
+                part
+                for one in sorted((storage / "part" / file.stem).glob("*.json"))
+                if (part := _loaded(storage, one, told))
             ]
             found.append((message, parts))
     found.sort(key=lambda one: time_of(mapping(one[0].get("time")).get("created")))
     yield from _recordings({**session, "parent_id": session.get("parentID")}, found, path, told)
 
 
-def _loaded(path: Path, told: Told) -> Mapping[str, object] | None:
+def _loaded(storage: Path, path: Path, told: Told) -> Mapping[str, object] | None:
     try:
-        value = json.loads(path.read_bytes().decode("utf-8", "replace"))
+        content = read_beneath(storage, str(path.relative_to(storage)))
+        value = json.loads(content.decode("utf-8", "replace"))
     except (OSError, ValueError, RecursionError):
         value = None
     if isinstance(value, Mapping):

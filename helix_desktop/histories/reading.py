@@ -133,6 +133,8 @@ def read(path: Path) -> Imported:
 def sessions(path: Path, told: Told, kind: str = "") -> Iterator[Recording]:
     """The sessions of a file, one by one, whatever it holds; NotThere, and WrongUse for what is too large."""
     try:
+        if not path.is_file() and path.exists():
+            raise WrongUse(f"{path} is not a file.")
         if path.stat().st_size > LARGEST:
             raise WrongUse(
                 f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split the file into smaller files at line breaks."
@@ -192,7 +194,13 @@ def _form(rows: Sequence[Row], path: Path, kind: str) -> Form:
 def files(folder: Path) -> Sequence[Path]:
     """The files of a folder that may hold a session."""
     endings = ("*.jsonl", "*.json", "*.traj", "*.db")
-    found = sorted(file for ending in endings for file in folder.rglob(ending) if file.is_file())
+    inside = folder.resolve()
+    found = sorted(
+        file
+        for ending in endings
+        for file in folder.rglob(ending)
+        if file.is_file() and file.resolve().is_relative_to(inside)
+    )
     kept = [file for file in found if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)]
     if not kept:
         raise WrongUse(

@@ -1,0 +1,36 @@
+"""Reads the files that lie beside a history, without ever leaving its folder: a link that leads out of it is not followed."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+
+from helix_desktop.tools.beneath import DIRECTORY, open_beneath
+
+LARGEST = 256 << 20
+
+
+def read_beneath(folder: Path, path: str, limit_bytes: int = LARGEST) -> bytes:
+    """A regular file below the folder. OSError for what leads out of it, for anything that is no file, and for what is larger."""
+    if sys.platform == "win32":
+        return _read_resolved(folder, path, limit_bytes)
+    inside = os.open(folder, DIRECTORY)
+    try:
+        handle = open_beneath()(inside, path, os.O_RDONLY)
+    finally:
+        os.close(inside)
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_size > limit_bytes:
+            raise OSError(errno.EFBIG, "is no file, or too large", path)
+        return file.read(limit_bytes)
+
+
+def _read_resolved(folder: Path, path: str, limit_bytes: int) -> bytes:
+    file = (folder / path).resolve(strict=True)
+    if not file.is_relative_to(folder.resolve()) or not file.is_file() or file.stat().st_size > limit_bytes:
+        raise OSError(errno.EXDEV, "leads out of the folder, or is too large", path)
+    return file.read_bytes()
