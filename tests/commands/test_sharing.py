@@ -14,6 +14,7 @@ import pytest
 
 from helix_desktop import cli, places, settings
 from helix_desktop.commands import open_workspace
+from helix_desktop.console import Terminal
 from helix_desktop.engine.facts import ConversationChanged
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import NoKeyring
@@ -266,11 +267,11 @@ def laptop(
 
 
 def test_a_conversation_that_another_machine_works_in_is_not_split(
-    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]
+    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, _, _ = shared
     other, conversation = laptop
-    other.hold(60.0)
+    other.hold(600.0)
     code, facts, err = ask(helix, here, "-c", conversation, "me too")
     assert (code, facts) == (1, [])
     assert "laptop is working in this conversation" in err
@@ -281,7 +282,14 @@ def test_a_conversation_that_another_machine_works_in_is_not_split(
     assert facts[-1]["conversation"] != conversation
     assert facts[-1]["fact"] == "TurnEnded"
     assert turns(helix, here) == {conversation: 1, facts[-1]["conversation"]: 2}
-    other.hold(1.0)
+    other.hold(600.0)
+    complain = Terminal.complain
+
+    async def finish_then(console: Terminal, text: str) -> None:
+        other.hold(0.0)  # it ends while we wait
+        await complain(console, text)
+
+    monkeypatch.setattr(Terminal, "complain", finish_then)
     code, facts, err = ask(helix, here, "-c", conversation, "--if-busy", "wait", "me too")
     assert (code, facts[0]["conversation"]) == (0, conversation)
     assert "Waiting for laptop" in err
@@ -358,7 +366,7 @@ def test_facts_that_still_wait_after_a_sync_are_no_success(
 ) -> None:
     here, _, _ = shared
     other, conversation = laptop
-    other.hold(60.0)
+    other.hold(600.0)
 
     async def write() -> None:
         workspaces = open_workspace.all_of(places.find(here))

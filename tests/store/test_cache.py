@@ -10,7 +10,7 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import About
 from helix_desktop.errors import CacheCorrupt, NewerVersion, NotThere, WrongUse
 from helix_desktop.store import records
-from helix_desktop.store.cache import CacheFolder
+from helix_desktop.store.cache import CHECKPOINT, CacheFolder
 from helix_desktop.store.records import CHUNK, VERSION_KEY
 
 SHELL = About("shell", "ls")
@@ -167,3 +167,18 @@ def test_an_entry_whose_description_is_damaged_can_be_forgotten(tmp_path: Path) 
     cache.forget(digest)
     assert list(cache.level.keys(b"b", b"c")) == []
     cache.close()
+
+
+def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(cache: CacheFolder) -> None:
+    digest = cache.put(b"a\nb\n", About(CHECKPOINT)).digest
+    before = cache.record(digest)
+    assert cache.put(b"a\nb\n", About(CHECKPOINT)).digest == digest
+    assert cache.record(digest) == before
+    cache.put(b"a\nb\n", SHELL)
+    own = cache.record(digest)
+    assert (own.about, own.blob, own.lines) == (SHELL, before.blob, 2)
+    assert own.number > before.number
+    assert [record.digest for record in cache.records(0)] == [digest]  # once, behind all that is known already
+    cache.put(b"a\nb\n", About(CHECKPOINT))
+    cache.put(b"a\nb\n", About("read_file", "b.txt"))
+    assert cache.record(digest) == own  # the first who stored it

@@ -138,6 +138,7 @@ class Conversations:
     _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
     _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)  # the version of each head, and whose it is
     _waiting: dict[bytes, Head] = field(default_factory=dict)  # for whoever works in them
+    _mark: int = 0  # the engine's changes up to here were looked at
     _unread: frozenset[bytes] = frozenset()  # heads that were not taken in when the mark went on
     _own: set[str] = field(default_factory=set)  # taken over while the engine was away
     _compared: bool = False
@@ -274,13 +275,14 @@ class Conversations:
             await self._see(head)
         if self._unread - self._waiting.keys():
             await self._see_all(self._unread - self._waiting.keys())
-        mark = await self.thread.run(lambda: self.steps.mark)
+        mark = self._mark or await self.thread.run(lambda: self.steps.mark)
         heads, reached = await self.remote.run(self.heads.changed, mark)
         if reached < mark:  # an engine that was restored to an earlier state: everything is compared with it
             await self.thread.run(self.steps.doubt)
             self._seen.clear()
             heads, reached = await self.remote.run(self.heads.changed, 0)
-        if any(self._seen.get(head.name, (0, ""))[0] != head.version for head in heads):
+        is_new = any(self._seen.get(head.name, (0, ""))[0] != head.version for head in heads)
+        if is_new:
             await self.heed()
         for head in heads:
             await self._see(head)
@@ -288,7 +290,8 @@ class Conversations:
         if unread != self._unread:  # before the mark, behind which nobody looks for them
             self._unread = unread
             await self.thread.run(setattr, self.steps, "unread", unread)
-        if reached != mark:
+        self._mark = reached
+        if is_new or reached < mark:  # else it is not worth a sync of the disk: what is seen again does no harm
             await self.thread.run(setattr, self.steps, "mark", reached)
 
     async def _see_all(self, names: Collection[bytes]) -> None:
@@ -322,6 +325,9 @@ class Conversations:
             return
         seen = Known(conversation, contents.last, contents.chain, head.version, head.writer, contents)
         self._lease_of(conversation, head.left)
+        if seen == known:
+            self._note(seen)
+            return
         if contents.gone or (contents.last, contents.chain) == (known.seq, known.chain):
             seen = replace(seen, seq=known.seq, chain=known.chain)
             await self.thread.run(self.steps.put, seen)

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Stored, Text, ToolReturned, UserSaid
 from helix_desktop.engine.view import state_of
+from helix_desktop.errors import Away
 from helix_desktop.store.journal import JournalFile
 from helix_desktop.store.shared import conversations
 from helix_desktop.store.shared.heads import Memory, Move
@@ -311,6 +312,35 @@ async def test_many_conversations_are_sent_in_few_calls(tmp_path: Path) -> None:
         await machine.aclose()
 
 
+async def test_looking_where_nothing_is_new_writes_nothing_to_the_disk(tmp_path: Path) -> None:
+    """The engine's mark moves with every transaction of anybody: an idle workspace wrote it down every second."""
+    clock, shelf = Clock(), Shelf()
+    heads = Memory(clock.now)
+    ways = [Way(MemoryEngine(shelf, b"space"), heads) for _ in range(2)]
+    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    await one.step()
+    await one.write("c", "word")
+    await one.step()
+    await two.step()
+    for machine in (one, two):
+        before = machine.journal.connection.total_changes
+        await machine.step()
+        assert machine.journal.connection.total_changes == before
+    one.start()  # again, from an older mark
+    await one.shared.begin()
+    before = one.journal.connection.total_changes
+    await one.step()
+    await one.step()
+    assert one.journal.connection.total_changes - before <= 1  # the mark, once
+    await two.write("c", "answer")
+    clock.time += LEASE + 1
+    await two.step()
+    await one.step()
+    assert await one.everything() == await two.everything()
+    for machine in (one, two):
+        await machine.aclose()
+
+
 async def test_a_conversation_of_many_facts_is_sent_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversations, "_BYTES", 2_000)
     clock, shelf = Clock(), Shelf()
@@ -391,3 +421,30 @@ async def test_on_postgresql_a_lease_ends_by_the_servers_clock(
     for machine in (one, two):
         await machine.aclose()
         machine.way.engine.close()
+
+
+async def test_who_writes_where_is_known_from_the_lease_and_the_last_head(tmp_path: Path) -> None:
+    clock, shelf = Clock(), Shelf()
+    heads = Memory(clock.now)
+    ways = [Way(MemoryEngine(shelf, b"space"), heads) for _ in range(2)]
+    one, two = [Machine.make(name, tmp_path, way, clock) for name, way in zip(("one", "two"), ways, strict=True)]
+    await one.write("c", "word")
+    await one.step()
+    await two.step()
+    assert (one.shared.elsewhere("c"), one.shared.machine_of("c"), one.shared.writing()) == ("", "", {})
+    assert (two.shared.elsewhere("c"), two.shared.machine_of("c")) == ("one", "one")
+    assert (two.shared.writing(), two.shared.elsewhere("unknown")) == ({"c": "one"}, "")
+    clock.time += LEASE - 1
+    assert two.shared.elsewhere("c") == "one"
+    clock.time += 1
+    assert (two.shared.elsewhere("c"), two.shared.machine_of("c"), two.shared.writing()) == ("", "one", {})
+    await one.write("c", "more")
+    await one.step()
+    await two.step()
+    assert two.shared.elsewhere("c") == "one"
+    two.way.left = 0
+    with pytest.raises(Away):
+        await two.shared.take_over("c")  # the engine is away: it is done here
+    assert (two.shared.elsewhere("c"), two.shared.machine_of("c")) == ("", "one")
+    for machine in (one, two):
+        await machine.aclose()

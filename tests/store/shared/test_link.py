@@ -284,3 +284,40 @@ async def test_rows_tell_no_text_and_no_size(tmp_path: Path, seal: Seal) -> None
         assert b"confidential" not in everything
         assert b"shell" not in everything
         assert not any(Digest.of(b"confidential " * number).raw in everything for number in range(60))
+
+
+async def test_what_will_be_forgotten_is_on_the_disk_before_it_begins(two: tuple[Machine, Machine]) -> None:
+    here, _ = two
+    small = await here.cache.put(b"small", SHELL)
+    large = await here.cache.put(secrets.token_bytes(CHUNK + 5), SHELL)
+    await here.link.will_forget([])
+    assert not noted.read(here.workspace.folder).burying
+    await here.link.will_forget([small.digest, large.digest], [Digest.of(b"b"), Digest.of(b"a")])
+    written = noted.read(here.workspace.folder)
+    assert dict(written.burying) == {small.digest.hex: 1, large.digest.hex: 2}
+    assert list(written.renewing) == sorted([Digest.of(b"a").hex, Digest.of(b"b").hex])
+    here.link._obeying = frozenset([Digest.of(b"theirs")])  # another machine forgot it: it knows
+    await here.link.will_forget([Digest.of(b"theirs")])
+    assert dict(noted.read(here.workspace.folder).burying) == dict(written.burying)
+
+
+async def test_the_start_of_a_hash_that_fits_two_entries_elsewhere_is_not_one_of_them(
+    two: tuple[Machine, Machine],
+) -> None:
+    here, there = two
+    first: dict[str, bytes] = {}
+    for number in range(20_000):
+        content = b"%d" % number
+        short = Digest.of(content).hex[:4]
+        if short in first:
+            break
+        first[short] = content
+    stored = [await here.cache.put(each, SHELL) for each in (first[short], content)]
+    await here.link.sync()
+    await there.workspace.journal.append("c", [ToolReturned(str(one.digest), one, 2) for one in stored])
+    await there.workspace.index.caught_up()
+    with pytest.raises(NotThere):
+        await there.cache.resolve(short)
+    assert await there.cache.resolve(stored[0].digest.hex[:12]) == stored[0].digest
+    with pytest.raises(NotThere):
+        await there.cache.resolve("0" * 12)

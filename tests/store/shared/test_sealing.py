@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,3 +68,15 @@ def test_a_key_is_copied_as_text(key: bytes) -> None:
     for wrong in (slipped, text[:-1], text[7:], "", "helix1-", "helix1-é" + text[8:]):
         with pytest.raises(WrongUse):
             sealing.read_key(wrong)
+
+
+def test_keys_and_names_are_derived_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever changes this makes every shared workspace unreadable: what was sealed by 0.1 opens in every later version."""
+    monkeypatch.setattr(sealing.secrets, "token_bytes", lambda count: bytes(range(100, 100 + count)))
+    seal = Seal(bytes(range(32)))
+    name = seal.name("entry", b"content")
+    sealed = seal.close(name, b"hello")
+    assert seal.space.hex() == "e7c68b179e124da15f1248acae32d35b"
+    assert name.hex() == "a21da773a27b6849411b3c81d392c884f12b5196b1302dce779cc68836517ded"
+    digest = "b4384fd578896215d364a5a226a201cdb4474e97b44ee4240a01331807be318e"
+    assert (len(sealed), hashlib.sha256(sealed).hexdigest()) == (544, digest)
