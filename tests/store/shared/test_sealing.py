@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 
 import pytest
 from hypothesis import given
@@ -72,7 +73,7 @@ def test_a_key_is_copied_as_text(key: bytes) -> None:
 
 def test_keys_and_names_are_derived_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever changes this makes every shared workspace unreadable: what was sealed by 0.1 opens in every later version."""
-    monkeypatch.setattr(sealing.secrets, "token_bytes", lambda count: bytes(range(100, 100 + count)))
+    monkeypatch.setattr(secrets, "token_bytes", lambda count: bytes(range(100, 100 + count)))
     seal = Seal(bytes(range(32)))
     name = seal.name("entry", b"content")
     sealed = seal.close(name, b"hello")
