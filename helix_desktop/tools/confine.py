@@ -12,8 +12,9 @@ import os
 import stat
 import sys
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace as replace_field
 from pathlib import Path
 from secrets import token_hex
 
@@ -63,6 +64,19 @@ class Roots:
     closed: tuple[Path, ...] = ()
     names: tuple[Path, ...] = ()
     sample: Path | None = None
+    hides: Callable[[str], bool] = lambda _inside: False  # whether no agent sees a file, by its path from its root
+
+    @property
+    def unhidden(self) -> Roots:
+        """The same folders with nothing hidden: for what the program itself does, such as an undo."""
+        return replace_field(self, hides=lambda _inside: False)
+
+    def is_hidden(self, path: Path) -> bool:
+        """Whether no agent sees the file with this full path."""
+        return any(
+            path != root and path.is_relative_to(root) and self.hides(path.relative_to(root).as_posix())
+            for root in self.folders
+        )
 
     @classmethod
     def of(cls, folders: Sequence[Path], closed: Sequence[Path] = (), sample: Path | None = None) -> Roots:
@@ -118,7 +132,12 @@ class Roots:
         return place.inside or "." if place.root == self.folders[0] else str(place.path)
 
     def check_open(self, path: Path) -> None:
-        """Refused for the program's own data, in whatever spelling the file system would accept."""
+        """Refused for files that no agent sees and for the program's own data, in whatever spelling the file system would accept."""
+        if self.is_hidden(path):
+            raise Refused(
+                f"{path.name} is one of the files that agents don't see in this workspace.",
+                remedy="Ask the user for what you need of it, or name it in `needs` of a command that reads it.",
+            )
         if self.sample is not None and path.is_relative_to(self.sample):
             return
         spelled = spelling(str(path))
@@ -177,7 +196,9 @@ def content_or_none(roots: Roots, place: Place) -> bytes | None:
 def listing(roots: Roots, place: Place) -> list[Item]:
     """The entries of a folder by name; links are shown as links and not followed."""
     with _folder(roots, place) as folder:
-        return sorted((_item(*entry) for entry in folder.entries()), key=lambda item: item.name)
+        items = sorted((_item(*entry) for entry in folder.entries()), key=lambda item: item.name)
+    inside = f"{place.inside}/" if place.inside else ""
+    return [item for item in items if item.kind == "folder" or not roots.hides(f"{inside}{item.name}")]
 
 
 def walk(roots: Roots, place: Place, skip: frozenset[str] = frozenset()) -> Iterator[tuple[str, Item]]:

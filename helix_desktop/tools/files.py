@@ -284,7 +284,7 @@ async def changed_by_command(use: Use) -> tuple[FileChanged, ...]:
     """What a command has done to files this conversation has read whole or written: so that can be undone as well."""
     found = []
     for path, before in list(use.seen.known.items()):
-        place = use.roots.place(path)
+        place = use.roots.unhidden.place(path)
         now = await asyncio.to_thread(_content_if_small, use, place)
         after = None if now is None else Digest.of(now)
         if after == before or (now is None and await asyncio.to_thread(place.path.exists)):

@@ -13,7 +13,7 @@ import os
 import shlex
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from pathlib import Path
 from helix_desktop.errors import HelixError
 from helix_desktop.tools import confine, git_settings, runs_later
 from helix_desktop.tools.confine import Roots
+from helix_desktop.tools.hidden_files import is_hidden
 from helix_desktop.values import dataclass
 
 _DEEPEST, _MOST_HELD = 500, 200
@@ -63,6 +64,7 @@ class _Folder:
     notable: tuple[str, ...]
     git: bool
     links: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()  # files that no agent sees
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class Guard:
     """The folders of a workspace. What is in one of them is remembered for as long as it has not changed."""
 
     roots: Roots
+    patterns: Callable[[], tuple[str, ...]] = tuple  # of files that no agent sees
+    _patterns: tuple[str, ...] = ()
     _folders: dict[str, _Folder] = field(default_factory=dict)
     _of_git: dict[str, _Folder] = field(default_factory=dict)  # folders in git directories
     _items: dict[str, tuple[tuple[int, ...], Item]] = field(default_factory=dict)
@@ -77,7 +81,19 @@ class Guard:
 
     def state(self) -> State:
         """All there is now that is run later, by path."""
+        if (now := self.patterns()) != self._patterns:
+            self._patterns = now
+            self._folders, self._of_git = {}, {}
         return _Look(self).state()
+
+    def is_hidden(self, inside: str) -> bool:
+        """Whether no agent sees a file, by its path from its root."""
+        return is_hidden(inside, self._patterns)
+
+    def hidden(self) -> list[str]:
+        """Files that no agent sees, where they really are, as the last look found them."""
+        found = (os.path.realpath(f"{path}/{name}") for path, folder in self._folders.items() for name in folder.hidden)
+        return [path for path in dict.fromkeys(found) if os.path.isfile(path)]
 
     def held(self) -> tuple[list[str], list[str]]:
         """What a sandbox can hold as it is: folders of git's, which stay where they are, and files and folders that no
@@ -199,7 +215,7 @@ class _Look:
                 return None
             settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
             with os.scandir(path) as entries:
-                return _sorted(stamp, entries, inside, settled=settled)
+                return _sorted(stamp, entries, inside, self.guard.is_hidden, settled=settled)
         except OSError:
             return None
 
@@ -367,15 +383,24 @@ class _Look:
                         self._take(entry.path, hook=True)
 
 
-def _sorted(stamp: tuple[int, int], entries: Iterator[os.DirEntry[str]], inside: str, *, settled: bool) -> _Folder:
+def _sorted(
+    stamp: tuple[int, int],
+    entries: Iterator[os.DirEntry[str]],
+    inside: str,
+    hides: Callable[[str], bool],
+    *,
+    settled: bool,
+) -> _Folder:
     """What matters of a folder's entries. Of one in `.git` that is git's own, only the folders of further repositories."""
-    folders, whole, notable, links, names = [], [], [], [], set()
+    folders, whole, notable, links, names, hidden = [], [], [], [], set(), []
     for entry in entries:
         name = entry.name
         names.add(name)
         path = f"{inside}/{name}" if inside else name
         if entry.is_symlink():
             links.append(name)
+        if hides(path) and entry.is_file():
+            hidden.append(name)
         if confine.spelling(name) == ".git":
             notable.append(name)
         elif entry.is_dir(follow_symlinks=False):
@@ -390,7 +415,7 @@ def _sorted(stamp: tuple[int, int], entries: Iterator[os.DirEntry[str]], inside:
     git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
     # A folder elsewhere only looks like one of git's: what lies below it is looked at as anywhere.
     below = [name for name in folders if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")]
-    return _Folder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links))
+    return _Folder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden))
 
 
 def _settings_of_the_user() -> list[tuple[str, str]]:

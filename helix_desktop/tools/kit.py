@@ -7,14 +7,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.collaborators import Restored
 from helix_desktop.engine.facts import FilesChanged, Recorded
 from helix_desktop.engine.ports import Cache, Index, Tokens
-from helix_desktop.tools import fetch, files, recall, search, shell, todo
+from helix_desktop.tools import fetch, files, hidden_files, recall, search, shell, todo
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from helix_desktop.tools.confine import Roots
 from helix_desktop.tools.git_identity import write_identity
@@ -45,6 +45,7 @@ class Options:
     fetching: bool = False
     caches: Path | None = None  # where builds keep what they downloaded and made, from one start to the next
     opened: Callable[[], Opened] = Opened  # of the user's home; asked for each command
+    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # patterns of files that no agent sees
 
 
 @dataclass(slots=True)
@@ -70,7 +71,8 @@ class Kit:
         checkpoints: Checkpoints | None = None,
     ) -> Kit:
         """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
-        roots = Roots.of(folders, options.closed, options.sample)
+        all_of = Roots.of(folders, options.closed, options.sample)
+        roots = replace(all_of, hides=lambda inside: hidden_files.is_hidden(inside, options.hidden()))
         scratch = Path(tempfile.mkdtemp(prefix="helix-"))
         try:
             sandbox = await find_sandbox(roots.folders, scratch, roots.closed, options.caches or scratch / "caches")
@@ -79,7 +81,7 @@ class Kit:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
         permissions.sandboxed = sandbox.kind is not Kind.NONE
-        commands = Shell(sandbox, os.environ, spawn, options.limits, FileGuard(roots), options.names)
+        commands = Shell(sandbox, os.environ, spawn, options.limits, FileGuard(all_of, options.hidden), options.names)
         commands.opened = options.opened
         commands.planning = lambda: permissions.mode is Mode.PLAN
         return cls(Around(roots, *stores, checkpoints=checkpoints), permissions, sandbox, commands, options)

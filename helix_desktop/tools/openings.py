@@ -117,6 +117,7 @@ OPENINGS = (
         signs=r"\bE401\b|ENEEDAUTH|401 Unauthorized|HTTP error 401|status code 401|status: 401|No matching distribution found",
     ),
 )
+OPENING_NAMES = tuple(opening.name for opening in OPENINGS)
 _BY_NAME = {opening.name: opening for opening in OPENINGS}
 
 
@@ -149,6 +150,11 @@ def opened_sockets(opened: Opened, environ: Mapping[str, str], *, network: bool)
                 yield path
 
 
-def missing_opening(output: str, opened: Opened) -> Sequence[Opening]:
+def titles_of(names: Sequence[str]) -> list[str]:
+    return [_BY_NAME[name].title for name in names if name in _BY_NAME]
+
+
+def missing_openings(output: str, opened: Opened, *, network: bool) -> list[Opening]:
     """Openings whose absence a program seems to complain of."""
-    return [one for one in OPENINGS if one.name not in opened.names and one.signs and re.search(one.signs, output)]
+    there = openings_of(opened, network=network)
+    return [one for one in OPENINGS if one not in there and one.signs and re.search(one.signs, output)]

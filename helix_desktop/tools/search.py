@@ -9,6 +9,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import field
+from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
@@ -110,7 +111,9 @@ async def _gather(command: Command, use: Use, got: _Gathered, most: int) -> None
                 got.strange = True
                 continue
             hit = said["type"] == "match"
-            if not hit and said["type"] != "context":
+            if (not hit and said["type"] != "context") or use.roots.is_hidden(
+                Path(said["data"]["path"].get("text", ""))
+            ):
                 continue
             line = _line(use, said["data"], hit=hit)
             if use.readable(line.name):

@@ -10,11 +10,12 @@ import asyncio
 import codecs
 import errno
 import itertools
+import os
 import re
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -30,13 +31,15 @@ from helix_desktop.tools.aftermath import Watched
 from helix_desktop.tools.background import ADDRESS, ALONE, Background
 from helix_desktop.tools.files import changed_by_command
 from helix_desktop.tools.guard import Guard
-from helix_desktop.tools.openings import Opened
+from helix_desktop.tools.hidden_hint import hidden_hint
+from helix_desktop.tools.openings import OPENING_NAMES, Opened, titles_of
 from helix_desktop.tools.permission import Action, Effect
 from helix_desktop.tools.sandbox import Kind, Sandbox
 from helix_desktop.tools.tool import Arguments, Result, Tool, Use, fields, flag, text, whole
 from helix_desktop.values import dataclass
 
 _TAIL = 64 * 1024
+_NAMED = 5
 _SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05
 _SETTLE = 1.0
 _ONLY_SETS = re.compile(r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*")
@@ -54,6 +57,14 @@ class Limits:
     output: int = 256 * 1024 * 1024
     background_output: int = 16 * 1024 * 1024
     background_commands: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What one command asks for by name: openings, and files that agents otherwise don't see, by their real paths."""
+
+    openings: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -103,6 +114,13 @@ class Shell:
             ),
         )
 
+    def open_now(self, needs: Needs) -> Opened:
+        """What is open to one command: what the settings say and what it asked for, without files that stay hidden."""
+        opened = self.opened()
+        hidden = self.guard.hidden() if self.guard is not None else []
+        names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
+        return replace(opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files))
+
     async def watched(self, use: Use, *, free: bool, lasting: bool) -> Watched | None:
         """What to check and put back after a command. Changes by commands in the background are settled first."""
         if self.guard is None or free:
@@ -144,18 +162,27 @@ async def run_command(commands: Shell, args: Arguments, use: Use) -> Result:
         raise WrongUse("Specify a command.")
     folder = await _folder(use, args.text("folder", "."))
     network, free = args.flag("network"), args.flag("outside_sandbox")
-    await use.permit(_action(commands, line, use.roots.folders[0], folder, network=network, free=free))
+    needs = await _needs(use, args, network=network)
+    action = _action(commands, line, use.roots.folders[0], folder, network=network, free=free)
+    await use.permit(action if free else await _with_needs(commands, use, action, needs))
     if args.flag("background"):
         _refuse_more(commands)
     watched = await commands.watched(use, free=free, lasting=args.flag("background"))
-    opened = commands.opened()
+    opened = commands.open_now(needs)
     command = await _started(commands, line, folder, opened, watched, network=network, free=free)
     closed = commands.sandbox.kind is not Kind.NONE and not network and not free
     if args.flag("background"):
         return await _leave_running(commands, use, line, command, watched, closed=closed)
     seconds = min(max(args.number("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
     hint = ALONE if closed and commands.running and ADDRESS.search(line) else _hint(line)
-    return await _follow(commands, use, line, command, seconds, hint, watched)
+    seen = (
+        None
+        if free or commands.sandbox.kind is Kind.NONE
+        else partial(_hint_of_hidden, commands, line, opened, network)
+    )
+    return await _follow(
+        commands, use, line, command, seconds, hint, _End(time.monotonic(), watched=watched, hidden=seen)
+    )
 
 
 async def _started(
@@ -178,6 +205,51 @@ async def _folder(use: Use, name: str) -> Path:
     return place.path
 
 
+async def _needs(use: Use, args: Arguments, *, network: bool) -> Needs:
+    names = [name.strip() for name in args.text("needs").split(",") if name.strip()]
+    openings = tuple(name for name in names if name in OPENING_NAMES)
+    if openings and not network:
+        raise WrongUse(f"{openings[0]} needs `network`: it is open to commands with network access only.")
+    places = [use.roots.unhidden.place(name) for name in names if name not in openings]
+    for place in places:
+        if not use.roots.is_hidden(place.path):
+            raise WrongUse(
+                f"{use.roots.shown(place)} is not hidden, so a command need not ask for it.",
+                remedy=f"`needs` takes hidden files of the workspace, and {', '.join(OPENING_NAMES)}.",
+            )
+    return Needs(openings, tuple([await asyncio.to_thread(os.path.realpath, place.path) for place in places]))
+
+
+async def _with_needs(commands: Shell, use: Use, action: Action, needs: Needs) -> Action:
+    """The question names what the command is to see that others do not, and what this sandbox cannot hide from it."""
+    sandbox, danger = commands.sandbox, ""
+    new = [name for name in needs.openings if name not in commands.opened().names]
+    if sandbox.kind is Kind.LANDLOCK:
+        if commands.guard is not None:
+            await asyncio.to_thread(commands.guard.state)
+        if seen := sandbox.cannot_hide(commands.open_now(needs), network=action.network):
+            danger = f"this sandbox, Landlock, cannot hide these files from it: {_shown(use, seen)}"
+        action = replace(action, title=f"{action.title} in the weaker sandbox, Landlock ({sandbox.note})")
+    if needs.files:
+        danger = f"it would see files that agents otherwise don't see: {_shown(use, needs.files)}"
+    if new:
+        danger = f"it would use what is closed to other commands: {', '.join(titles_of(new))}"
+    if new and needs.files:
+        danger = f"{danger}; and files that agents otherwise don't see: {_shown(use, needs.files)}"
+    return replace(action, danger=danger, strict=True, apart="opened") if danger and not action.danger else action
+
+
+def _shown(use: Use, paths: Sequence[str]) -> str:
+    places = [use.roots.unhidden.place(path) for path in paths[:_NAMED]]
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(map(use.roots.shown, places)) + more
+
+
+def _hint_of_hidden(commands: Shell, line: str, opened: Opened, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
+    folders = [str(folder) for folder in commands.sandbox.folders]
+    return hidden_hint(line, output, opened, folders, commands.environment, network=network)
+
+
 def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bool, free: bool) -> Action:
     where = "" if folder == root else f" in {folder}"
     extra = " with network access" if network else ""
@@ -195,20 +267,17 @@ def _action(commands: Shell, line: str, root: Path, folder: Path, *, network: bo
     )
 
 
-async def _follow(
-    commands: Shell, use: Use, line: str, command: Command, seconds: int, hint: str, watched: Watched | None
-) -> Result:
+async def _follow(commands: Shell, use: Use, line: str, command: Command, seconds: int, hint: str, end: _End) -> Result:
     """Until the command ends, its time is over, or we are cancelled; then nothing of it is left but what it printed."""
-    end = _End(time.monotonic(), watched=watched)
     try:
         stored = await _kept(commands, use, line, command, seconds, hint, end)
     finally:
         command.end()
         if end.code is None:
             await asyncio.shield(command.gone())
-        if watched is not None:
-            await asyncio.shield(watched.take_back())
-            commands.settled(watched)
+        if end.watched is not None:
+            await asyncio.shield(end.watched.take_back())
+            commands.settled(end.watched)
     if end.stopped:
         shown = await _end_of(use, stored)
         return Result(shown, source=line[:200], ok=False, changes=await changed_by_command(use), stopped=True)
@@ -254,6 +323,7 @@ class _End:
     late: bool = False
     stopped: bool = False
     watched: Watched | None = None
+    hidden: Callable[[str], str] | None = None  # what to say of paths it did not see, given the end of its output
 
 
 async def _printed(
@@ -262,9 +332,11 @@ async def _printed(
     """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
     trim = _Trim(commands.limits.output)
     show = _Shower(use.context.show)
+    last = b""
     try:
         async for piece in _in_time(command, seconds, end):
             show.add(piece)
+            last = (last + piece)[-_SHOW_BYTES:]
             if kept := trim.take(piece):
                 yield kept
     finally:
@@ -275,6 +347,8 @@ async def _printed(
     yield _footer(end, seconds, trim.size).encode()
     if end.watched is not None:
         yield (await end.watched.settle(use, ask=not end.stopped)).encode()
+    if end.hidden is not None and end.code and not end.stopped:
+        yield (await asyncio.to_thread(end.hidden, last.decode("utf-8", "replace"))).encode()
     if hint and not end.stopped and (end.code == 0 or hint == ALONE):
         yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
 
@@ -451,6 +525,7 @@ _SPECS = (
             network=flag(),
             background=flag(),
             outside_sandbox=flag("Only after the sandbox was in the way"),
+            needs=text(),  # what may stand here is said where something was hidden
         ),
     ),
     (ToolName.LIST_COMMANDS, "List the commands running in the background.", fields()),

@@ -32,7 +32,7 @@ async def restored(facts: Sequence[Recorded], around: Around) -> Restored:
         if isinstance(r.fact, ToolReturned) and r.fact.call not in known
         for change in r.fact.changes
     ]
-    said = await undo_changes(bare, around.roots, around.cache)
+    said = await undo_changes(bare, around.roots.unhidden, around.cache)
     checkpoints = around.checkpoints
     if checkpoints is None or not noted:
         return Restored(said)

@@ -15,6 +15,7 @@ import pytest
 
 from helix_desktop.engine.ports import Answer
 from helix_desktop.processes.command import Command
+from helix_desktop.tools.openings import Opened
 from helix_desktop.tools.permission import Mode
 from helix_desktop.tools.sandbox import Kind
 from helix_desktop.tools.shell import Limits, _End, _in_time
@@ -281,3 +282,48 @@ async def test_the_model_is_told_whether_there_is_a_sandbox(here: World) -> None
         here.kit.commands.sandbox = dataclasses.replace(here.kit.sandbox, kind=kind)
         (spec,) = [spec for spec in here.kit.toolbox().specs() if spec.name == "run_command"]
         assert words in spec.description
+
+
+async def test_files_that_no_agent_sees_are_absent_for_commands_until_one_asks_by_name(here: World) -> None:
+    here.write(".env", "TOKEN=secret-value\n")
+    here.write("app/deploy.key", "secret-value\n")
+    here.write(".env.example", "TOKEN=\n")
+    (here.folder / "link").symlink_to(".env")
+    here.person.answer = Answer(allowed=True)
+    look = "cat .env app/deploy.key link; cat .env.example; ls"
+    assert "secret-value" not in (said := await here.said("run_command", command=look))
+    assert "TOKEN=\n" in said
+    assert here.person.asked == []
+    said = await here.said("run_command", command="grep secret .env && false", needs=".env")
+    assert "secret-value" in said
+    assert [(one.apart, one.why) for one in here.person.asked] == [
+        ("opened", "it would see files that agents otherwise don't see: .env")
+    ]
+    assert "can ask with `needs`" in await here.said("run_command", command="grep secret .env")
+    here.person.answer = Answer(allowed=False)
+    assert "secret-value" not in await here.said("run_command", command="cat .env", needs=".env")
+    assert (here.folder / ".env").read_text() == "TOKEN=secret-value\n"
+
+
+async def test_what_is_not_hidden_or_needs_the_network_is_not_asked_for(here: World) -> None:
+    assert "is not hidden" in await here.said("run_command", command="true", needs="src/a.py")
+    assert "needs `network`" in await here.said("run_command", command="true", needs="ssh")
+
+
+async def test_an_opening_is_asked_for_by_what_it_opens(here: World) -> None:
+    await here.run("run_command", command="true", needs="ssh", network=True)
+    assert here.person.asked[0].why == "it would use what is closed to other commands: Git over SSH, and ssh"
+    here.person.asked.clear()
+    here.kit.commands.opened = lambda: Opened(("ssh",))
+    await here.run("run_command", command="true", needs="ssh", network=True)
+    assert here.person.asked == []
+
+
+async def test_landlock_asks_for_what_it_cannot_hide_and_says_that_it_is_used(here: World) -> None:
+    sandbox = dataclasses.replace(here.kit.sandbox, kind=Kind.LANDLOCK, note="bubblewrap is not installed")
+    here.kit.commands.sandbox = sandbox
+    here.write(".env", "TOKEN=secret-value\n")
+    here.person.answer = Answer(allowed=False)
+    assert "secret-value" not in await here.said("run_command", command="cat .env")
+    assert here.person.asked[0].title == "Run a command in the weaker sandbox, Landlock (bubblewrap is not installed)"
+    assert here.person.asked[0].why == "this sandbox, Landlock, cannot hide these files from it: .env"

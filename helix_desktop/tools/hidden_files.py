@@ -1,0 +1,90 @@
+"""Files of a workspace that no agent sees: by patterns, as in `.gitignore`, where the last one that fits decides.
+
+They are absent for tools and commands, and covered by undo all the same.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from helix_desktop.tools.runs_later import PACKAGES
+
+DEFAULT = (
+    *(
+        ".env",
+        ".env.*",
+        "!.env.example",
+        "!.env.*.example",
+        "!.env.sample",
+        "!.env.template",
+        "!.env.dist",
+        "!.env.defaults",
+    ),
+    *(
+        "*.pem",
+        "*.key",
+        "*.p12",
+        "*.pfx",
+        "*.jks",
+        "*.keystore",
+        "*.ppk",
+        "id_rsa*",
+        "id_dsa*",
+        "id_ecdsa*",
+        "id_ed25519*",
+        "!*.pub",
+    ),
+    *(".netrc", ".pgpass", ".git-credentials"),
+)
+
+
+def is_hidden(inside: str, patterns: Sequence[str]) -> bool:
+    """Whether a file is hidden, by its path from the root. A pattern with a slash fits from the root, or a folder where it ends
+    in one; others fit names. Packages of others, which hold certificates everybody may read, hide nothing by a name.
+    """
+    rows, names = _read(tuple(patterns))
+    if names is not None and not names.match(inside.casefold().rpartition("/")[2]):
+        return False
+    parts = inside.casefold().split("/")
+    in_package = any(part in _PACKAGES for part in parts[:-1])
+    hidden = False
+    for pattern, negated, whole in rows:
+        if negated is hidden and (whole or not in_package) and _pattern_fits(pattern, parts, whole=whole):
+            hidden = not negated
+    return hidden
+
+
+def _pattern_fits(pattern: str, parts: Sequence[str], *, whole: bool) -> bool:
+    if pattern.endswith("/"):
+        return _fits_folder(pattern, parts)
+    return fnmatch.fnmatchcase("/".join(parts) if whole else parts[-1], pattern)
+
+
+def _fits_folder(pattern: str, parts: Sequence[str]) -> bool:
+    above = [*parts[:-1]]
+    name = pattern.strip("/")
+    if "/" in name:
+        return any(fnmatch.fnmatchcase("/".join(above[: end + 1]), name) for end in range(len(above)))
+    return any(fnmatch.fnmatchcase(part, name) for part in above)
+
+
+@lru_cache(maxsize=64)
+def _read(patterns: tuple[str, ...]) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
+    """Each pattern as it is compared, whether it shows again what others hide, and whether it fits whole paths; and, where
+    all fit names, one expression that a hidden name has to match.
+    """
+    rows = []
+    for text in patterns:
+        pattern = re.sub(r"^\*\*/", "", text.strip().removeprefix("!").casefold())
+        if pattern:
+            rows.append((pattern.removeprefix("/"), text.strip().startswith("!"), "/" in pattern))
+    if any(whole for _, _, whole in rows):
+        return tuple(rows), None
+    names = [fnmatch.translate(pattern) for pattern, negated, _ in rows if not negated]
+    return tuple(rows), re.compile("|".join(names) or r"(?!)")
+
+
+_PACKAGES = frozenset(name.casefold() for name in PACKAGES)
