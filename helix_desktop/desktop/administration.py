@@ -17,7 +17,7 @@ from helix_desktop.gui.engine_sentences import said as told
 from helix_desktop.gui.links import open_link
 from helix_desktop.gui.ports import Desk
 from helix_desktop.gui.ports import Workbench as Shown
-from helix_desktop.gui.settings.program import Covered, Finding, Going, Kept, Offered, Server
+from helix_desktop.gui.settings.program import CommandAccess, Covered, Finding, Going, Kept, Offered, Server
 from helix_desktop.gui.shared.figures import size
 from helix_desktop.gui.words import count, tr
 from helix_desktop.places import Places
@@ -142,6 +142,14 @@ class Keeping:
         from helix_desktop.tools.permission import Rule, too_wide
 
         return too_wide(Rule.parse(rule))
+
+    def command_access(self, bench: Shown) -> CommandAccess:
+        from helix_desktop.tools.openings import OPENINGS
+        from helix_desktop.workbench import setup
+
+        chosen = _real(bench).workspace.settings
+        openings = [(one.name, one.title, one.gives) for one in OPENINGS]
+        return CommandAccess(openings, chosen.openings, chosen.readable, setup.hidden(chosen))
 
     def covered(self, bench: Shown) -> Covered:
         from helix_desktop.workbench import setup

@@ -56,6 +56,9 @@ class Settings:
     approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
     off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
     shared: Mapping[str, str] = field(default_factory=dict)  # the store other machines share, and when a put counts
+    openings: tuple[str, ...] = ()  # what of the home commands with the network may use, by name; tools/openings.py
+    readable: tuple[str, ...] = ()  # more folders that commands may read
+    hidden: tuple[str, ...] | None = None  # patterns of files that no agent sees; None: tools/hidden_files.py has them
     shown: tuple[str, ...] = ()  # rules that allow other programs as well, and that the user was told of
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -153,6 +156,9 @@ _KEYS: Mapping[str, _Key] = {
     "permissions.shown": _Key(
         "a list of commands of rules that allow other programs as well, once you were told", _texts
     ),
+    "permissions.openings": _Key('a list of names, like openings = ["ssh", "docker"]', _texts),
+    "permissions.readable": _Key('a list of folders, like readable = ["~/data"]', _texts),
+    "permissions.hidden": _Key('a list of patterns, like hidden = [".env", "*.pem", "secrets/"]', _texts),
     "permissions.off": _Key("a list of paths of rules, skills, commands, hooks and agents that are not used", _texts),
     "proposed": _Key("a table the program made from an import", _table),
 }
@@ -273,6 +279,9 @@ def _settings(document: Mapping[str, Any], warnings: tuple[str, ...]) -> Setting
         approved=permissions.get("approved", {}),
         off=tuple(permissions.get("off", ())),
         shared=document.get("shared", {}),
+        openings=tuple(permissions.get("openings", ())),
+        readable=tuple(permissions.get("readable", ())),
+        hidden=tuple(permissions["hidden"]) if "hidden" in permissions else None,
         shown=tuple(permissions.get("shown", ())),
         proposed=document.get("proposed", {}),
         warnings=warnings,

@@ -75,7 +75,7 @@ class Kind(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Sandbox:
     """What this system has. `folders` are the roots; `scratch` replaces /tmp; `closed` is never seen inside; `caches` is kept
-    for builds. `note`: why it is not the best kind.
+    for builds.
     """
 
     kind: Kind
@@ -84,7 +84,6 @@ class Sandbox:
     closed: tuple[Path, ...] = ()
     read_only: bool = False  # the roots can be read and not written
     caches: Path | None = None
-    note: str = ""
 
     @property
     def can_close(self) -> bool:
@@ -363,13 +362,11 @@ async def find_sandbox(
     bubblewrap as such works and only the places it would have to close do not let it, it stays: its commands stop with
     the reason, and nothing weaker takes its place.
     """
-    note = ""
     for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
-        sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches, note=note)
+        sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)
         if sandbox.can_close and (await holds(sandbox) or (kind is Kind.BUBBLEWRAP and await _starts_bubblewrap())):
             return sandbox
-        note = note or ("bubblewrap does not work here" if _present(kind) else "bubblewrap is not installed")
-    return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed), caches=caches, note=note)
+    return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed), caches=caches)
 
 
 async def _starts_bubblewrap() -> bool:

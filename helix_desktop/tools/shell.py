@@ -229,7 +229,9 @@ async def _with_needs(commands: Shell, use: Use, action: Action, needs: Needs) -
             await asyncio.to_thread(commands.guard.state)
         if seen := sandbox.cannot_hide(commands.open_now(needs), network=action.network):
             danger = f"this sandbox, Landlock, cannot hide these files from it: {_shown(use, seen)}"
-        action = replace(action, title=f"{action.title} in the weaker sandbox, Landlock ({sandbox.note})")
+        action = replace(
+            action, title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
+        )
     if needs.files:
         danger = f"it would see files that agents otherwise don't see: {_shown(use, needs.files)}"
     if new:

@@ -141,7 +141,12 @@ class Workbench:
         stores = (workspace.cache, workspace.index, shared.access.tokens)
         roots = [Path(root) for root in workspace.settings.roots]
         options = Options(
-            closed=shared.closed, sample=shared.sample, fetching=shared.fetching, caches=workspace.folder / "builds"
+            closed=shared.closed,
+            sample=shared.sample,
+            fetching=shared.fetching,
+            caches=workspace.folder / "builds",
+            opened=lambda: setup.opened(workspace.settings),
+            hidden=lambda: setup.hidden(workspace.settings),
         )
         checkpoints = Checkpoints(
             [root.resolve() for root in roots],
@@ -545,7 +550,8 @@ class Workbench:
 
     async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
         """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
-        return await asyncio.to_thread(folders.below, self.folder, prefix.lower(), limit)
+        found = await asyncio.to_thread(folders.below, self.folder, prefix.lower(), limit)
+        return [name for name in found if not self.kit.around.roots.hides(name)]
 
     def _tell_of_wide_rules(self) -> None:
         """Rules of older versions that allow more than they seem to are shown once."""

@@ -17,7 +17,9 @@ from helix_desktop.engine.ports import Tokens
 from helix_desktop.errors import HelixError
 from helix_desktop.project.item import Item, plain
 from helix_desktop.store.config import Settings
+from helix_desktop.tools import hidden_files
 from helix_desktop.tools.changes.coverage import Coverage
+from helix_desktop.tools.openings import Opened
 from helix_desktop.tools.permission import Mode, Rule, too_wide
 from helix_desktop.tools.runner import Permissions
 from helix_desktop.workbench.models import Models
@@ -85,6 +87,16 @@ def coverage(table: Mapping[str, Any]) -> Coverage:
     usual = Coverage()
     given = {name: table[name] for name in ("most_files", "most_bytes", "off") if name in table}
     return replace(usual, **given, leave_out=tuple(table.get("leave_out", usual.leave_out)))
+
+
+def opened(settings: Settings) -> Opened:
+    """What of the user's home is open to commands."""
+    return Opened(settings.openings, settings.readable)
+
+
+def hidden(settings: Settings) -> tuple[str, ...]:
+    """Patterns of the files that no agent sees."""
+    return hidden_files.DEFAULT if settings.hidden is None else settings.hidden
 
 
 def proposals(proposed: Mapping[str, Any]) -> str:

@@ -13,8 +13,9 @@ from helix_desktop.gui.bring_in.port import Outcome as Brought
 from helix_desktop.gui.connected.port import ConnectedAgents
 from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
 from helix_desktop.gui.ports import Desk, Workbench
-from helix_desktop.gui.settings.program import Covered, Finding, Going, Kept, Server
+from helix_desktop.gui.settings.program import CommandAccess, Covered, Finding, Going, Kept, Server
 from helix_desktop.gui.setup import Model, Provider, Refreshed, Sure, Tested
+from helix_desktop.tools.openings import OPENINGS
 
 ANTHROPIC = Provider("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
 OLLAMA = Provider("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, ready=True)
@@ -206,6 +207,10 @@ class FakeInstallation:
 
     def too_wide(self, rule: Mapping[str, Any]) -> bool:
         return str(rule.get("command", "")).startswith("python3 ")
+
+    def command_access(self, bench: Workbench) -> CommandAccess:
+        openings = [(one.name, one.title, one.gives) for one in OPENINGS]
+        return CommandAccess(openings, ("gh",), ("~/data",), (".env", "*.pem"))
 
     def covered(self, bench: Workbench) -> Covered:
         return Covered(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)

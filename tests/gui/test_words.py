@@ -16,6 +16,7 @@ from helix_desktop.gui import words
 from helix_desktop.gui.settings.workspace import LIMITS
 from helix_desktop.gui.words import catalogue_file, count, tr
 from helix_desktop.settings import LANGUAGES
+from helix_desktop.tools.openings import OPENINGS
 
 PACKAGE = Path(words.__file__).parents[1]
 SPEAKING = [file for part in ("gui", "desktop") for file in (PACKAGE / part).rglob("*.py")]
@@ -49,6 +50,7 @@ def declared() -> Iterator[tuple[str, str]]:
         yield from ((text, threshold.name) for text in shown)
     yield from ((sentence, f"preset {name}") for name, sentence in policy.PRESETS.items())
     yield from ((text, f"limit {name}") for name, title, sentence, _, _ in LIMITS for text in (title, sentence))
+    yield from ((text, f"opening {one.name}") for one in OPENINGS for text in (one.title, one.gives))
     for mode in (
         "Read only",
         "Plan: change nothing until I approve a plan",

@@ -204,3 +204,10 @@ def test_a_missing_or_unreadable_file_is_named(tmp_path: Path) -> None:
 )
 def test_lines_are_found(dotted: str, line: int) -> None:
     assert line_of(GOOD, dotted) == line
+
+
+def test_what_commands_see_is_read_and_what_was_never_set_is_told_from_nothing() -> None:
+    text = '[permissions]\nopenings = ["ssh"]\nreadable = ["~/data"]\nhidden = []\n'
+    settings = parse(text, PATH)
+    assert (settings.openings, settings.readable, settings.hidden) == (("ssh",), ("~/data",), ())
+    assert parse("", PATH).hidden is None

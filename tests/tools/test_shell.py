@@ -320,10 +320,12 @@ async def test_an_opening_is_asked_for_by_what_it_opens(here: World) -> None:
 
 
 async def test_landlock_asks_for_what_it_cannot_hide_and_says_that_it_is_used(here: World) -> None:
-    sandbox = dataclasses.replace(here.kit.sandbox, kind=Kind.LANDLOCK, note="bubblewrap is not installed")
+    sandbox = dataclasses.replace(here.kit.sandbox, kind=Kind.LANDLOCK)
     here.kit.commands.sandbox = sandbox
     here.write(".env", "TOKEN=secret-value\n")
     here.person.answer = Answer(allowed=False)
     assert "secret-value" not in await here.said("run_command", command="cat .env")
-    assert here.person.asked[0].title == "Run a command in the weaker sandbox, Landlock (bubblewrap is not installed)"
+    assert here.person.asked[0].title == (
+        "Run a command in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
+    )
     assert here.person.asked[0].why == "this sandbox, Landlock, cannot hide these files from it: .env"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt, Signal
@@ -12,7 +13,7 @@ from helix_desktop.gui.background import Doing
 from helix_desktop.gui.layouts import clear
 from helix_desktop.gui.ports import ALLOW_ALL, Workbench
 from helix_desktop.gui.questions import ask_allow_all
-from helix_desktop.gui.settings.fields import Declared, row
+from helix_desktop.gui.settings.fields import Declared, Value, row
 from helix_desktop.gui.settings.page import Page
 from helix_desktop.gui.settings.program import Installation
 from helix_desktop.gui.shared.plain import plain_label
@@ -57,6 +58,52 @@ class PermissionsPage(Page):
         self.add_layout(self._rules)
         self.add_layout(self._adding())
         self._fill()
+        self._access = program.command_access(bench)
+        self._opened = list(self._access.opened)
+        self._add_home()
+        self._add_hidden()
+
+    def _add_home(self) -> None:
+        self.heading(tr("Your home folder"))
+        self.sentence(
+            tr(
+                "In the sandbox, commands see none of your home folder but the workspace's folders, installed toolchains and your Git name. Here you can open more."
+            )
+        )
+        for name, title, gives in self._access.openings:
+            declared = Declared(name, tr(title), tr(gives), name in self._access.opened)
+            self.add(row(declared, partial(self._open, name), self.inside))
+        readable = Declared(
+            "readable",
+            tr("Folders that commands can read"),
+            tr("One folder per line, such as ~/data. Commands can't change anything there."),
+            "\n".join(self._access.readable),
+            long=True,
+        )
+        self.add(row(readable, lambda text: self._write_lines("readable", str(text)), self.inside))
+
+    def _add_hidden(self) -> None:
+        self.heading(tr("Files that agents don't see"))
+        declared = Declared(
+            "hidden",
+            "",
+            tr(
+                "One pattern per line, as in .gitignore. An agent can't read, list or change these files. A command that needs one asks you by name. Undo still covers them."
+            ),
+            "\n".join(self._access.hidden),
+            long=True,
+        )
+        self.add(row(declared, lambda text: self._write_lines("hidden", str(text)), self.inside))
+
+    def _open(self, name: str, value: Value) -> None:
+        self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]
+        work = self._bench.change({"permissions.openings": self._opened})
+        self._doing.do(work, name="open or close something to commands", owner=self)
+
+    def _write_lines(self, name: str, text: str) -> None:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        work = self._bench.change({f"permissions.{name}": lines})
+        self._doing.do(work, name="change what agents see", owner=self)
 
     def _choose(self, mode: str) -> None:
         def choose() -> None:

@@ -93,6 +93,16 @@ class Server:
     mistake: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class CommandAccess:
+    """What commands see of the user's home, and which files no agent sees. `openings`: name, title and what is given away."""
+
+    openings: Sequence[tuple[str, str, str]]
+    opened: Sequence[str]
+    readable: Sequence[str]
+    hidden: Sequence[str]
+
+
 class Installation(Protocol):
     """Long ones say how far they are through `report`, and can be cancelled with their task."""
 
@@ -118,6 +128,7 @@ class Installation(Protocol):
         ...
 
     def covered(self, bench: Workbench) -> Covered: ...
+    def command_access(self, bench: Workbench) -> CommandAccess: ...
     async def test_server(self, bench: Workbench, name: str) -> str:
         """Try it once, beside the one that runs: how that went, in a sentence or two."""
         ...

@@ -31,6 +31,7 @@ from helix_desktop.gui.main_window import MainWindow
 from helix_desktop.gui.settings.about import AboutPage
 from helix_desktop.gui.settings.declared import DeclaredPage
 from helix_desktop.gui.settings.dialog import GENERAL, SettingsDialog
+from helix_desktop.gui.settings.fields import LongText
 from helix_desktop.gui.settings.models import ModelsPage
 from helix_desktop.gui.settings.permissions import PermissionsPage, rule_words
 from helix_desktop.gui.settings.program import Offered, Server
@@ -342,6 +343,32 @@ def test_rules_are_added_and_removed(window: MainWindow, bench: FakeWorkbench, p
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == []
     assert rule_words({"decision": "deny"}) == "deny · everything"
+
+
+def test_what_of_the_home_is_open_to_commands_is_chosen_by_one_press_each(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = PermissionsPage(bench, program, window.doing)
+    assert "can read your SSH keys" in said(page)
+    ssh, gh = child(page, QCheckBox, "ssh"), child(page, QCheckBox, "gh")
+    assert isinstance(ssh, QCheckBox)
+    assert isinstance(gh, QCheckBox)
+    assert (ssh.isChecked(), gh.isChecked()) == (False, True)
+    ssh.click()
+    gh.click()
+    assert bench.written == [("permissions.openings", ["gh", "ssh"]), ("permissions.openings", ["ssh"])]
+
+
+def test_files_that_agents_do_not_see_are_written_line_by_line(
+    window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
+) -> None:
+    page = PermissionsPage(bench, program, window.doing)
+    patterns = child(page, LongText, "hidden")
+    assert isinstance(patterns, LongText)
+    assert patterns.toPlainText() == ".env\n*.pem"
+    patterns.setPlainText(" secrets/ \n\n*.pem")
+    patterns._finish()
+    assert bench.written == [("permissions.hidden", ["secrets/", "*.pem"])]
 
 
 def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
