@@ -511,7 +511,7 @@ def _named(commands: Shell, name: str) -> Background:
 
 _SHELL = "PowerShell" if sys.platform == "win32" else "shell"
 _RUN = f"Run a {_SHELL} command. "
-_SANDBOXED = "It runs in a sandbox: it can write only inside the workspace, and has no network unless `network` is set and allowed. "
+_SANDBOXED = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
 _ASKED_FOR = "There is no sandbox on this system, so the user is asked for every command. "
 _BACKGROUND = "Servers and watchers go to the `background`; read_command_output, list_commands and stop_command follow them (call_tool)."
 _NAME = text("Its name, such as bg1")
