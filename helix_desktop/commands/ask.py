@@ -38,7 +38,7 @@ def add(nouns: Subparsers) -> None:
         action="append",
         default=[],
         metavar="WHAT",
-        help="edits, commands, all, or the name of a tool; four things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, and runs_later (changes to files that other programs run); anything else that needs permission is refused",
+        help="edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, opened (what is closed to other commands, such as hidden files and keys), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
     )
     ask.add_argument(
         "--if-busy",

@@ -188,9 +188,7 @@ class Question:
     rules: tuple[
         str, ...
     ] = ()  # what allowing it for longer would allow, in words; the user may take another than the first
-    apart: str = (
-        ""  # the name of what must be allowed by itself, not with the tool: outside_sandbox, runs_later, hidden, held
-    )
+    apart: str = ""  # the name of what must be allowed by itself, not with the tool: outside_sandbox, runs_later, opened, hidden, held
     command: str = ""  # the slash command of the user's that asks
     plan: bool = False  # a plan to approve: `preview` may be changed, and comes back in the answer's `values`
 

@@ -147,10 +147,10 @@ async def everything(sandbox: Sandbox, argv: list[str]) -> str:
 
 
 async def test_what_a_rule_keeps_from_being_read_is_not_found_either(way: World) -> None:
-    way.write(".env", "needle\n")
-    way.write("sub/.env", "needle\n")
+    way.write("private", "needle\n")
+    way.write("sub/private", "needle\n")
     way.write("plain", "needle\n")
-    way.kit.permissions.rules = (Rule("deny", path="**/.env"),)
+    way.kit.permissions.rules = (Rule("deny", path="**/private"),)
     assert await way.said("search_files", pattern="needle") == "plain:1: needle"
-    assert (await way.run("read_file", path="sub/.ENV")).refused
-    assert (await way.run("read_file", path=".env")).refused
+    assert (await way.run("read_file", path="sub/PRIVATE")).refused
+    assert (await way.run("read_file", path="private")).refused
