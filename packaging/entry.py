@@ -1,7 +1,7 @@
 """Where a bundled program starts.
 
 A bundle has no `python`: `sys.executable` is the program. The parts that run a script of ours in a clean interpreter
-(`python -I -S script`, `python -I -S -c code`), or the program anew (`python -I -m helix_desktop`; `-P` as versions before 0.3 wrote
+(`python -I -S script`, `python -I -S -c code`), or the program anew (`python -I -m helix_desktop`; `-P` as earlier versions wrote
 it into agents' settings), get what they ask for here.
 """
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.project import agents, commands, hooks, rules, skills
+from helix_desktop.project.hook_reach import runs_the_users_own_alone
 from helix_desktop.project.item import Item
 from helix_desktop.values import dataclass
 
@@ -52,7 +53,7 @@ def look(
     mine, switched = home(), frozenset(off)
     found: dict[str, Item] = {}
     for item in (*rules.of_roots(folders, touched), *_of_folders(folders), *_of_user(mine, folders)):
-        found.setdefault(item.key, _judged(item, trusted, switched))
+        found.setdefault(item.key, _judged(item, trusted, switched, folders))
     return Brought(_without_copies(found.values()))
 
 
@@ -78,15 +79,18 @@ def _of_user(mine: Path, folders: Sequence[Path]) -> Iterator[Item]:
         yield from agents.of_place(mine / place, mine, own=True)
 
 
-def _judged(item: Item, trusted: Mapping[str, object], off: frozenset[str]) -> Item:
-    agreed = item.own or trusted.get(item.key) == item.sha256
-    outside = trusted.get(outside_key(item)) == item.sha256
-    return replace(item, trusted=agreed, known=item.key in trusted, off=item.key in off, outside=outside)
+def _judged(item: Item, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]) -> Item:
+    reaches = item.kind == "hook" and item.own and not item.broken and _reaches(item, folders)
+    agreed = (item.own and not reaches) or trusted.get(item.key) == item.sha256
+    notes = item.notes
+    if trusted.get(f"{item.key}#outside"):  # an earlier version could let a hook run outside the sandbox
+        notes += ("You once let this hook run outside the sandbox. Hooks of a folder no longer do: it runs inside.",)
+    known = item.key in trusted
+    return replace(item, trusted=agreed, known=known, off=item.key in off, notes=notes, reaches_folder=reaches)
 
 
-def outside_key(item: Item) -> str:
-    """How settings name that a hook may run outside the sandbox."""
-    return f"{item.key}#outside"
+def _reaches(item: Item, folders: Sequence[Path]) -> bool:
+    return not runs_the_users_own_alone(item.body, home(), folders, next(iter(folders), home()))
 
 
 def _without_copies(items: Iterable[Item]) -> tuple[Item, ...]:

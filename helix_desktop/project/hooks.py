@@ -1,6 +1,6 @@
 """Hooks as Claude Code's settings files describe them: programs that run when something happens.
 
-A hook is trusted with its command and with the script it runs. What it answers can hold a call back or add words; it can
+A hook is trusted with its command and with the files it names (hook_reach.py), and runs in the sandbox. What it answers can hold a call back or add words; it can
 never allow what a rule or the user has not allowed.
 """
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.project.hook_reach import covered_text
 from helix_desktop.project.item import Item, text_of
 from helix_desktop.values import dataclass
 
@@ -22,19 +23,21 @@ EVENTS = (
     "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
 )  # fmt: skip
 USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
-_PATHS = re.compile(r"[\w./${}~-]+\.(?:py|sh|js|ts|rb|pl|mjs|cjs|bash)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """One command for one event. `outside`: it runs outside the sandbox."""
+    """One command for one event. `trust`: the hash that the user trusts; `is_of_user`: it is in the user's own settings and runs
+    nothing but what is theirs.
+    """
 
     event: str
     matcher: str
     command: str
     seconds: float
     folder: Path
-    outside: bool = False
+    trust: str = ""
+    is_of_user: bool = False
     only: str = ""  # the calls it is for, as in `Bash(git push *)`; all where there is none
 
     def is_for(self, values: Mapping[str, Any]) -> bool:
@@ -114,26 +117,21 @@ def _item(event: str, number: int, matcher: str, hook: Any, path: Path, folder: 
     strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage", "if"})
     notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
     values |= {"if": only} if only else {}
-    shown = json.dumps(values, indent=1, ensure_ascii=False) + _scripts(command, folder)
+    shown = json.dumps(values, indent=1, ensure_ascii=False) + covered_text(command, folder)
     return Item("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
 
 
-def _scripts(command: str, folder: Path) -> str:
-    """The scripts of the folder a command names, whole: they are what is trusted."""
-    shown = []
-    for said in dict.fromkeys(_PATHS.findall(command.replace('"', "").replace("'", ""))):
-        plain = re.sub(r"\$\{?CLAUDE_PROJECT_DIR\}?", str(folder), said)
-        path = Path(plain).expanduser() if plain.startswith("~") else folder / plain
-        text = text_of(path, Path(path.anchor))
-        if text is not None:
-            shown.append(f"\n\n--- {path}\n{text}")
-    return "".join(shown)
+def current(item: Item, folder: Path) -> Item | None:
+    """The hook as it stands in its file now, with what it names as that is now; None where it has gone."""
+    found = of_file(item.path, item.path.parent.parent, folder, own=item.own)
+    return next((each for each in found if each.key == item.key), None)
 
 
 def hook_of(item: Item, folder: Path) -> Hook:
     values = item.values
     event, matcher, command, seconds = (values[key] for key in ("event", "matcher", "command", "timeout"))
-    return Hook(event, matcher, command, seconds, folder, item.outside, values.get("if", ""))
+    is_of_user = item.own and not item.reaches_folder
+    return Hook(event, matcher, command, seconds, folder, item.sha256, is_of_user, values.get("if", ""))
 
 
 # --- what Claude Code calls things -----------------------------------------------------------------------------------

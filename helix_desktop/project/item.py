@@ -41,7 +41,7 @@ class Item:
     trusted: bool = False
     known: bool = False  # an earlier content of it was trusted
     off: bool = False
-    outside: bool = False  # of a hook: the user lets this content run outside the sandbox
+    reaches_folder: bool = False  # of a hook in the user's own settings: what it runs is the folder's, or may be
     why: str = ""  # of rules: why they hold
     below: Path | None = None  # of rules that hold for the files below a folder, once one of them is used
     globs: tuple[str, ...] = ()  # of these, the files for which they hold; all where there are none

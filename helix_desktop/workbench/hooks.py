@@ -1,4 +1,4 @@
-"""The hooks of a workspace, run: each a process with a time limit, in the sandbox unless its content was approved."""
+"""The hooks of a workspace, run: each a process with a time limit, in the sandbox as a command of the model is."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,17 @@ from helix_desktop.engine.ports import CallContext, Outcome, Question
 from helix_desktop.errors import HelixError, Refused
 from helix_desktop.processes.command import Command, shell
 from helix_desktop.processes.starter import PIPE, ProcessLaunch, Where, Whose
-from helix_desktop.project.hooks import Answer, Hook, answer_of, claude_call, hook_of
+from helix_desktop.project import folder as brought
+from helix_desktop.project.hook_reach import runs_the_users_own_alone, without_folders
+from helix_desktop.project.hooks import Answer, Hook, answer_of, claude_call, current, hook_of
+from helix_desktop.project.item import Item
 from helix_desktop.store.workspace import Workspace
+from helix_desktop.tools.aftermath import Watched
+from helix_desktop.tools.guard import Guard
 from helix_desktop.tools.kit import Kit
+from helix_desktop.tools.permission import Action, Mode
 from helix_desktop.tools.sandbox import Kind
+from helix_desktop.tools.tool import Seen, Use
 from helix_desktop.values import dataclass
 from helix_desktop.workbench.project import Project
 
@@ -58,7 +65,8 @@ class Hooks:
         if not self._any("PreToolUse"):
             return
         name, values = self._claude(call)
-        answers = await self._fire("PreToolUse", context.conversation, name, {"tool_name": name, "tool_input": values})
+        payload = {"tool_name": name, "tool_input": values}
+        answers = await self._fire("PreToolUse", context.conversation, name, payload, self._use(call, context))
         self._tell(context.conversation, "PreToolUse", answers)
         for answer in answers:
             if answer.blocks:
@@ -77,7 +85,7 @@ class Hooks:
         ).decode("utf-8", "replace")
         response = {"output": shown, "success": outcome.ok, "exit_code": outcome.exit_code}
         payload = {"tool_name": name, "tool_input": values, "tool_response": response}
-        answers = await self._fire("PostToolUse", context.conversation, name, payload)
+        answers = await self._fire("PostToolUse", context.conversation, name, payload, self._use(call, context))
         said = [Answer(says=answer.blocks or answer.says) for answer in answers]
         self._tell(context.conversation, "PostToolUse", said)
 
@@ -99,56 +107,80 @@ class Hooks:
     def _any(self, event: str) -> bool:
         return any(item.values.get("event") == event for item in self.project.now.in_force("hook"))
 
+    def _use(self, call: ToolCall, context: CallContext) -> Use:
+        """For the question about what a hook left behind."""
+        return Use(call, context, _permit_nothing, self.kit.around, Seen())
+
     def _claude(self, call: ToolCall) -> tuple[str, dict[str, Any]]:
         return claude_call(call.name, object_in(call.arguments) or {}, self._folder)
 
     @property
     def _folder(self) -> Path:
-        return next(map(Path, self.workspace.settings.roots), self.kit.sandbox.scratch)
+        return next(map(Path, self.workspace.settings.roots), brought.home())
 
-    async def _fire(self, event: str, conversation: str, about: str, values: Mapping[str, Any]) -> list[Answer]:
-        """All hooks for it, side by side."""
-        found: list[tuple[str, Hook]] = []
+    async def _fire(
+        self, event: str, conversation: str, about: str, values: Mapping[str, Any], use: Use | None = None
+    ) -> list[Answer]:
+        """All hooks for it, side by side. What they left behind that runs later is put back, and asked about where `use` can ask."""
+        found: list[tuple[Item, Hook]] = []
         for item in self.project.now.in_force("hook"):
-            hook = hook_of(item, self._folder)
+            hook = hook_of(item, self._folder_of(item))
             if hook.event == event and hook.fits(about) and hook.is_for(values.get("tool_input") or {}):
-                found.append((item.key, hook))
+                found.append((item, hook))
+        if not found:
+            return []
         payload = {
             "session_id": conversation, "transcript_path": "", "cwd": str(self._folder), "hook_event_name": event, **values,
         }  # fmt: skip
-        answers = await asyncio.gather(*(self._answer(hook, payload) for _, hook in found))
-        for (key, _), answer in zip(found, answers, strict=True):
-            self.last[key] = answer.note
+        watched = await self._watched(use)
+        try:
+            answers = await asyncio.gather(*(self._answer(item, hook, payload, watched) for item, hook in found))
+            left = await watched.settle(use, ask=True) if use is not None else ""
+        finally:
+            await asyncio.shield(watched.take_back())
+            if use is not None:
+                self.kit.commands.settled(watched)
+        if left:
+            answers.append(Answer(says=left.strip()))
+        for (item, _), answer in zip(found, answers, strict=False):
+            self.last[item.key] = answer.note
             if answer.note:
                 log.info("a hook for %s went wrong", event)
         return list(answers)
 
-    async def _answer(self, hook: Hook, payload: Mapping[str, Any]) -> Answer:
-        sandbox = self.kit.sandbox
-        if sandbox.kind is Kind.NONE and not hook.outside:
-            return Answer(note="this system has no sandbox, so it runs only once you allow it to run outside of one.")
+    async def _watched(self, use: Use | None) -> Watched:
+        """The files before the hooks run. Where nobody can be asked, commands in the background keep what they are compared with."""
+        watched = await self.kit.commands.watched(use, free=False, lasting=False) if use is not None else None
+        return watched or await Watched.begin(self.kit.commands.guard or Guard(self.kit.around.roots))
+
+    def _folder_of(self, item: Item) -> Path:
+        """Where a hook runs: in the folder that brought it."""
+        return self._folder if item.own else item.path.parent.parent
+
+    async def _answer(self, item: Item, hook: Hook, payload: Mapping[str, Any], watched: Watched) -> Answer:
+        if self.kit.sandbox.kind is Kind.NONE and not hook.is_of_user:
+            return Answer(note="this system has no sandbox, so hooks of a folder don't run.")
         try:
-            return await self._run(hook, payload)
+            now = await asyncio.to_thread(current, item, hook.folder)
+            if now is None or now.sha256 != item.sha256:
+                return Answer(note="it, or a file it names, was changed since you trusted it, so it did not run.")
+            if hook.is_of_user and not await asyncio.to_thread(self._is_still_of_user, item, hook.folder):
+                return Answer(note="what it runs is no longer yours alone, so it did not run.")
+            return await self._run(hook, payload, watched)
         except TimeoutError:
             return Answer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
         except (OSError, HelixError) as error:
             return Answer(note=f"it could not be run: {error}")
 
-    async def _run(self, hook: Hook, payload: Mapping[str, Any]) -> Answer:
-        sandbox = self.kit.sandbox
-        network = hook.outside
-        environment = sandbox.environment(os.environ, network=network, free=hook.outside)
-        environment |= _told(hook, payload)
+    def _is_still_of_user(self, item: Item, folder: Path) -> bool:
+        return runs_the_users_own_alone(item.body, brought.home(), self.kit.around.roots.folders, folder)
+
+    async def _run(self, hook: Hook, payload: Mapping[str, Any], watched: Watched) -> Answer:
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
             given.seek(0)
-            launch = ProcessLaunch(Whose.USER, shell(hook.command), hook.folder, environment, where=Where.WATCHED)
-            command = await Command.start(
-                launch,
-                lambda lifeline: sandbox.command(shell(hook.command), lifeline, network=network, free=hook.outside),
-                stdin=given.fileno(),
-                stderr=PIPE,
-            )
+            start = self._start_of_user if hook.is_of_user else self._start_in_sandbox
+            command = await start(hook, _told(hook, payload), watched, given.fileno())
         try:
             printed, complained, code = await asyncio.wait_for(_whole(command), hook.seconds)
         finally:
@@ -158,6 +190,32 @@ class Hooks:
             return Answer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
         return answer_of(hook.event, code, printed, complained)
 
+    async def _start_in_sandbox(self, hook: Hook, told: dict[str, str], watched: Watched, stdin: int) -> Command:
+        """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
+        is_read_only = self.kit.permissions.mode in (Mode.READ_ONLY, Mode.PLAN)
+        sandbox = replace(self.kit.sandbox, read_only=is_read_only)
+        words, held = shell(hook.command), watched.guard.held()
+        environment = sandbox.environment(os.environ, network=False, free=False) | told
+        launch = ProcessLaunch(
+            Whose.TRUSTED, words, hook.folder, environment, where=Where.SANDBOX, trust=hook.trust, checks=watched
+        )
+        return await Command.start(
+            launch,
+            lambda lifeline: sandbox.command(words, lifeline, network=False, held=held),
+            stdin=stdin,
+            stderr=PIPE,
+        )
+
+    async def _start_of_user(self, hook: Hook, told: dict[str, str], _watched: Watched, stdin: int) -> Command:
+        """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
+        environment = self.kit.sandbox.environment(os.environ, network=True, free=True) | told
+        environment["PATH"] = without_folders(environment.get("PATH", os.defpath), self.kit.around.roots.folders)
+        words, sandbox = shell(hook.command), self.kit.sandbox
+        launch = ProcessLaunch(Whose.USER, words, hook.folder, environment, where=Where.WATCHED)
+        return await Command.start(
+            launch, lambda lifeline: sandbox.command(words, lifeline, network=True, free=True), stdin=stdin, stderr=PIPE
+        )
+
     def _tell(self, conversation: str, event: str, answers: list[Answer]) -> None:
         for answer in answers:
             if answer.says:
@@ -166,6 +224,10 @@ class Hooks:
                 self._notes.setdefault(conversation, []).append(
                     Note(f"hook:{event} {self._count}", words, pinned=False)
                 )
+
+
+async def _permit_nothing(_: Action) -> None:
+    raise Refused("A hook needs no permission of its own.")
 
 
 def _told(hook: Hook, payload: Mapping[str, Any]) -> dict[str, str]:

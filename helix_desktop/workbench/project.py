@@ -137,11 +137,6 @@ class Project:
         agreed = {item.key: item.sha256 for item in items}
         await self._change(lambda now: {"permissions.trusted": {**now.trusted, **agreed}})
 
-    async def run_outside(self, item: Item, *, on: bool) -> None:
-        """A trusted hook with exactly this content runs outside the sandbox, or inside again."""
-        agreed = item.sha256 if on else ""
-        await self._change(lambda now: {"permissions.trusted": {**now.trusted, folder.outside_key(item): agreed}})
-
     async def switch(self, key: str, *, on: bool) -> None:
         """Use an item, or do not, whatever else is decided about it."""
         await self._change(lambda now: {"permissions.off": sorted({*now.off} - {key} if on else {*now.off, key})})

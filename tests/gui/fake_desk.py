@@ -389,9 +389,6 @@ class FakeProject:
     async def switch(self, key: str, *, on: bool) -> None:
         self._bench.switched.append((key, on))
 
-    async def run_outside(self, item: Item, *, on: bool) -> None:
-        self._bench.switched.append((f"{item.key}#outside", on))
-
 
 class FakeWorkforce:
     """The agents of a workspace, whichever conversation they belong to."""

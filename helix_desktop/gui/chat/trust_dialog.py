@@ -29,7 +29,7 @@ from helix_desktop.gui.words import numeral, tr
 
 class TrustDialog(QDialog):
     """One item, or a list of them, each shown when it is chosen. `trust` is called with those whose end has been shown when
-    the user agrees; closing it otherwise changes nothing. `outside`: whether a hook may run outside the sandbox is asked.
+    the user agrees; closing it otherwise changes nothing.
     """
 
     def __init__(
@@ -38,8 +38,6 @@ class TrustDialog(QDialog):
         items: Sequence[Brought],
         trust: Callable[[Sequence[Brought]], object],
         parent: QWidget,
-        *,
-        outside: bool = False,
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -53,8 +51,7 @@ class TrustDialog(QDialog):
         self._path, self._means = self._label("", "mono"), self._label("", "muted")
         self._text: ExactText | None = None
         self._length = self._label("", "faint")
-        self._outside = outside
-        self._agree = QPushButton(tr("Run outside the sandbox") if outside else tr("Trust"), self)
+        self._agree = QPushButton(tr("Trust"), self)
         self._list = QListWidget(self)
         self._list.setFixedWidth(240)
         self._list.setAccessibleName(tr("New or changed items"))
@@ -95,7 +92,7 @@ class TrustDialog(QDialog):
     def _show(self, row: int) -> None:
         item = self._items[row]
         self._path.setText(exact.one_line(str(item.path)))
-        self._means.setText("\n".join([_outside_means() if self._outside else _means(item), *map(said, item.notes)]))
+        self._means.setText("\n".join([_means(item), *map(said, item.notes)]))
         if self._text is not None:
             self._right.removeWidget(self._text)
             self._text.hide()
@@ -178,12 +175,6 @@ def asks(items: Sequence[Brought]) -> str:
         "agent": tr("This folder contains an agent: {name}. It can be used only after you trust it.", name=item.name),
     }
     return words.get(item.kind, item.name)
-
-
-def _outside_means() -> str:
-    return tr(
-        "Outside the sandbox, this program can do everything you can. This permission lasts until the program or its script changes."
-    )
 
 
 def _means(item: Brought) -> str:

@@ -88,31 +88,13 @@ class BroughtPage(Page):
         line = QHBoxLayout()
         line.addWidget(self._label(exact.one_line(item.name), "title"), 1)
         line.addWidget(self._label(states().get(item.state, item.state), "small"))
-        for text, act in self._ways(item):
-            line.addWidget(self._button(text, item, act))
+        line.addWidget(self._button(tr("Read"), item, lambda: self._review([item])))
         line.addWidget(self._switch(item))
         column.addLayout(line)
-        outside = tr("Runs outside the sandbox.") if item.outside else ""
-        for text in filter(None, [item.about, _why(item), outside, *map(said, item.notes)]):
+        for text in filter(None, [item.about, _why(item), *map(said, item.notes)]):
             column.addWidget(self._label(exact.shown(text[:400]), "muted"))
         column.addWidget(self._label(exact.one_line(str(item.path)), "faint"))
         return card
-
-    def _ways(self, item: Brought) -> list[tuple[str, Callable[[], object]]]:
-        ways: list[tuple[str, Callable[[], object]]] = [(tr("Read"), lambda: self._review([item]))]
-        if item.outside:
-            ways.append(
-                (tr("Run inside the sandbox"), lambda: self._do(self._bench.project.run_outside(item, on=False)))
-            )
-        elif item.kind == "hook" and item.state == "in use":
-            ways.append((tr("Run outside the sandbox…"), lambda: self._ask_outside(item)))
-        return ways
-
-    def _ask_outside(self, item: Brought) -> None:
-        def agree(_: object) -> None:
-            self._do(self._bench.project.run_outside(item, on=True))
-
-        TrustDialog(self._theme, [item], agree, self, outside=True).open()
 
     def _button(self, text: str, item: Brought, act: Callable[[], object]) -> QPushButton:
         button = push_button(text, self.inside, act, "link")

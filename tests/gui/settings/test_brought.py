@@ -52,21 +52,11 @@ def test_of_many_those_whose_end_was_shown_are_trusted_at_once(theme: Theme, des
     assert bench.trusted == [bench.rules[0], bench.rules[2]]
 
 
-def test_running_a_hook_outside_the_sandbox_is_asked_with_its_content(theme: Theme, desk: FakeDesk) -> None:
+def test_no_hook_is_offered_to_run_outside_the_sandbox(theme: Theme, desk: FakeDesk) -> None:
     bench = desk.benches["parser"]
-    hook = replace(ITEM, kind="hook", name="Stop", path=Path("/x/s.json"), trusted=True)
-    bench.rules = [hook]
+    bench.rules = [replace(ITEM, kind="hook", name="Stop", path=Path("/x/s.json"), trusted=True)]
     page = BroughtPage(theme, bench, Doing(now))
-    next(each for each in page.findChildren(QPushButton) if each.text() == "Run outside the sandbox…").click()
-    assert bench.switched == []
-    dialog = page.findChildren(TrustDialog)[0]
-    next(each for each in dialog.findChildren(QPushButton) if each.text() == "Run outside the sandbox").click()
-    assert bench.switched == [("/x/s.json#Stop#outside", True)]
-    bench.rules = [replace(hook, outside=True)]
-    page.look()
-    assert "Runs outside the sandbox." in [label.text() for label in page.findChildren(QLabel)]
-    next(each for each in page.findChildren(QPushButton) if each.text() == "Run inside the sandbox").click()
-    assert bench.switched[-1] == ("/x/s.json#Stop#outside", False)
+    assert not any("outside" in each.text() for each in page.findChildren(QPushButton))
 
 
 def test_many_items_are_filtered(theme: Theme, desk: FakeDesk) -> None:

@@ -1,0 +1,157 @@
+"""What a hook's command reaches: the files it names, and whether all it runs is the user's own.
+
+What a command runs cannot be known in general (imports, `make`, `npm`). So what is known is covered by trust, and what is not
+known to be the user's own counts as the folder's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from helix_desktop.processes.starter import find_program
+
+SETTINGS_FOLDERS = (".claude", ".agents")  # of the user's home: what lies in there the user put there for agents
+_SHOWN_BYTES, _MOST_BYTES, _MOST_FILES = 256 * 1024, 64 << 20, 50
+_INTERPRETERS = frozenset({"sh", "bash", "dash", "zsh", "python", "python3", "node", "ruby", "perl"})
+_PROJECT_DIR = re.compile(r"\$(?:CLAUDE_PROJECT_DIR\b|\{CLAUDE_PROJECT_DIR\})|%CLAUDE_PROJECT_DIR%")
+_HOME_DIR = re.compile(r"\$(?:HOME\b|\{HOME\})")
+_CERTAIN = re.compile(r"[\w@%+=:,./~ '\"-]*")
+_RECIPES = {  # what a program runs of the folder it is started in
+    "make": ("Makefile", "makefile", "GNUmakefile"),
+    "npm": ("package.json",), "npx": ("package.json",), "pnpm": ("package.json",), "yarn": ("package.json",), "bun": ("package.json",),
+    "just": ("justfile", "Justfile"), "task": ("Taskfile.yml",), "tox": ("tox.ini",), "pre-commit": (".pre-commit-config.yaml",),
+    "cargo": ("Cargo.toml", "build.rs"), "gradle": ("build.gradle",), "composer": ("composer.json",),
+}  # fmt: skip
+
+
+def covered_text(command: str, folder: Path) -> str:
+    """The files a command names, as they are now: what is trusted with it. A long one or one that is no text by its hash."""
+    return "".join(f"\n\n--- {path}\n{_content(path)}" for path in named_files(command, folder))
+
+
+def named_files(command: str, folder: Path) -> list[Path]:
+    """Files that the words of a command lead to, from the folder or from one that it changes to."""
+    words = [_expanded(word, folder) for word in _words(command)]
+    bases = [folder, *(folder / word for word in words if word and (folder / word).is_dir())]
+    found: dict[Path, None] = {}
+    for name in _names(words):
+        for base in bases:
+            path = Path(name).expanduser() if name.startswith("~") else base / name
+            if _is_file(path):
+                found.setdefault(path)
+    return list(found)[:_MOST_FILES]
+
+
+def runs_the_users_own_alone(command: str, home: Path, roots: Sequence[Path], folder: Path) -> bool:
+    """Whether all that a command names is surely the user's own: a script in their settings folder, by its full path, with
+    words that lead to nothing in the workspace's folders. Whatever cannot be told is not.
+    """
+    plain = _HOME_DIR.sub(str(home), command.strip())
+    if not plain or not _CERTAIN.fullmatch(plain):
+        return False
+    try:
+        words = [os.path.expanduser(word) for word in shlex.split(plain)]  # noqa: PTH111 -- a word, which may be no path
+        within = [root.resolve() for root in roots]
+        if words[0] in _INTERPRETERS and len(words) > 1:
+            interpreter = find_program(words.pop(0))
+            if not interpreter or _is_within(Path(interpreter), within):
+                return False
+        return _is_script_of_the_user(Path(words[0]), home, within) and not any(
+            _leads_into(word, folder, within) for word in words[1:]
+        )
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def without_folders(path: str, roots: Iterable[Path]) -> str:
+    """A search path without what is relative or lies in the workspace's folders."""
+    within = [root.resolve() for root in roots]
+    kept = [each for each in path.split(os.pathsep) if Path(each).is_absolute() and not _is_within(Path(each), within)]
+    return os.pathsep.join(kept)
+
+
+def _is_script_of_the_user(path: Path, home: Path, within: Sequence[Path]) -> bool:
+    if not path.is_absolute() or _is_within(path, within):
+        return False
+    real = path.resolve(strict=True)
+    places = [(home / name).resolve() for name in SETTINGS_FOLDERS]
+    return real.is_file() and real.stat().st_nlink == 1 and any(real.is_relative_to(place) for place in places)
+
+
+def _leads_into(word: str, folder: Path, within: Sequence[Path]) -> bool:
+    """Whether a word, or what stands behind an option's `=`, is or may be a path in the workspace's folders."""
+    for part in {word, word.partition("=")[2], word.lstrip("-")[1:]} - {""}:
+        path = Path(part)
+        if path.is_absolute():
+            if _is_within(path, within):
+                return True
+        elif "/" in part or os.path.lexists(folder / part):
+            return True
+    return False
+
+
+def _is_within(path: Path, within: Sequence[Path]) -> bool:
+    normal = Path(os.path.normpath(path))
+    return any(each.is_relative_to(root) for root in within for each in (normal, path.resolve()))
+
+
+def _words(command: str) -> list[str]:
+    """The words of a command line, and of the command lines in its quotes."""
+    found = []
+    for text in (command, *re.findall(r"\"([^\"]*)\"|'([^']*)'", command)):
+        for each in (text,) if isinstance(text, str) else text:
+            try:
+                lexer = shlex.shlex(each, posix=True, punctuation_chars=True)
+                lexer.whitespace_split = True
+                lexer.commenters = ""
+                found += list(lexer)
+            except ValueError:
+                found += each.replace('"', " ").replace("'", " ").split()
+    return list(dict.fromkeys(found))
+
+
+def _names(words: Sequence[str]) -> Iterator[str]:
+    """What may be the name of a file: each word, what stands behind `=`, a module behind `-m`, and a program's recipe."""
+    for before, word in zip(["", *words], words, strict=False):
+        yield word
+        if "=" in word:
+            yield word.partition("=")[2]
+        if before == "-m":
+            path = word.replace(".", "/")
+            yield from (f"{path}.py", f"{path}/__main__.py", f"{path}/__init__.py")
+        yield from _RECIPES.get(word.rpartition("/")[2], ())
+
+
+def _expanded(word: str, folder: Path) -> str:
+    return _PROJECT_DIR.sub(str(folder), word)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return (
+            path.is_file()
+            and not path.is_relative_to("/dev")
+            and not path.is_relative_to("/usr")
+            and path.parent != Path("/bin")
+        )
+    except (OSError, ValueError, RuntimeError):
+        return False
+
+
+def _content(path: Path) -> str:
+    try:
+        size = path.stat().st_size
+        if size <= _SHOWN_BYTES:
+            return path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            hashed = hashlib.sha256(file.read(_MOST_BYTES))
+        return f"{size:,} bytes, SHA-256 {hashed.hexdigest()}"
+    except UnicodeDecodeError:
+        return f"no text, SHA-256 {hashlib.sha256(path.read_bytes()).hexdigest()}"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"

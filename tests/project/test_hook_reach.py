@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.project import folder as brought
+from helix_desktop.project.hook_reach import covered_text, runs_the_users_own_alone, without_folders
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "home/.claude/hooks").mkdir(parents=True)
+    (tmp_path / "home/.claude/hooks/fmt.sh").write_text("echo mine\n")
+    (tmp_path / "root/tools").mkdir(parents=True)
+    return tmp_path / "root"
+
+
+@pytest.mark.parametrize(
+    ("command", "file"),
+    [
+        ("./lint", "lint"),
+        ("bash lint", "lint"),
+        ("'my hooks/lint it'", "my hooks/lint it"),
+        ('"$CLAUDE_PROJECT_DIR"/tools/check', "tools/check"),
+        ("bash ${CLAUDE_PROJECT_DIR}/big.sh", "big.sh"),
+        ("python -m tools.fmt", "tools/fmt.py"),
+        ("python3 -m tools", "tools/__main__.py"),
+        ("make -s lint", "Makefile"),
+        ("npm run lint", "package.json"),
+        ("cd tools && ./run", "tools/run"),
+        ("sh -c './lint --fix'", "lint"),
+        ("env CONFIG=conf.toml true", "conf.toml"),
+        ("true;./lint", "lint"),
+        ("./blob", "blob"),
+    ],
+)
+def test_trust_covers_the_file_a_command_names(root: Path, command: str, file: str) -> None:
+    path = root / file
+    path.parent.mkdir(exist_ok=True, parents=True)
+    path.write_bytes({"big.sh": b"# long\n" * 60_000, "blob": b"\xff\xfe\0"}.get(file, b"one\n"))
+    before = covered_text(command, root)
+    path.write_bytes(path.read_bytes()[:-1] + b"!")
+    assert covered_text(command, root) != before
+    assert len(before) < 300 * 1024
+
+
+OWN = ["{home}/.claude/hooks/fmt.sh", "~/.claude/hooks/fmt.sh --quick", "bash $HOME/.claude/hooks/fmt.sh", "sh '{home}/.claude/hooks/fmt.sh' a"]  # fmt: skip
+NOT_OWN = [
+    "$CLAUDE_PROJECT_DIR/.claude/hooks/fmt.sh", "./fmt.sh", "fmt.sh", "{root}/x", "bash {root}/x", "make lint", "npm run fmt", "python -m fmt",
+    "~/.claude/hooks/fmt.sh; ./x", "~/.claude/hooks/fmt.sh $(cat x)", "~/.claude/hooks/fmt.sh {root}/x", "~/.claude/hooks/fmt.sh --config={root}/x",
+    "~/.claude/hooks/fmt.sh ../root/x", "~/.claude/hooks/fmt.sh here", "~/.claude/hooks/link.sh", "~/.claude/linked/x", "~/.claude/hooks/../../../root/x",
+    "python3 -m x ~/.claude/hooks/fmt.sh", "FOO=1 ~/.claude/hooks/fmt.sh", "env ~/.claude/hooks/fmt.sh", "{home}/.local/bin/tool", "/usr/bin/make", "",
+    "~/.claude/hooks/missing.sh", "~/.claude/hooks/fmt.sh\n./x", "~/.claude/hooks/fmt.sh -x{root}/x", "~/.claude/hooks/hard.sh",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "is_own"), [*((each, True) for each in OWN), *((each, False) for each in NOT_OWN)])
+def test_only_a_script_of_the_users_settings_folder_is_surely_theirs(
+    root: Path, monkeypatch: pytest.MonkeyPatch, command: str, is_own: bool
+) -> None:
+    home = root.parent / "home"
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("x", "here", "fmt.sh"):
+        (root / name).write_text("echo theirs\n")
+    (home / ".claude/hooks/link.sh").symlink_to(root / "x")
+    (home / ".claude/hooks/hard.sh").hardlink_to(root / "fmt.sh")
+    (home / ".claude/linked").symlink_to(root)
+    (home / ".local/bin").mkdir(parents=True)
+    (home / ".local/bin/tool").write_text("")
+    said = command.replace("{home}", str(home)).replace("{root}", str(root))
+    assert runs_the_users_own_alone(said, home, [root], root) is is_own
+
+
+def test_nothing_is_the_users_own_where_their_home_is_the_workspace(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = root.parent / "home"
+    monkeypatch.setenv("HOME", str(home))
+    assert not runs_the_users_own_alone("~/.claude/hooks/fmt.sh", home, [home], home)
+
+
+def test_no_program_is_looked_for_in_the_workspace(root: Path) -> None:
+    (root.parent / "link").symlink_to(root)
+    path = f"{root}/.venv/bin:/usr/bin:.::{root.parent}/link/bin:/bin"
+    assert without_folders(path, [root]) == "/usr/bin:/bin"
+
+
+def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = root.parent / "home"
+    monkeypatch.setenv("HOME", str(home))
+    (root / "fmt.sh").write_text("echo one\n")
+    line = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "%s"}]}]}}'
+    (home / ".claude/settings.json").write_text(line % "$CLAUDE_PROJECT_DIR/fmt.sh")
+    (item,) = brought.look([str(root)], {}).items
+    assert (item.own, item.reaches_folder, item.trusted) == (True, True, False)
+    (item,) = brought.look([str(root)], {item.key: item.sha256}).items
+    assert item.trusted
+    (root / "fmt.sh").write_text("echo two\n")
+    (changed,) = brought.look([str(root)], {item.key: item.sha256}).items
+    assert not changed.trusted
+    (home / ".claude/settings.json").write_text(line % "~/.claude/hooks/fmt.sh")
+    (item,) = brought.look([str(root)], {}).items
+    assert (item.reaches_folder, item.trusted) == (False, True)
