@@ -71,7 +71,8 @@ ALL = (
     Trial(
         "gateway_cuts", "gateways that restart, lose their journal or go, in the middle of sessions", "--cuts", 500, 8
     ),
-    Trial("other_user", "another user of the machine against every port and socket (as root)", "--tries", 10_000, 120),
+    Trial("gateway_bodies", "hostile compressed bodies at the gateway", "--bodies", 1_000, 15),
+    Trial("other_user", "another user of the machine against every port and socket (as root)", "--tries", 10_000, 1),
     Trial("gateway_kill", "SIGKILL of a gateway while an agent works through it", "--kills", 500, 3),
     Trial(
         "shared_machines", "two machines in one conversation: cut, killed, late, taken over", "--interleavings", 500, 10
