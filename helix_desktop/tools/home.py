@@ -47,8 +47,7 @@ VARIABLES = (
 CACHES = (
     (".cache", "XDG_CACHE_HOME"), (".npm", "npm_config_cache"), (".cargo", "CARGO_HOME"), ("go/pkg", "GOMODCACHE"),
     (".gradle", "GRADLE_USER_HOME"), (".m2/repository", "MAVEN_OPTS"), (".m2/wrapper", ""), (".local/share/pnpm/store", "PNPM_HOME"), (".nuget/packages", "NUGET_PACKAGES"),
-    (".ivy2", ""), (".sbt", ""), (".konan", "KONAN_DATA_DIR"), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
-    (".cabal/packages", ""), (".stack", "STACK_ROOT"), (".hex", "HEX_HOME"), (".deno", "DENO_DIR"), (".dart-tool", ""),
+    (".ivy2", ""), (".sbt", ""), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
 )  # fmt: skip
 _BESIDE = ("lib", "lib64", "libexec", "include")  # what programs in a `bin` need
 _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
