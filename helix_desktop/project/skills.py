@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ PLACES = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
 LONGEST_NAME, LONGEST_DESCRIPTION, LONGEST_COMPATIBILITY = 64, 1_024, 500
 MOST_FILES, MOST_BYTES = 500, 20 << 20
+_MOST_LOOKED_AT = 20_000
 
 
 def file_of(folder: Path) -> Path | None:
@@ -98,11 +100,24 @@ def of_place(place: Path, within: Path, *, own: bool = False) -> Iterator[Item]:
         yield Item("skill", name, path, shown, body, about, own, values, notes, broken=not about)
 
 
+def _files_below(folder: Path) -> list[Path]:
+    """All files, those of linked folders as well, each real folder once."""
+    found, entered = list[Path](), set[str]()
+    for name, folders, files in os.walk(folder, followlinks=True):
+        real = os.path.realpath(name)
+        if real in entered or len(found) > _MOST_LOOKED_AT:
+            folders.clear()
+            continue
+        entered.add(real)
+        found += [path for each in files if (path := Path(name, each)).is_file()]
+    return sorted(found)
+
+
 def _others(folder: Path, skill: Path) -> tuple[str, int]:
     """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well. And how many there are
     beyond what is looked at.
     """
-    files = sorted(each for each in folder.rglob("*") if each.is_file() and each != skill)
+    files = [each for each in _files_below(folder) if each != skill]
     lines, size = [], 0
     for path in files[:MOST_FILES]:
         try:

@@ -105,3 +105,19 @@ def test_files_that_trust_does_not_cover_are_said(tmp_path: Path) -> None:
         (made / f"{number:04}.txt").write_text("x")
     (item,) = of(tmp_path)
     assert item.notes == ("2 files of this skill are not covered by your trust: it has more than 500 files or 20 MB.",)
+
+
+def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> None:
+    from helix_desktop.project.skills import of_place
+
+    skill, elsewhere = tmp_path / "skills/fmt", tmp_path / "elsewhere"
+    skill.mkdir(parents=True)
+    elsewhere.mkdir()
+    (skill / "SKILL.md").write_text("---\nname: fmt\ndescription: Formats\n---\nRun scripts/fmt.sh\n")
+    (elsewhere / "fmt.sh").write_text("one\n")
+    (elsewhere / "again").symlink_to(skill)
+    (skill / "scripts").symlink_to(elsewhere)
+    (before,) = of_place(tmp_path / "skills", tmp_path)
+    (elsewhere / "fmt.sh").write_text("two\n")
+    (after,) = of_place(tmp_path / "skills", tmp_path)
+    assert before.sha256 != after.sha256
