@@ -54,8 +54,14 @@ class Host:
         return self._servers[name]
 
     def tools(self) -> Sequence[HostTool]:
-        """Of all servers that are ready, now: what a Toolbox is given as `more`."""
-        return [tool for server in self._servers.values() for tool in server.tools]
+        """Of all servers that are ready, now: what a Toolbox is given as `more`. Of two with one name only the first is offered, so that
+        a call goes to the server that the question names.
+        """
+        offered: dict[str, HostTool] = {}
+        for server in self._servers.values():
+            for tool in server.tools:
+                offered.setdefault(tool.spec.name, tool)
+        return list(offered.values())
 
     async def configure(self, configs: Sequence[ServerConfig]) -> None:
         """Have these servers and no others: what is new or different starts, what is gone ends."""

@@ -90,11 +90,15 @@ def spec_of(server: str, tool: Any) -> ToolSpec:
 
 
 def tool_name(server: str, tool: str) -> str:
-    """At most 64 characters of those every provider takes; what is cut or changed is told apart by a digest."""
+    """At most 64 characters of those every provider takes. A name that was cut or changed, that could be another server's, or that looks
+    like one with a digest, is told apart by a digest.
+    """
     import hashlib
     import re
 
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server}__{tool}")
-    if len(name) <= 64 and name == f"{server}__{tool}":
+    plain = f"{server}__{tool}"
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
+    is_own = "__" not in server and not server.endswith("_") and not re.search(r"_[0-9a-f]{8}$", name)
+    if len(name) <= 64 and name == plain and is_own:
         return name
-    return f"{name[:55]}_{hashlib.sha256(f'{server}/{tool}'.encode()).hexdigest()[:8]}"
+    return f"{name[:55]}_{hashlib.sha256(f'{server}/{tool}'.encode('utf-8', 'replace')).hexdigest()[:8]}"

@@ -9,11 +9,12 @@ from helix_desktop.processes.starter import end_process, start_worker
 from helix_desktop.tools import html_worker
 
 SECONDS = 10.0
+MOST_BYTES = 2 << 30  # of addresses; the source is shown where that is not enough
 
 
 async def as_text(page: bytes) -> str:
     """What a reader sees of it; the source itself where that takes too long."""
-    process = await start_worker(Path(html_worker.__file__))
+    process = await start_worker(Path(html_worker.__file__), memory_bytes=MOST_BYTES)
     try:
         async with asyncio.timeout(SECONDS):
             out, _ = await process.communicate(page)

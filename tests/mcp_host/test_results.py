@@ -7,7 +7,10 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.mcp_host.results import HostResult, converted, tool_name
 
 
@@ -63,3 +66,21 @@ def test_names_are_those_every_provider_takes_and_no_two_are_alike() -> None:
     assert names[0] == "srv__read"
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
+
+
+_NAMES = st.text(alphabet="a_", min_size=1, max_size=5)
+
+
+@given(_NAMES, _NAMES, _NAMES)
+def test_two_tools_never_have_one_name_and_none_has_a_name_of_ours(first: str, second: str, third: str) -> None:
+    pairs = {(f"{first}__{second}", third), (first, f"{second}__{third}"), (f"{first}_", second), (first, f"_{second}")}
+    names = {tool_name(*pair) for pair in pairs}
+    assert len(names) == len(pairs)
+    assert not names & set(ToolName)
+
+
+def test_a_tool_cannot_be_named_like_the_shortened_one_of_another_server() -> None:
+    theirs = tool_name("a__b", "c")
+    assert tool_name("a", "b__c") == "a__b__c"
+    assert theirs != "a__b__c"
+    assert tool_name("a", theirs.removeprefix("a__")) != theirs
