@@ -20,7 +20,11 @@ def test_each_token_opens_its_own_registration() -> None:
     assert door.admitted(HERE, known, MINE.token) == door.NOT_ADMITTED
 
 
-@pytest.mark.parametrize("given", ["", "x", MINE.token[:-1], MINE.token + "x", MINE.token.swapcase(), "\ud800"])
+@pytest.mark.parametrize(
+    "given",
+    ["", "x", MINE.token[:-1], MINE.token + "x", MINE.token.swapcase(), "\ud800"],
+    ids=["none", "short", "cut", "longer", "other case", "no text"],  # tokens are random, names of tests are not
+)
 def test_without_the_token_nobody_comes_in(given: str) -> None:
     assert door.admitted(HERE, Registrations(MINE), given) == door.NOT_ADMITTED
     assert door.admitted(HERE, Registrations(Registration("")), given) == door.NOT_ADMITTED
