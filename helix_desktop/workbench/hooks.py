@@ -28,6 +28,7 @@ from helix_desktop.store.workspace import Workspace
 from helix_desktop.tools.aftermath import Watched
 from helix_desktop.tools.guard import Guard
 from helix_desktop.tools.kit import Kit
+from helix_desktop.tools.openings import Opened
 from helix_desktop.tools.permission import Action, Mode
 from helix_desktop.tools.sandbox import Kind
 from helix_desktop.tools.tool import Seen, Use
@@ -151,7 +152,9 @@ class Hooks:
     async def _watched(self, use: Use | None) -> Watched:
         """The files before the hooks run. Where nobody can be asked, commands in the background keep what they are compared with."""
         watched = await self.kit.commands.watched(use, free=False, lasting=False) if use is not None else None
-        return watched or await Watched.begin(self.kit.commands.guard or Guard(self.kit.around.roots))
+        return watched or await Watched.begin(
+            self.kit.commands.guard or Guard(self.kit.around.roots, self.kit.options.hidden)
+        )
 
     def _folder_of(self, item: Item) -> Path:
         """Where a hook runs: in the folder that brought it."""
@@ -194,17 +197,24 @@ class Hooks:
         """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
         is_read_only = self.kit.permissions.mode in (Mode.READ_ONLY, Mode.PLAN)
         sandbox = replace(self.kit.sandbox, read_only=is_read_only)
+        opened = await asyncio.to_thread(self._opened, watched.guard)
+        if sandbox.cannot_hide(opened):
+            raise Refused("The weaker sandbox, Landlock, cannot hide files from it that agents don't see.")
         words, held = shell(hook.command), watched.guard.held()
-        environment = sandbox.environment(os.environ, network=False, free=False) | told
+        environment = sandbox.environment(os.environ, network=False, free=False, opened=opened) | told
         launch = ProcessLaunch(
             Whose.TRUSTED, words, hook.folder, environment, where=Where.SANDBOX, trust=hook.trust, checks=watched
         )
         return await Command.start(
             launch,
-            lambda lifeline: sandbox.command(words, lifeline, network=False, held=held),
+            lambda lifeline: sandbox.command(words, lifeline, network=False, held=held, opened=opened),
             stdin=stdin,
             stderr=PIPE,
         )
+
+    def _opened(self, guard: Guard) -> Opened:
+        """What a command of the model sees that asked for nothing."""
+        return replace(self.kit.commands.opened(), hidden=tuple(guard.hidden()))
 
     async def _start_of_user(self, hook: Hook, told: dict[str, str], _watched: Watched, stdin: int) -> Command:
         """The user's own script, as they set it. No program is looked for in a folder of the workspace."""

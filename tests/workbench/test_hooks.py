@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from helix_desktop.engine.events import Asked, Event
 from helix_desktop.engine.facts import Text, ToolReturned, TurnEnd, UserSaid
 from helix_desktop.engine.ports import Answer
+from helix_desktop.tools.sandbox import Kind
 from helix_desktop.workbench import Workbench
 from tests.engine.agent import ScriptedModel, calls, says
 from tests.workbench.conftest import Desks
@@ -238,6 +240,36 @@ async def test_a_hook_writes_nothing_where_the_mode_writes_nothing(
     await bench.choose_mode(mode)
     await told(bench, await bench.new_conversation(), model, calls("read_file", path="README.md"))
     assert not (folder / "ran").exists()
+
+
+@pytest.mark.parametrize("event", ["UserPromptSubmit", "PreToolUse"])
+async def test_a_hook_does_not_see_files_that_no_agent_sees(
+    desks: Desks, folder: Path, model: ScriptedModel, event: str
+) -> None:
+    (folder / ".env").write_text("TOKEN=planted-secret\n")
+    (folder / "plain.txt").write_text("plain-content\n")
+    read = "cat .env plain.txt"
+    words = read if event == "UserPromptSubmit" else f"{read} >&2; exit 2"
+    hooks(folder, event, words)
+    bench = await ready(desks, folder)
+    session = await bench.new_conversation()
+    await told(bench, session, model, calls("read_file", path="README.md"))
+    assert "plain-content" in sent(model)
+    assert "planted-secret" not in sent(model)
+    assert (folder / ".env").read_text() == "TOKEN=planted-secret\n"
+
+
+async def test_a_hook_does_not_run_where_the_sandbox_cannot_hide_files_from_it(
+    desks: Desks, folder: Path, model: ScriptedModel
+) -> None:
+    (folder / ".env").write_text("TOKEN=planted-secret\n")
+    hooks(folder, "UserPromptSubmit", "cat .env; touch ran")
+    bench = await ready(desks, folder)
+    bench.kit.sandbox = replace(bench.kit.sandbox, kind=Kind.LANDLOCK)
+    await told(bench, await bench.new_conversation(), model)
+    assert "planted-secret" not in sent(model)
+    assert not (folder / "ran").exists()
+    assert "Landlock" in next(iter(bench.hooks.last.values()))
 
 
 async def test_the_users_own_hook_runs_as_they_set_it_and_a_folders_script_it_names_does_not(
