@@ -10,9 +10,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop import commands, logs, places
-from helix_desktop.console import drop_output
-from helix_desktop.errors import HelixError, WrongUse
+from helix_desktop import commands, logs, program_folders
+from helix_desktop.console import discard_output
+from helix_desktop.errors import HelixError, InvalidInput
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 
@@ -23,36 +23,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     given = list(sys.argv[1:] if argv is None else argv)
     _speak_utf8()
-    place = _place(given)
-    arguments = commands.parser().parse_args(given)
+    place = _split_off_target(given)
+    arguments = commands.build_command_line_parser().parse_args(given)
     arguments.argv = given
     try:
         if not hasattr(arguments, "run"):
-            return _window(arguments.home, place)
-        return _command(arguments)
+            return _open_window(arguments.home, place)
+        return _run_command_line(arguments)
     except HelixError as error:
         print(error, file=sys.stderr)
-        return WRONG_USE if isinstance(error, WrongUse) else FAILED
+        return WRONG_USE if isinstance(error, InvalidInput) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # whoever read our output has seen enough
-        drop_output()
+        discard_output()
         return 0
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            drop_output()
+            discard_output()
             print(
                 "The disk is full, or the disk that the output is written to. Free up disk space and try again.",
                 file=sys.stderr,
             )
-        elif _nowhere():
+        elif _has_no_screen():
             print("The folder you are in no longer exists. Change to another one and try again.", file=sys.stderr)
         else:
             raise
         return FAILED
 
 
-def _place(given: list[str]) -> str:
+def _split_off_target(given: list[str]) -> str:
     """What the window is to show, taken off the arguments: a link that the desktop hands over, or a folder to open."""
     last = given[-1] if given else ""
     if last.startswith("helix:"):
@@ -63,7 +63,7 @@ def _place(given: list[str]) -> str:
     return ""
 
 
-def _nowhere() -> bool:
+def _has_no_screen() -> bool:
     try:
         os.getcwd()  # noqa: PTH109 - only whether there is one
     except FileNotFoundError:
@@ -71,11 +71,11 @@ def _nowhere() -> bool:
     return False
 
 
-def _command(arguments: argparse.Namespace) -> int:
+def _run_command_line(arguments: argparse.Namespace) -> int:
     """Its log has a file of its own: the window may be writing the other one."""
-    where = places.find(arguments.home)
-    stop = logs.start(where.logs, logs.Redaction(), file="command")
-    places.keep_private(where)
+    where = program_folders.find_program_folders(arguments.home)
+    stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
+    program_folders.make_folders_private(where)
     try:
         code = int(arguments.run(arguments))
         if sys.stdout is not None:
@@ -92,14 +92,14 @@ def _speak_utf8() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _window(home: Path | None, place: str) -> int:
+def _open_window(home: Path | None, place: str) -> int:
     from helix_desktop import display
 
-    if reason := display.missing():
+    if reason := display.why_no_screen():
         print(f"The window couldn't be opened: {reason}. {display.INSTEAD}", file=sys.stderr)
         return FAILED
     try:
-        from helix_desktop import app
+        from helix_desktop import window_start
     except ImportError as error:
         if not (error.path or "").endswith((".so", ".pyd")):
             raise
@@ -108,4 +108,4 @@ def _window(home: Path | None, place: str) -> int:
             file=sys.stderr,
         )
         return FAILED
-    return app.main(home, [place] if place else [])
+    return window_start.main(home, [place] if place else [])

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import IO, Protocol, Self
 
 from helix_desktop import tasks
-from helix_desktop.durable import Beside
-from helix_desktop.errors import NotThere, StoreFailed, WrongUse
+from helix_desktop.atomic_files import ReplacementFile
+from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
 PIECE = 1 << 20
 # What a terminal would obey and not show: foreign text could set its title, its colours or the clipboard.
@@ -24,7 +24,7 @@ _OBEYED = {
 }
 
 
-def shown(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """The text as a terminal may be given it: what it would obey is visible as what it is, no text."""
     return text.translate(_OBEYED)
 
@@ -32,19 +32,19 @@ def shown(text: str) -> str:
 class Console(Protocol):
     """Bytes in, bytes out, and lines for whoever asked."""
 
-    async def read(self) -> bytes:
+    async def read_input(self) -> bytes:
         """The next piece of the input; empty at its end."""
         ...
 
-    async def write(self, data: bytes) -> None:
+    async def write_output(self, data: bytes) -> None:
         """Content: to the file named for it, or standard output."""
         ...
 
-    async def say(self, text: str) -> None:
+    async def print_line(self, text: str) -> None:
         """A line of standard output."""
         ...
 
-    async def complain(self, sentence: str) -> None:
+    async def print_error(self, sentence: str) -> None:
         """A line of standard error."""
         ...
 
@@ -58,9 +58,11 @@ class Terminal:
     """
 
     def __init__(self, *, source: Path | None = None, target: Path | None = None, gather: bool = False) -> None:
-        self._source: IO[bytes] | None = _opened(source) if source else _gathered() if gather else None
+        self._source: IO[bytes] | None = (
+            _open_input_file(source) if source else _open_temporary_file() if gather else None
+        )
         self._target = Path(os.path.realpath(target)) if target else None  # a link stays, what it names is written
-        self._beside = _begun(self._target) if self._target else None
+        self._beside = _open_output_target(self._target) if self._target else None
 
     def __enter__(self) -> Self:
         return self
@@ -69,58 +71,62 @@ class Terminal:
         if self._source:
             self._source.close()
         if self._beside and self._target:
-            _ended(self._beside, self._target, whole=kind is None)
+            _finish_output_target(self._beside, self._target, whole=kind is None)
 
-    async def read(self) -> bytes:
+    async def read_input(self) -> bytes:
         try:
             if self._source:
                 return self._source.read(PIECE)
             stream = sys.stdin.buffer.fileno() if sys.stdin else -1
-            return b"" if stream < 0 else await tasks.detached(lambda: os.read(stream, PIECE), name="standard input")
+            return (
+                b""
+                if stream < 0
+                else await tasks.run_on_detached_thread(lambda: os.read(stream, PIECE), name="standard input")
+            )
         except OSError as error:
-            raise WrongUse(f"The input cannot be read: {error.strerror}.") from error
+            raise InvalidInput(f"The input cannot be read: {error.strerror}.") from error
 
-    async def write(self, data: bytes) -> None:
+    async def write_output(self, data: bytes) -> None:
         if self._beside:
-            with _written(str(self._target)):
-                (self._beside.file if isinstance(self._beside, Beside) else self._beside).write(data)
+            with _ignore_closed_output(str(self._target)):
+                (self._beside.file if isinstance(self._beside, ReplacementFile) else self._beside).write(data)
         elif sys.stdout is None:
             raise StoreFailed(
                 "Standard output is closed.", remedy="Nothing was lost. Redirect the output, or specify a file."
             )
         else:
-            _put_out(data)
+            _write_to_output(data)
 
-    async def say(self, text: str) -> None:
+    async def print_line(self, text: str) -> None:
         """Where standard output is closed nobody wants to hear it."""
         if sys.stdout is not None:
-            line = shown(text) if sys.stdout.isatty() else text
-            _put_out(line.encode("utf-8", "replace") + b"\n")
+            line = escape_control_characters(text) if sys.stdout.isatty() else text
+            _write_to_output(line.encode("utf-8", "replace") + b"\n")
 
-    async def complain(self, sentence: str) -> None:
+    async def print_error(self, sentence: str) -> None:
         if sys.stderr is not None:
-            sys.stderr.write(f"{shown(sentence)}\n")
+            sys.stderr.write(f"{escape_control_characters(sentence)}\n")
             sys.stderr.flush()
 
 
-def drop_output() -> None:
+def discard_output() -> None:
     """What still waits to be written would fail once more at the end."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _put_out(data: bytes) -> None:
-    with _written("Standard output"):
+def _write_to_output(data: bytes) -> None:
+    with _ignore_closed_output("Standard output"):
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
         except OSError:
-            drop_output()
+            discard_output()
             raise
 
 
 @contextlib.contextmanager
-def _written(what: str) -> Iterator[None]:
+def _ignore_closed_output(what: str) -> Iterator[None]:
     """A reader who has seen enough (`| head`) is no failure of the disk."""
     try:
         yield
@@ -133,7 +139,7 @@ def _written(what: str) -> Iterator[None]:
         ) from error
 
 
-def _gathered() -> IO[bytes]:
+def _open_temporary_file() -> IO[bytes]:
     with contextlib.ExitStack() as on_failure:
         try:
             gathered = on_failure.enter_context(tempfile.TemporaryFile())
@@ -148,43 +154,43 @@ def _gathered() -> IO[bytes]:
         return gathered
 
 
-def _opened(path: Path) -> BufferedReader:
+def _open_input_file(path: Path) -> BufferedReader:
     try:
         return path.open("rb")
     except FileNotFoundError as error:
-        raise NotThere(f"The file {path} does not exist.") from error
+        raise NotFound(f"The file {path} does not exist.") from error
     except OSError as error:
-        raise WrongUse(f"{path} cannot be read: {error.strerror}.") from error
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def _begun(target: Path) -> IO[bytes] | Beside:
+def _open_output_target(target: Path) -> IO[bytes] | ReplacementFile:
     """A file beside the target, to be put in its place; or, where it is no file, the target itself."""
     if target.is_dir():
-        raise WrongUse(f"{target} is a folder. Specify a file.")
+        raise InvalidInput(f"{target} is a folder. Specify a file.")
     if not target.parent.is_dir():
-        raise NotThere(f"The folder {target.parent} does not exist.")
+        raise NotFound(f"The folder {target.parent} does not exist.")
     try:
-        if _is_no_file(target):
+        if _is_not_regular_file(target):
             return target.open("wb", buffering=0)
-        return Beside(target)
+        return ReplacementFile(target)
     except OSError as error:
-        raise WrongUse(f"{target} cannot be written: {error.strerror}.") from error
+        raise InvalidInput(f"{target} cannot be written: {error.strerror}.") from error
 
 
-def _is_no_file(target: Path) -> bool:
+def _is_not_regular_file(target: Path) -> bool:
     return target.exists() and not target.is_file()
 
 
-def _ended(beside: IO[bytes] | Beside, target: Path, *, whole: bool) -> None:
-    if not isinstance(beside, Beside):
+def _finish_output_target(beside: IO[bytes] | ReplacementFile, target: Path, *, whole: bool) -> None:
+    if not isinstance(beside, ReplacementFile):
         beside.close()
         return
     try:
         if whole:
-            beside.take_place()
+            beside.replace_target()
     except OSError as error:
         raise StoreFailed(
             f"{target} could not be written: {error.strerror}.", remedy="The existing file is unchanged."
         ) from error
     finally:
-        beside.drop()
+        beside.discard_replacement()

@@ -13,7 +13,7 @@ from typing import IO, cast
 
 import zstandard
 
-OFFERED = "gzip, deflate, zstd"  # as a value of Accept-Encoding
+OFFERED_CODINGS = "gzip, deflate, zstd"  # as a value of Accept-Encoding
 MOST_CODINGS = 4
 MOST_MEMBERS = 1_000  # of gzip in one body: each begins anew
 _PIECE = 64 << 10
@@ -49,22 +49,22 @@ class BodyDecompressor:
             raise UnreadableCoding(f"it is compressed {len(names)} times, and {MOST_CODINGS} times are read")
         self._limit = limit_bytes
         self._decoded = bytearray()
-        self._first: Sink = _Counted(self._decoded.extend, limit_bytes).write
+        self._first: Sink = _LimitedSink(self._decoded.extend, limit_bytes).pass_on_within_limit
         for name in names:  # the last that was applied is undone first
-            self._first = _Counted(_decoder(name, self._first), limit_bytes + _SPARE).write
+            self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
 
-    def feed(self, data: bytes) -> bytes:
+    def decode_piece(self, data: bytes) -> bytes:
         """What the next piece of the body stands for. DecodedTooLarge past the limit; UnreadableCoding where it is damaged."""
         try:
             for at in range(0, len(data), _SLICE):
                 self._first(data[at : at + _SLICE])
         except DecodedTooLarge:
-            raise DecodedTooLarge(self._limit, self._taken()) from None
+            raise DecodedTooLarge(self._limit, self._take_decoded()) from None
         except (zlib.error, zstandard.ZstdError, EOFError) as error:
             raise UnreadableCoding(f"its compression is damaged: {error}") from None
-        return self._taken()
+        return self._take_decoded()
 
-    def _taken(self) -> bytes:
+    def _take_decoded(self) -> bytes:
         decoded = bytes(self._decoded)
         self._decoded.clear()
         return decoded
@@ -72,28 +72,28 @@ class BodyDecompressor:
 
 def decompress_body(content: bytes, content_encoding: str, limit_bytes: int) -> bytes:
     """A whole body. Both errors are ValueErrors."""
-    return BodyDecompressor(content_encoding, limit_bytes).feed(content)
+    return BodyDecompressor(content_encoding, limit_bytes).decode_piece(content)
 
 
-def _decoder(name: str, sink: Sink) -> Sink:
+def _build_decoder(name: str, sink: Sink) -> Sink:
     match name:
         case "gzip" | "x-gzip":
-            return _Gzip(sink).write
+            return _Gzip(sink).decode_gzip_piece
         case "deflate":
-            return _Deflate(sink).write
+            return _Deflate(sink).decode_deflate_piece
         case "zstd":
             target = cast("IO[bytes]", _ZstdTarget(sink))
             return zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_writer(target, write_size=_PIECE).write
     raise UnreadableCoding(f"its coding {name[:40]!r} is not read")
 
 
-class _Counted:
+class _LimitedSink:
     """Hands on what comes, up to the limit; what is past it is not made."""
 
     def __init__(self, sink: Sink, limit_bytes: int) -> None:
         self._sink, self._limit, self._room = sink, limit_bytes, limit_bytes
 
-    def write(self, data: bytes) -> None:
+    def pass_on_within_limit(self, data: bytes) -> None:
         within, self._room = data[: self._room], self._room - len(data)
         self._sink(within)
         if self._room < 0:
@@ -119,7 +119,7 @@ class _Gzip:
         self._sink, self._members = sink, 1
         self._inner = zlib.decompressobj(wbits=31)
 
-    def write(self, data: bytes) -> None:
+    def decode_gzip_piece(self, data: bytes) -> None:
         while data:
             if self._inner.eof:
                 data = data.lstrip(b"\0")
@@ -129,7 +129,7 @@ class _Gzip:
                 if self._members > MOST_MEMBERS:
                     raise UnreadableCoding(f"it has more than {MOST_MEMBERS} members of gzip")
                 self._inner = zlib.decompressobj(wbits=31)
-            _inflate(self._inner, data, self._sink)
+            _inflate_fully(self._inner, data, self._sink)
             data = self._inner.unused_data
 
 
@@ -140,7 +140,7 @@ class _Deflate:
         self._sink, self._head = sink, b""
         self._inner: zlib._Decompress | None = None
 
-    def write(self, data: bytes) -> None:
+    def decode_deflate_piece(self, data: bytes) -> None:
         if self._inner is None:
             self._head += data
             if len(self._head) < 2:
@@ -149,10 +149,10 @@ class _Deflate:
             has_head = first & 15 == 8 and (first << 8 | second) % 31 == 0
             self._inner = zlib.decompressobj(wbits=15 if has_head else -15)
         if not self._inner.eof:
-            _inflate(self._inner, data, self._sink)
+            _inflate_fully(self._inner, data, self._sink)
 
 
-def _inflate(inner: zlib._Decompress, data: bytes, sink: Sink) -> None:
+def _inflate_fully(inner: zlib._Decompress, data: bytes, sink: Sink) -> None:
     while data and not inner.eof:
         sink(inner.decompress(data, _PIECE))
         data = inner.unconsumed_tail

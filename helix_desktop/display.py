@@ -15,7 +15,7 @@ INSTEAD = (
 )
 
 
-def missing(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
+def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
     """Why there is none, as a clause; empty where there is one."""
     if platform in {"win32", "darwin"}:
         return ""
@@ -23,20 +23,20 @@ def missing(environ: Mapping[str, str] = os.environ, platform: str = sys.platfor
     wanted = {each.partition(":")[0] for each in plugins.split(";")}
     if wanted - {"xcb", "wayland"}:
         return ""  # offscreen, vnc and the like need nothing
-    known = {"wayland": _wayland(environ), "xcb": environ.get("DISPLAY", "")}
+    known = {"wayland": _wayland_socket_path(environ), "xcb": environ.get("DISPLAY", "")}
     places = [place for kind, place in known.items() if kind in wanted and place]
     if not places:
         return "there is no display (neither DISPLAY nor WAYLAND_DISPLAY is set)"
-    return "" if any(map(_answers, places)) else f"the display {places[0]} is not responding"
+    return "" if any(map(_x_server_listens, places)) else f"the display {places[0]} is not responding"
 
 
-def _wayland(environ: Mapping[str, str]) -> str:
+def _wayland_socket_path(environ: Mapping[str, str]) -> str:
     """The path of its socket; empty where none is set."""
     name = environ.get("WAYLAND_DISPLAY", "")
     return str(Path(environ.get("XDG_RUNTIME_DIR") or "/", name)) if name else ""
 
 
-def _answers(display: str) -> bool:
+def _x_server_listens(display: str) -> bool:
     """Whether a server listens there. One on another machine is believed to."""
     local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", display)
     if local is None and not display.startswith("/"):

@@ -38,19 +38,19 @@ class HelixError(Exception):
         return f"{self.what} {self.remedy}".strip()
 
 
-class NotThere(HelixError):
+class NotFound(HelixError):
     """What was asked for does not exist."""
 
 
-class Ambiguous(NotThere):
+class AmbiguousName(NotFound):
     """A shortened name fits more than one thing."""
 
 
-class WrongUse(HelixError):
+class InvalidInput(HelixError):
     """The request itself is wrong."""
 
 
-class ConfigMistake(WrongUse):
+class ConfigFileMistake(InvalidInput):
     """A mistake in a file made for hands. `mistake`: what is wrong, without `where` it stands."""
 
     def __init__(self, mistake: str, *, remedy: str = "", where: str = "") -> None:
@@ -78,11 +78,11 @@ class StoreBusy(StoreFailed):
     """Another process owns the workspace."""
 
 
-class Away(StoreFailed):
+class SharedStoreUnreachable(StoreFailed):
     """A shared store does not answer; what waits for it is kept here."""
 
 
-class NewerVersion(StoreFailed):
+class WrittenByNewerVersion(StoreFailed):
     """Written by a newer version of the program."""
 
 
@@ -98,7 +98,7 @@ class ContextTooLong(ModelFailed):
         self.window = window
 
 
-class BadKey(ModelFailed):
+class ProviderKeyRefused(ModelFailed):
     """No key, or the provider refuses it."""
 
 
@@ -106,7 +106,7 @@ class UnknownModel(ModelFailed):
     """The provider does not know this model."""
 
 
-class Overloaded(ModelFailed):
+class ModelOverloaded(ModelFailed):
     """Worth another try after `retry_after` seconds."""
 
     def __init__(self, what: str, *, remedy: str = "", retry_after: float | None = None) -> None:
@@ -114,17 +114,17 @@ class Overloaded(ModelFailed):
         self.retry_after = retry_after
 
 
-class Unreachable(ModelFailed):
+class ProviderUnreachable(ModelFailed):
     """Connection refused, lost, silent or cut."""
 
 
-class NoKeyring(HelixError):
+class NoUsableKeyring(HelixError):
     """The system has no keyring that keeps and gives back a key."""
 
 
-class Refused(HelixError):
+class ActionRefused(HelixError):
     """A rule of the program or the user said no."""
 
 
-class Stopped(HelixError):
+class StoppedByUser(HelixError):
     """The user stopped it."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from helix_desktop.durable import private_folder
+from helix_desktop.atomic_files import ensure_private_folder
 
 BLOT = "█████"
 KEPT_FILES = 4
@@ -34,13 +34,13 @@ LOOKS_SECRET = re.compile(
 )
 
 
-class Redaction:
+class LogRedaction:
     """Blots out known secrets and whatever looks like one."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()
 
-    def add(self, secret: str) -> None:
+    def add_secret_to_redact(self, secret: str) -> None:
         if len(secret) >= SHORTEST_SECRET:
             self._known.add(secret)
 
@@ -50,10 +50,10 @@ class Redaction:
         return LOOKS_SECRET.sub(BLOT, text)
 
 
-class JsonLines(logging.Formatter):
+class JsonLogFormatter(logging.Formatter):
     """One record, one line."""
 
-    def __init__(self, redaction: Redaction) -> None:
+    def __init__(self, redaction: LogRedaction) -> None:
         super().__init__()
         self._redaction = redaction
 
@@ -69,11 +69,11 @@ class JsonLines(logging.Formatter):
         if record.threadName != threading.main_thread().name:
             said["thread"] = record.threadName
         if record.exc_info and record.exc_info[1] is not None:
-            said |= _trace(record.exc_info[1])
+            said |= _describe_trace(record.exc_info[1])
         return self._redaction(json.dumps(said, ensure_ascii=False))
 
 
-def _trace(error: BaseException) -> dict[str, Any]:
+def _describe_trace(error: BaseException) -> dict[str, Any]:
     """Type and places. The error's own words are cut: they may quote what somebody wrote."""
     frames = traceback.extract_tb(error.__traceback__)
     return {
@@ -83,7 +83,7 @@ def _trace(error: BaseException) -> dict[str, Any]:
     }
 
 
-class PrivateFile(RotatingFileHandler):
+class PrivateLogHandler(RotatingFileHandler):
     """Readable by the user alone."""
 
     def _open(self) -> Any:
@@ -92,8 +92,8 @@ class PrivateFile(RotatingFileHandler):
         )
 
 
-def start(
-    folder: Path, redaction: Redaction, *, file: str = "helix", level: str = "info", megabytes: int = 5
+def start_logging(
+    folder: Path, redaction: LogRedaction, *, file: str = "helix", level: str = "info", megabytes: int = 5
 ) -> Callable[[], None]:
     """Write the log to `folder`/`file`.log from now on; two programs at once need two files. A folder that cannot be written is no reason not to start.
 
@@ -101,35 +101,37 @@ def start(
     """
     root = logging.getLogger()
     try:
-        private_folder(folder)
-        handler: logging.Handler = PrivateFile(
+        ensure_private_folder(folder)
+        handler: logging.Handler = PrivateLogHandler(
             folder / f"{file}.log", maxBytes=megabytes * 1_000_000, backupCount=KEPT_FILES, encoding="utf-8"
         )
     except OSError:
         handler = logging.NullHandler()
-    handler.setFormatter(JsonLines(redaction))
+    handler.setFormatter(JsonLogFormatter(redaction))
     root.addHandler(handler)
     root.setLevel(level.upper())
     for name in TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)
 
-    def stop() -> None:
+    def stop_logging() -> None:
         root.removeHandler(handler)
         handler.close()
 
-    return stop
+    return stop_logging
 
 
-def catch_the_uncaught() -> None:
+def log_uncaught_errors() -> None:
     """What nobody caught, in the main thread, in other threads and in destructors, is a bug: log it with its trace."""
     before = sys.excepthook
 
-    def main(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    def log_uncaught_in_main_thread(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         if not issubclass(kind, KeyboardInterrupt):
             logging.getLogger("helix_desktop").critical("nobody caught this", exc_info=error)
         before(kind, error, trace)
 
-    sys.excepthook = main
+    sys.excepthook = log_uncaught_in_main_thread
     threading.excepthook = lambda what: logging.getLogger("helix_desktop").critical(
         "nobody caught this in %s", what.thread.name if what.thread else "a thread", exc_info=what.exc_value
     )

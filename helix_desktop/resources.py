@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 
-def folder() -> Path:
+def resources_folder() -> Path:
     """The resources folder of a checkout, of an installed package, or of a bundle."""
     package = Path(__file__).parent
     bundled = Path(getattr(sys, "_MEIPASS", package)) / "resources"

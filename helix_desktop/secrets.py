@@ -20,9 +20,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from helix_desktop import durable, tasks
-from helix_desktop.errors import ConfigMistake, NoKeyring, Refused
-from helix_desktop.values import dataclass
+from helix_desktop import atomic_files, tasks
+from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyring
+from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
 _OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}", re.DOTALL)  # names of secrets that are no provider's
@@ -49,19 +49,19 @@ class ProviderKey:
 
     def __post_init__(self) -> None:
         if _OTHERS.fullmatch(self.provider):
-            raise Refused(f"A provider can't be named {self.provider[:60]!r}.", remedy="Choose another name.")
+            raise ActionRefused(f"A provider can't be named {self.provider[:60]!r}.", remedy="Choose another name.")
 
     @property
-    def name(self) -> str:
+    def keyring_name(self) -> str:
         return self.provider
 
     @property
-    def variables(self) -> tuple[str, str]:
+    def environment_variables(self) -> tuple[str, str]:
         """Of all secrets only these are also read from the environment."""
-        return (environment_variable(self.provider), self.variable)
+        return (environment_variable_name(self.provider), self.variable)
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_for_another_host(self) -> bool:
         """Whether the address is no longer the one the key was entered for."""
         return bool(self.entered_for) and self.entered_for != self.host
 
@@ -78,10 +78,10 @@ class McpServerSecret:
 
     def __post_init__(self) -> None:
         if "/" in self.server or "#" in self.key or not self.key:
-            raise Refused(f"The server {self.server[:60]!r} can't have a secret {self.key[:60]!r}.")
+            raise ActionRefused(f"The server {self.server[:60]!r} can't have a secret {self.key[:60]!r}.")
 
     @property
-    def name(self) -> str:
+    def keyring_name(self) -> str:
         return f"mcp/{self.server}/{self.key}" + (f"#{self.binding}" if self.binding else "")
 
 
@@ -93,7 +93,7 @@ class McpSignIn:
     binding: str = ""
 
     @property
-    def name(self) -> str:
+    def keyring_name(self) -> str:
         return f"mcp.{self.server}.sign-in" + (f"#{self.binding}" if self.binding else "")
 
 
@@ -104,7 +104,7 @@ class SharedStoreKey:
     workspace: str
 
     @property
-    def name(self) -> str:
+    def keyring_name(self) -> str:
         return f"shared-{self.workspace}"
 
 
@@ -115,14 +115,14 @@ class SharedStoreLogin:
     workspace: str
 
     @property
-    def name(self) -> str:
+    def keyring_name(self) -> str:
         return f"shared-login-{self.workspace}"
 
 
 Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKey | SharedStoreLogin
 
 
-class Where(Enum):
+class SecretKeeper(Enum):
     """Who keeps a key."""
 
     KEYRING = "the system's keyring"
@@ -147,11 +147,11 @@ def system_keyring() -> Keyring:
 
     backend = keyring.get_keyring()
     if "plaintext" in type(backend).__name__.lower():
-        raise NoKeyring("The only keyring on this system stores keys as plain text.", remedy=CHOICES)
+        raise NoUsableKeyring("The only keyring on this system stores keys as plain text.", remedy=CHOICES)
     return backend
 
 
-class Secrets:
+class SecretStorage:
     """Named secrets. `consent` is asked each time before the file is used; `seen` hears every value, for redaction."""
 
     def __init__(
@@ -177,173 +177,177 @@ class Secrets:
         self._is_refused = False  # the user did not unlock the keyring
         self._one_at_a_time = asyncio.Lock()  # or the keyring would ask for its password several times at once
 
-    async def get(self, secret: Addressee) -> str | None:
+    async def read_secret(self, secret: Addressee) -> str | None:
         """The secret of this addressee, or None. NoKeyring only where it might be in a keyring that is there and does not answer.
 
         Refused where the key of a provider was entered for another host than its address has now.
         """
-        name = name_of(secret)
+        name = keyring_name_of(secret)
         found = self._session.get(name)
-        if not found and (given := self._in_environment(secret)):
+        if not found and (given := self._read_from_environment(secret)):
             self._seen(given)
             return given
         if found is None and self._consent():
-            found = self._read_file().get(name)
+            found = self._read_key_file().get(name)
         if found is None:
-            found = await self._asked(name)
+            found = await self._read_from_keyring(name)
         if not found:
             return None
         self._seen(found)
-        if isinstance(secret, ProviderKey) and secret.is_elsewhere:
-            raise Refused(
+        if isinstance(secret, ProviderKey) and secret.is_for_another_host:
+            raise ActionRefused(
                 f"The key of {secret.provider} was entered for {secret.entered_for} and was not sent to {secret.host}.",
                 remedy="Enter the key again for the new address.",
             )
         return found
 
-    def _in_environment(self, secret: Addressee) -> str | None:
-        variables = secret.variables if isinstance(secret, ProviderKey) else ()
+    def _read_from_environment(self, secret: Addressee) -> str | None:
+        variables = secret.environment_variables if isinstance(secret, ProviderKey) else ()
         return next((found for variable in variables if (found := self._environ.get(variable))), None)
 
-    async def set(self, secret: Addressee, value: str, *, where: Where = Where.KEYRING) -> None:
+    async def store_secret_at(
+        self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING
+    ) -> None:
         """Keep it there and forget it elsewhere. NoKeyring when the keyring cannot; nothing is stored then."""
-        name = name_of(secret)
+        name = keyring_name_of(secret)
         self._seen(value)
-        if where is Where.ENVIRONMENT:
-            raise Refused(f"Set {environment_variable(name)} before you start the program. The program can't set it.")
-        if where is Where.FILE and not self._consent():
-            raise Refused(
+        if where is SecretKeeper.ENVIRONMENT:
+            raise ActionRefused(
+                f"Set {environment_variable_name(name)} before you start the program. The program can't set it."
+            )
+        if where is SecretKeeper.FILE and not self._consent():
+            raise ActionRefused(
                 "Keys are stored in a file only if you allow this in the settings.",
                 remedy="To allow this, go to Settings > General > Keys. If you are not using the window, set file = true under [keys] in settings.toml.",
             )
-        if where is Where.KEYRING:
-            self.ask_again()
-            await self._call(lambda keyring: _keep(keyring, self._service, name, value))
-        if where is Where.FILE or self._file.exists():
-            content = {key: kept for key, kept in self._read_file().items() if key != name}
-            self._write_file({**content, name: value} if where is Where.FILE else content)
+        if where is SecretKeeper.KEYRING:
+            self.allow_asking_keyring()
+            await self._call_keyring(lambda keyring: _store_in_keyring(keyring, self._service, name, value))
+        if where is SecretKeeper.FILE or self._file.exists():
+            content = {key: kept for key, kept in self._read_key_file().items() if key != name}
+            self._write_key_file({**content, name: value} if where is SecretKeeper.FILE else content)
         self._session.pop(name, None)
-        if where is Where.SESSION:
+        if where is SecretKeeper.SESSION:
             self._session[name] = value
 
-    async def keep(self, secret: Addressee, value: str) -> None:
+    async def store_secret(self, secret: Addressee, value: str) -> None:
         """With the keyring; where none can be used, in the file the user allowed. NoKeyring where there is neither."""
         try:
-            await self.set(secret, value)
-        except NoKeyring:
+            await self.store_secret_at(secret, value)
+        except NoUsableKeyring:
             if not self._consent():
                 raise
-            await self.set(secret, value, where=Where.FILE)
+            await self.store_secret_at(secret, value, where=SecretKeeper.FILE)
 
-    async def delete(self, secret: Addressee) -> None:
+    async def delete_secret(self, secret: Addressee) -> None:
         """Forget it everywhere but in the environment; a keyring that is not there has nothing to forget."""
-        name = name_of(secret)
+        name = keyring_name_of(secret)
         self._session.pop(name, None)
-        if name in (content := self._read_file()):
-            self._write_file({key: value for key, value in content.items() if key != name})
-        with contextlib.suppress(NoKeyring):
-            await self._call(lambda keyring: _drop(keyring, self._service, name))
+        if name in (content := self._read_key_file()):
+            self._write_key_file({key: value for key, value in content.items() if key != name})
+        with contextlib.suppress(NoUsableKeyring):
+            await self._call_keyring(lambda keyring: _delete_from_keyring(keyring, self._service, name))
 
-    async def where(self, secret: Addressee) -> Where | None:
+    async def find_secret_keeper(self, secret: Addressee) -> SecretKeeper | None:
         """Who keeps it at the moment; None if nobody does."""
-        name = name_of(secret)
+        name = keyring_name_of(secret)
         if name in self._session:
-            return Where.SESSION
-        if self._in_environment(secret):
-            return Where.ENVIRONMENT
-        if self._consent() and name in self._read_file():
-            return Where.FILE
-        return Where.KEYRING if await self._asked(name) else None
+            return SecretKeeper.SESSION
+        if self._read_from_environment(secret):
+            return SecretKeeper.ENVIRONMENT
+        if self._consent() and name in self._read_key_file():
+            return SecretKeeper.FILE
+        return SecretKeeper.KEYRING if await self._read_from_keyring(name) else None
 
-    async def check(self) -> None:
+    async def check_keyring(self) -> None:
         """NoKeyring, with the reason, unless a keyring answers."""
-        self.ask_again()
-        await self._call(lambda keyring: keyring.get_password(self._service, "is anybody there"))
+        self.allow_asking_keyring()
+        await self._call_keyring(lambda keyring: keyring.get_password(self._service, "is anybody there"))
 
-    async def _asked(self, name: str) -> str | None:
+    async def _read_from_keyring(self, name: str) -> str | None:
         try:
-            return await self._call(lambda keyring: keyring.get_password(self._service, name))
-        except NoKeyring as error:
+            return await self._call_keyring(lambda keyring: keyring.get_password(self._service, name))
+        except NoUsableKeyring as error:
             if isinstance(error.__cause__, TimeoutError) or self._hanging is not None or self._is_refused:
                 raise
             return None
 
-    def ask_again(self) -> None:
+    def allow_asking_keyring(self) -> None:
         """The user wants the keyring to be asked, whatever they answered it before."""
         self._is_refused = False
 
-    async def _call(self, work: Callable[[Keyring], T]) -> T:
+    async def _call_keyring(self, work: Callable[[Keyring], T]) -> T:
         """One call after the other, each on a thread of its own. While one hangs, or after the user has refused, none is begun."""
         async with self._one_at_a_time:
-            return await self._called(work)
+            return await self._call_keyring_on_thread(work)
 
-    async def _called(self, work: Callable[[Keyring], T]) -> T:
+    async def _call_keyring_on_thread(self, work: Callable[[Keyring], T]) -> T:
         if self._hanging is not None and not self._hanging.done():
-            raise NoKeyring(
+            raise NoUsableKeyring(
                 "The system's keyring has not responded yet; it may be waiting to be unlocked.", remedy=CHOICES
             )
         if self._hanging is not None:
-            self._note_refusal(self._hanging.exception())
+            self._note_keyring_refusal(self._hanging.exception())
         self._hanging = None
         if self._is_refused:
-            raise NoKeyring(LOCKED, remedy=CHOICES)
+            raise NoUsableKeyring(LOCKED, remedy=CHOICES)
         silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
-        call = tasks.detached(lambda: work(self._keyring()), name="keyring")
+        call = tasks.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
         call.add_done_callback(lambda late: late.cancelled() or late.exception())  # where nobody waits any more
         try:
             async with asyncio.timeout(self._limit):
                 return await asyncio.shield(call)
         except TimeoutError as error:
             self._hanging = call
-            raise NoKeyring(silent, remedy=CHOICES) from error
-        except NoKeyring:
+            raise NoUsableKeyring(silent, remedy=CHOICES) from error
+        except NoUsableKeyring:
             raise
         except Exception as error:  # backends raise what they like, D-Bus errors among it
-            self._note_refusal(error)
+            self._note_keyring_refusal(error)
             if self._is_refused:
-                raise NoKeyring(LOCKED, remedy=CHOICES) from error
+                raise NoUsableKeyring(LOCKED, remedy=CHOICES) from error
             why = f"The system's keyring cannot be used ({type(error).__name__})."
             absent = type(error).__name__ == "NoKeyringError"  # of the library, which is imported with its first use
-            raise NoKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
+            raise NoUsableKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
         finally:
             del call  # its error holds this frame, and with it whoever asked
 
-    def _note_refusal(self, error: BaseException | None) -> None:
+    def _note_keyring_refusal(self, error: BaseException | None) -> None:
         self._is_refused = self._is_refused or type(error).__name__ in REFUSALS
 
-    def _read_file(self) -> dict[str, str]:
+    def _read_key_file(self) -> dict[str, str]:
         try:
             content = json.loads(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (ValueError, OSError) as error:
-            raise ConfigMistake(
+            raise ConfigFileMistake(
                 f"The key file {self._file} cannot be read.", remedy="Fix or remove the file."
             ) from error
         return {str(name): str(value) for name, value in content.items()} if isinstance(content, dict) else {}
 
-    def _write_file(self, content: Mapping[str, str]) -> None:
-        durable.write(self._file, json.dumps(content, indent=1), private=True)
+    def _write_key_file(self, content: Mapping[str, str]) -> None:
+        atomic_files.write_file_atomically(self._file, json.dumps(content, indent=1), private=True)
 
 
-def name_of(secret: Addressee) -> str:
+def keyring_name_of(secret: Addressee) -> str:
     """Its name in the keyring. Whoever asks with a bare name has not said whose secret it is, and gets none."""
     if not isinstance(secret, Addressee):
         raise TypeError(f"a secret is asked for by its addressee, not by {type(secret).__name__}")
-    return secret.name
+    return secret.keyring_name
 
 
-def environment_variable(name: str) -> str:
-    """The variable that carries the secret `name`: HELIX_KEY_OPENAI for openai."""
+def environment_variable_name(name: str) -> str:
+    """The variable that carries the secret `keyring_name`: HELIX_KEY_OPENAI for openai."""
     return f"HELIX_KEY_{re.sub('[^A-Z0-9]+', '_', name.upper()).strip('_')}"
 
 
-def _keep(keyring: Keyring, service: str, name: str, value: str) -> None:
+def _store_in_keyring(keyring: Keyring, service: str, name: str, value: str) -> None:
     keyring.set_password(service, name, value)
     if keyring.get_password(service, name) != value:  # keyring's null backend takes everything and keeps nothing
-        raise NoKeyring("The system's keyring accepted the key but didn't store it.", remedy=CHOICES)
+        raise NoUsableKeyring("The system's keyring accepted the key but didn't store it.", remedy=CHOICES)
 
 
-def _drop(keyring: Keyring, service: str, name: str) -> None:
+def _delete_from_keyring(keyring: Keyring, service: str, name: str) -> None:
     if keyring.get_password(service, name) is not None:
         keyring.delete_password(service, name)

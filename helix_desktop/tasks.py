@@ -1,6 +1,6 @@
 """The only place that creates tasks, threads and pools of threads: each has a name and an owner, and ends in order.
 
-An owner (a window, a workspace, a session) holds one `Tasks`. What fails in a task is logged with its trace and
+An owner (a window, a workspace, a session) holds one `OwnedTasks`. What fails in a task is logged with its trace and
 given to `report`; nothing vanishes because nobody awaited it. `aclose` cancels the newest first, and gives each task
 `limit` seconds to end: what one part started late often leans on what started early.
 """
@@ -15,14 +15,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from helix_desktop.errors import HelixError, Stopped
+from helix_desktop.errors import HelixError, StoppedByUser
 
 T = TypeVar("T")
 Report = Callable[[str, BaseException], None]
 log = logging.getLogger(__name__)
 
 
-class Tasks:
+class OwnedTasks:
     """The tasks of one owner. `report(name, error)` is called for what failed; by default it is only logged."""
 
     def __init__(self, owner: str, *, report: Report | None = None) -> None:
@@ -31,17 +31,17 @@ class Tasks:
         self._running: dict[asyncio.Task[Any], None] = {}  # in the order they were started
         self._closed = False
 
-    def spawn(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+    def spawn_task(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """Start `work` on the running loop. Once the owner is closing, nothing new starts: Stopped."""
         if self._closed:
             work.close()
-            raise Stopped(f"{self._owner} is closing, so {name} was not started.")
+            raise StoppedByUser(f"{self._owner} is closing, so {name} was not started.")
         task = asyncio.get_running_loop().create_task(work, name=f"{self._owner}: {name}")
         self._running[task] = None
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_ended)
         return task
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_ended(self, task: asyncio.Task[Any]) -> None:
         self._running.pop(task, None)
         if task.cancelled() or (error := task.exception()) is None:
             return
@@ -52,7 +52,7 @@ class Tasks:
         if self._report is not None:
             self._report(task.get_name(), error)
 
-    async def ended(self) -> None:
+    async def wait_for_all_tasks(self) -> None:
         """Wait until every task has ended by itself, those started meanwhile included."""
         while self._running:
             await asyncio.wait(tuple(self._running))
@@ -72,7 +72,7 @@ class Tasks:
         return tuple(stuck)
 
 
-async def made(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
+async def finish_making(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
     """What `making` makes. If this is cancelled meanwhile, it is made all the same and `end` ends it: nobody else knows of it."""
     task = asyncio.get_running_loop().create_task(making)
     try:
@@ -84,29 +84,29 @@ async def made(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[obje
         raise
 
 
-def pool(name: str, *, threads: int) -> ThreadPoolExecutor:
+def create_thread_pool(name: str, *, threads: int) -> ThreadPoolExecutor:
     """A pool of named threads; its owner shuts it down."""
     return ThreadPoolExecutor(threads, thread_name_prefix=name)
 
 
-def thread(work: Callable[[], None], *, name: str, daemon: bool = False) -> threading.Thread:
+def start_thread(work: Callable[[], None], *, name: str, daemon: bool = False) -> threading.Thread:
     """A started thread. `daemon`: the program may end while it runs."""
     started = threading.Thread(target=work, name=name, daemon=daemon)
     started.start()
     return started
 
 
-def detached(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
+def run_on_detached_thread(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
     """Run what may hang for ever (a keyring, a dead mount, a terminal's input) on a daemon thread of its own.
 
     The thread cannot be stopped: whoever stops waiting leaves it behind, and it does not keep the program from ending.
     """
     outcome: Future[T] = Future()
-    thread(partial(_settle, outcome, work), name=name, daemon=True)
+    start_thread(partial(_run_and_set_outcome, outcome, work), name=name, daemon=True)
     return asyncio.wrap_future(outcome)
 
 
-def _settle(outcome: Future[T], work: Callable[[], T]) -> None:
+def _run_and_set_outcome(outcome: Future[T], work: Callable[[], T]) -> None:
     if not outcome.set_running_or_notify_cancel():
         return
     try:

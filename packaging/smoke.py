@@ -42,50 +42,50 @@ def _libraries() -> None:
     import uvicorn
     import zstandard
 
-    from helix_desktop.providers.transport import certificates
-    from helix_desktop.tokens import Counter
+    from helix_desktop.providers.http_transport import trusted_certificates
+    from helix_desktop.token_counting import TiktokenCounter
 
-    httpx2.Client(verify=certificates()).close()
+    httpx2.Client(verify=trusted_certificates()).close()
     httpx2.Client().close()
     sqlite3.connect(":memory:").execute("CREATE VIRTUAL TABLE t USING fts5(x)")
     pygments.lexers.get_lexer_by_name("python")
     markdown_it.MarkdownIt().render("# a")
     tomlkit.parse("a = 1")
     zstandard.ZstdDecompressor().decompress(zstandard.ZstdCompressor().compress(b"a"))
-    if Counter("cl100k_base").count("hello world") != 2 or not (keyring.backends and mcp and uvicorn):
+    if TiktokenCounter("cl100k_base").count_tokens("hello world") != 2 or not (keyring.backends and mcp and uvicorn):
         sys.exit("The tokens are miscounted.")
 
 
 def _sharing() -> None:
     """Both engines, as far as they go without one: they say that nobody answers."""
-    from helix_desktop.errors import Away
-    from helix_desktop.store import linking
-    from helix_desktop.store.shared import sealing
-    from helix_desktop.store.shared.address import Address
+    from helix_desktop.errors import SharedStoreUnreachable
+    from helix_desktop.store import workspace_link
+    from helix_desktop.store.shared import row_encryption
+    from helix_desktop.store.shared.store_address import StoreAddress
 
-    key = sealing.new_key()
+    key = row_encryption.new_workspace_key()
     for url in ("postgresql://me@127.0.0.1:9/none", "s3://none?endpoint=http://127.0.0.1:9"):
-        connected = linking.opened(Address(url, "key:secret"), key)
-        if connected.seal.open(b"name", connected.seal.close(b"name", b"a")) != b"a":
+        connected = workspace_link.open_remote(StoreAddress(url, "key:secret"), key)
+        if connected.seal.decrypt_row(b"name", connected.seal.encrypt_row(b"name", b"a")) != b"a":
             sys.exit("A sealed row does not open.")
         try:
-            asyncio.run(connected.remote.about())
-        except Away as error:
+            asyncio.run(connected.remote.fetch_description())
+        except SharedStoreUnreachable as error:
             print(error.what)
 
 
 def _processes() -> None:
     """What starts this interpreter again: the readers of strangers' text, the sandbox, and the replay lab."""
-    from helix_desktop.tools.grep import Piece, grep
-    from helix_desktop.tools.html import as_text
+    from helix_desktop.tools.grep import GrepPiece, grep_pieces
+    from helix_desktop.tools.html_text import html_as_text
     from helix_desktop.tools.sandbox import find_sandbox
 
-    async def pieces() -> AsyncIterator[Piece]:
-        yield Piece("page", b"one\ntwo\n")
+    async def pieces() -> AsyncIterator[GrepPiece]:
+        yield GrepPiece("page", b"one\ntwo\n")
 
-    if asyncio.run(as_text(b"<p>one</p><script>no</script>")).strip() != "one":
+    if asyncio.run(html_as_text(b"<p>one</p><script>no</script>")).strip() != "one":
         sys.exit("A page cannot be read.")
-    if asyncio.run(grep("tw.", pieces())).hits != 1:
+    if asyncio.run(grep_pieces("tw.", pieces())).match_count != 1:
         sys.exit("Nothing can be searched.")
     with tempfile.TemporaryDirectory() as folder:
         print(asyncio.run(find_sandbox([Path(folder)], Path(folder))).kind)
@@ -110,7 +110,7 @@ def _window() -> None:
     formats = {bytes(each.data()).decode() for each in QImageReader.supportedImageFormats()}
     if missing := {"png", "jpg", "gif", "webp", "svg"} - formats:
         sys.exit(f"Pictures cannot be shown: {missing}")
-    drawing = QByteArray((resources.folder() / "icons/helix.svg").read_bytes())
+    drawing = QByteArray((resources.resources_folder() / "icons/helix.svg").read_bytes())
     if not QSvgRenderer(drawing).isValid():
         sys.exit("The icon cannot be drawn.")
 

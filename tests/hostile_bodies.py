@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 import zstandard
 
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 
 def _raw_deflate(data: bytes) -> bytes:

@@ -11,33 +11,33 @@ from itertools import product
 from typing import Any
 
 from helix_desktop.errors import HelixError
-from helix_desktop.mcp_host.config import ServerConfig, from_plain, parse
-from helix_desktop.mcp_host.server import Hosted, Needs
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.mcp_host.hosted_server import HostedServer, McpServerDependencies
+from helix_desktop.mcp_host.server_config import ServerConfig, parse_pasted_text, parse_server_table
 from helix_desktop.secrets import (
     Addressee,
     McpServerSecret,
     McpSignIn,
     ProviderKey,
-    Secrets,
+    SecretStorage,
     SharedStoreKey,
     SharedStoreLogin,
 )
-from helix_desktop.values import dataclass
 
 MINE = "mine"  # the server whose configuration is pasted
 HERE = "workspace-a1b2c3"
 PLANTED = "planted"
 
-_OTHERS_BINDING = from_plain(MINE, {"kind": "http", "url": "https://good.example/mcp", "bound": "other-d4e5f6"})
+_OTHERS_BINDING = parse_server_table(MINE, {"kind": "http", "url": "https://good.example/mcp", "bound": "other-d4e5f6"})
 KEPT: Mapping[str, Addressee] = {
     "a provider's key": ProviderKey("openai"),
     "a key of the user's own provider": ProviderKey("work"),
     "another server's token": McpServerSecret("github", "GITHUB_TOKEN"),
-    "a server of the same name, pasted elsewhere": _OTHERS_BINDING.secret("mcp/mine/TOKEN"),
+    "a server of the same name, pasted elsewhere": _OTHERS_BINDING.referenced_secret("mcp/mine/TOKEN"),
     "a server of the same name, of an older version": McpServerSecret(MINE, "TOKEN"),
     "another server's sign-in": McpSignIn("github"),
     "the sign-in of a server of the same name": McpSignIn(MINE),
-    "the sign-in of one pasted elsewhere": _OTHERS_BINDING.sign_in,
+    "the sign-in of one pasted elsewhere": _OTHERS_BINDING.sign_in_secret,
     "a shared workspace's key": SharedStoreKey(HERE),
     "a shared workspace's login": SharedStoreLogin(HERE),
 }
@@ -74,9 +74,11 @@ SPELLINGS: tuple[Callable[[str, Addressee], str], ...] = (
     lambda _, secret: f"${{input:{getattr(secret, 'key', 'x')}}}",
 )
 FORMS: tuple[Callable[[Table], ServerConfig], ...] = (
-    lambda table: parse(json.dumps({"mcpServers": {MINE: table}})).servers[0],
-    lambda table: parse(json.dumps({"mcp": {"servers": {MINE: {**table, "bound": "other-d4e5f6"}}}})).servers[0],
-    lambda table: parse(json.dumps({"name": MINE, **table})).servers[0],
+    lambda table: parse_pasted_text(json.dumps({"mcpServers": {MINE: table}})).servers[0],
+    lambda table: parse_pasted_text(
+        json.dumps({"mcp": {"servers": {MINE: {**table, "bound": "other-d4e5f6"}}}})
+    ).servers[0],
+    lambda table: parse_pasted_text(json.dumps({"name": MINE, **table})).servers[0],
 )
 
 
@@ -91,14 +93,14 @@ class Pair:
 
     def table(self) -> Table:
         secret = KEPT[self.kind]
-        return PLACES[self.place](SPELLINGS[self.spelling](secret.name, secret))
+        return PLACES[self.place](SPELLINGS[self.spelling](secret.keyring_name, secret))
 
 
 def pairs() -> Iterator[Pair]:
     return (Pair(*each) for each in product(KEPT, PLACES, range(len(SPELLINGS)), range(len(FORMS))))
 
 
-async def given(pair: Pair, secrets: Secrets) -> str:
+async def given(pair: Pair, secrets: SecretStorage) -> str:
     """All that a server would be started or reached with; empty where it is refused."""
 
     async def nothing() -> Mapping[str, str]:
@@ -109,10 +111,12 @@ async def given(pair: Pair, secrets: Secrets) -> str:
 
     try:
         pasted = FORMS[pair.form](pair.table())
-        config = from_plain(MINE, {**pasted.plain(), "bound": HERE})  # as `Servers.paste` writes it, and reads it again
-        needs = Needs(secrets.get, nothing, lambda: None, {}, lambda *_: None, kept)
-        filled = await Hosted(config, needs)._filled()
-        signed_in = await secrets.get(config.sign_in)
+        config = parse_server_table(
+            MINE, {**pasted.as_settings_table(), "bound": HERE}
+        )  # as `Servers.paste` writes it, and reads it again
+        needs = McpServerDependencies(secrets.read_secret, nothing, lambda: None, {}, lambda *_: None, kept)
+        filled = await HostedServer(config, needs)._config_with_secrets()
+        signed_in = await secrets.read_secret(config.sign_in_secret)
     except HelixError:
         return ""
     return f"{filled} {signed_in}"

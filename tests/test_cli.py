@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-from helix_desktop import __version__, cli, places
-from helix_desktop.commands import open_workspace
-from helix_desktop.durable import Beside
+from helix_desktop import __version__, cli, program_folders
+from helix_desktop.atomic_files import ReplacementFile
+from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, ToolReturned
-from helix_desktop.engine.ports import About
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.all_workspaces import AllWorkspaces
 
 PROGRAM = [sys.executable, "-m", "helix_desktop"]
 CONTENTS = {
@@ -117,7 +117,7 @@ def test_list_search_and_stats_for_people_and_programs(helix: Helix, workspace: 
 def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace: str, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(random.Random(7).randbytes(5000))
     assert helix("cache", "put", "-w", workspace, tmp_path / "a").err == "", "there is no limit"
-    settings = places.find().workspaces / workspace / "workspace.toml"
+    settings = program_folders.find_program_folders().workspaces_folder / workspace / "workspace.toml"
     settings.write_text(settings.read_text() + "\n[limits]\ncache_bytes = 2000\n")
     (tmp_path / "b").write_bytes(random.Random(8).randbytes(3000))
     said = helix("cache", "put", "-w", workspace, tmp_path / "b")
@@ -134,11 +134,15 @@ def test_a_cache_beyond_its_limit_is_said_and_left_alone(helix: Helix, workspace
 
 async def thrown_away(workspace: str) -> None:
     """Two conversations, one of them in the trash."""
-    opened = await Workspaces(places.find().workspaces).open(workspace)
+    opened = await AllWorkspaces(program_folders.find_program_folders().workspaces_folder).open_stored_workspace(
+        workspace
+    )
     for name in ("kept", "thrown away"):
-        stored = await opened.cache.put(name.encode() * 100, About("shell"))
-        await opened.journal.append(name, [ConversationStarted(f"Title, {name}"), ToolReturned("1", stored, 1)])
-    await opened.journal.append("thrown away", [ConversationChanged(trashed=True)])
+        stored = await opened.cache.store_content(name.encode() * 100, EntryOrigin("shell"))
+        await opened.journal.append_to_journal(
+            name, [ConversationStarted(f"Title, {name}"), ToolReturned("1", stored, 1)]
+        )
+    await opened.journal.append_to_journal("thrown away", [ConversationChanged(trashed=True)])
     await opened.aclose()
 
 
@@ -188,7 +192,10 @@ def test_verify_names_what_is_damaged_and_collect_makes_room(helix: Helix, works
     digest = helix("cache", "put", "-w", workspace, tmp_path / "a").out.strip()
     assert helix("cache", "verify", "-w", workspace, "--json").json["entries"] == 1
     assert helix("cache", "collect", "-w", workspace, "--json").json == {"removed": 0, "bytes": 0}, "put by hand stays"
-    largest = max((places.find().workspaces / workspace / "cache").iterdir(), key=lambda path: path.stat().st_size)
+    largest = max(
+        (program_folders.find_program_folders().workspaces_folder / workspace / "cache").iterdir(),
+        key=lambda path: path.stat().st_size,
+    )
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
@@ -304,11 +311,11 @@ def _peak(command: list[str]) -> int:
 
 
 async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path) -> None:
-    where = places.find()
-    workspaces = open_workspace.all_of(where)
-    known = workspaces.create("Open", tmp_path)
-    workspace = await workspaces.open(known.id)
-    serving = await open_workspace.serve(workspace, where)
+    where = program_folders.find_program_folders()
+    workspaces = workspace_access.open_all_workspaces(where)
+    known = workspaces.create_stored_workspace("Open", tmp_path)
+    workspace = await workspaces.open_stored_workspace(known.id)
+    serving = await workspace_access.serve_commands(workspace, where)
     content = os.urandom(2_500_000)
     try:
         put = await _elsewhere("cache", "put", "-w", "open", "-", given=content)
@@ -324,23 +331,23 @@ async def test_every_command_works_beside_the_owner(helix: Helix, tmp_path: Path
         code, _, err = await _elsewhere("workspace", "trash", "Other")
         assert (code, b"open" in err) == (1, True)
     finally:
-        await serving.finish()
+        await serving.finish_requests()
         await workspace.aclose()
     assert (await _elsewhere("cache", "get", "-w", "Other", digest))[1] == content
 
 
 async def test_a_home_named_from_another_folder_is_meant_as_seen_from_there(tmp_path: Path) -> None:
-    where = places.find(tmp_path / "home")
-    workspaces = open_workspace.all_of(where)
-    workspace = await workspaces.open(workspaces.create("Open", tmp_path).id)
-    serving = await open_workspace.serve(workspace, where)
-    where.window.write_text('{"history": ["my long secret"]}')
+    where = program_folders.find_program_folders(tmp_path / "home")
+    workspaces = workspace_access.open_all_workspaces(where)
+    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Open", tmp_path).id)
+    serving = await workspace_access.serve_commands(workspace, where)
+    where.window_memory_file.write_text('{"history": ["my long secret"]}')
     forget = ("forget", "-w", "open", "--text", "my long secret", "--yes")
     try:
         _, _, err = await _elsewhere("--home", "home", *forget, folder=tmp_path)
-        assert f"The text is also in {where.window}".encode() in err
+        assert f"The text is also in {where.window_memory_file}".encode() in err
     finally:
-        await serving.finish()
+        await serving.finish_requests()
         await workspace.aclose()
 
 
@@ -355,9 +362,9 @@ async def _elsewhere(
 async def test_an_owner_that_does_not_answer_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, helix: Helix
 ) -> None:
-    monkeypatch.setattr(open_workspace, "PATIENCE", 0.1)
-    workspaces = open_workspace.all_of(places.find())
-    workspace = await workspaces.open(workspaces.create("Open", tmp_path).id)
+    monkeypatch.setattr(workspace_access, "PATIENCE", 0.1)
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Open", tmp_path).id)
     try:
         said = await asyncio.to_thread(helix, "cache", "stats", "-w", "Open")
     finally:
@@ -451,10 +458,10 @@ def test_doctor_finds_this_installation_sound(helix: Helix, workspace: str, tmp_
 def test_diagnostics_that_found_no_room_are_not_said_to_be_written(
     helix: Helix, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(_beside: Beside) -> None:
+    def full(_beside: ReplacementFile) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Beside, "take_place", full)
+    monkeypatch.setattr(ReplacementFile, "replace_target", full)
     said = helix("doctor", "-o", tmp_path / "report")
     assert (said.code, said.out) == (1, "")
     assert "could not be written" in said.err
@@ -478,7 +485,7 @@ def test_a_folder_is_opened_in_the_window_and_a_command_stays_a_command(
         opened.append((home, place))
         return 0
 
-    monkeypatch.setattr(cli, "_window", window)
+    monkeypatch.setattr(cli, "_open_window", window)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "replay").mkdir()
     assert cli.main(["."]) == 0

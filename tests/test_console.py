@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.console import PIECE, Terminal
-from helix_desktop.errors import NotThere, StoreFailed, WrongUse
+from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
 
 
 async def test_a_source_is_read_piece_by_piece_and_a_target_appears_at_the_end(tmp_path: Path) -> None:
@@ -20,9 +20,9 @@ async def test_a_source_is_read_piece_by_piece_and_a_target_appears_at_the_end(t
     source.write_bytes(content)
     sizes = []
     with Terminal(source=source, target=target) as console:
-        while piece := await console.read():
+        while piece := await console.read_input():
             sizes.append(len(piece))
-            await console.write(piece)
+            await console.write_output(piece)
         assert not target.exists()
     assert target.read_bytes() == content
     assert sizes == [PIECE, PIECE, 1]
@@ -32,7 +32,7 @@ async def test_after_an_error_the_old_target_stands_and_nothing_lies_beside_it(t
     target = tmp_path / "target"
     target.write_text("old")
     with pytest.raises(ZeroDivisionError), Terminal(target=target) as console:  # noqa: PT012 - the block is what fails
-        await console.write(b"new")
+        await console.write_output(b"new")
         raise ZeroDivisionError
     assert [path.name for path in tmp_path.iterdir()] == ["target"]
     assert target.read_text() == "old"
@@ -47,21 +47,21 @@ async def test_a_target_has_the_rights_of_a_new_file(tmp_path: Path) -> None:
 
 
 def test_files_that_cannot_be_are_said_so(tmp_path: Path) -> None:
-    with pytest.raises(NotThere, match="does not exist"):
+    with pytest.raises(NotFound, match="does not exist"):
         Terminal(source=tmp_path / "none")
-    with pytest.raises(NotThere, match="does not exist"):
+    with pytest.raises(NotFound, match="does not exist"):
         Terminal(target=tmp_path / "none" / "target")
-    with pytest.raises(WrongUse, match="is a folder"):
+    with pytest.raises(InvalidInput, match="is a folder"):
         Terminal(target=tmp_path)
-    with pytest.raises(WrongUse, match="cannot be read"):
+    with pytest.raises(InvalidInput, match="cannot be read"):
         Terminal(source=tmp_path)
 
 
 async def test_standard_streams_carry_bytes(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     console = Terminal()
-    await console.write(b"\xff\r\n\x00")
-    await console.say("zwölf")
-    await console.complain("broken")
+    await console.write_output(b"\xff\r\n\x00")
+    await console.print_line("zwölf")
+    await console.print_error("broken")
     assert capfdbinary.readouterr() == (b"\xff\r\n\x00" + "zwölf\n".encode(), b"broken\n")
 
 
@@ -71,14 +71,14 @@ async def test_a_device_is_written_to_and_a_link_stays_a_link(tmp_path: Path) ->
     os.mkfifo(device)
     reading = os.open(device, os.O_RDONLY | os.O_NONBLOCK)
     with Terminal(target=device) as console:
-        await console.write(b"through")
+        await console.write_output(b"through")
     assert os.read(reading, 100) == b"through"
     os.close(reading)
     assert stat.S_ISFIFO(device.stat().st_mode)
     link, real = tmp_path / "link", tmp_path / "real"
     link.symlink_to(real)
     with Terminal(target=link) as console:
-        await console.write(b"there")
+        await console.write_output(b"there")
     assert link.is_symlink()
     assert real.read_bytes() == b"there"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["device", "link", "real"]
@@ -90,11 +90,11 @@ async def test_a_full_disk_is_said_and_is_no_defect(monkeypatch: pytest.MonkeyPa
         pytest.raises(StoreFailed, match="/dev/full could not be written: No space"),
         Terminal(target=Path("/dev/full")) as console,
     ):
-        await console.write(b"content")
+        await console.write_output(b"content")
     with open("/dev/full", "w", buffering=1) as full:  # noqa: PTH123
         monkeypatch.setattr(sys, "stdout", full)
         with pytest.raises(StoreFailed, match="Standard output could not be written: No space"):
-            await Terminal().say("words")
+            await Terminal().print_line("words")
         monkeypatch.undo()
         with contextlib.suppress(OSError):
             full.close()
@@ -105,15 +105,15 @@ async def test_without_standard_output_lines_are_for_nobody_and_content_is_not_d
 ) -> None:
     monkeypatch.setattr(sys, "stdout", None)
     monkeypatch.setattr(sys, "stderr", None)
-    await Terminal().say("words")
-    await Terminal().complain("words")
+    await Terminal().print_line("words")
+    await Terminal().print_error("words")
     with pytest.raises(StoreFailed, match="closed"):
-        await Terminal().write(b"content")
+        await Terminal().write_output(b"content")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a folder nobody can write to, root included")
 def test_a_folder_that_takes_no_file_is_said() -> None:
-    with pytest.raises(WrongUse, match="/proc/none cannot be written"):
+    with pytest.raises(InvalidInput, match="/proc/none cannot be written"):
         Terminal(target=Path("/proc/none"))
 
 
@@ -123,8 +123,8 @@ async def test_an_input_that_is_a_folder_is_said(tmp_path: Path, monkeypatch: py
     with os.fdopen(os.dup(os.open(os.devnull, os.O_RDONLY)), "r") as given:
         os.dup2(folder, given.fileno())
         monkeypatch.setattr(sys, "stdin", given)
-        with pytest.raises(WrongUse, match="input cannot be read: Is a directory"):
-            await Terminal().read()
+        with pytest.raises(InvalidInput, match="input cannot be read: Is a directory"):
+            await Terminal().read_input()
         with pytest.raises(StoreFailed, match="Standard input could not be read"):
             Terminal(gather=True)
     os.close(folder)
@@ -136,8 +136,8 @@ async def test_foreign_text_gives_a_terminal_no_orders(monkeypatch: pytest.Monke
     with os.fdopen(far, "w") as terminal:
         monkeypatch.setattr(sys, "stdout", terminal)
         monkeypatch.setattr(sys, "stderr", terminal)
-        await Terminal().say("a\x1b]0;title\x07\tb")
-        await Terminal().complain("c\x9b31m")
+        await Terminal().print_line("a\x1b]0;title\x07\tb")
+        await Terminal().print_error("c\x9b31m")
         monkeypatch.undo()
         told = b""
         while not told.endswith(b"31m\r\n"):  # a terminal gives what it has so far

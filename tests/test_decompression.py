@@ -23,7 +23,7 @@ def test_every_coding_within_every_other_is_undone(inner: str, outer: str, step:
     if "ZSTD" in (inner, outer):
         return  # asks for a window of 128 MB: see below
     body = BodyDecompressor(f"{inner}, {outer}", LIMIT)
-    assert b"".join(body.feed(content[at : at + step]) for at in range(0, len(content), step)) == SAID
+    assert b"".join(body.decode_piece(content[at : at + step]) for at in range(0, len(content), step)) == SAID
 
 
 def test_what_is_past_the_limit_is_not_made() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from helix_desktop import commands, resources
 
-PAGES = sorted((resources.folder() / "help").glob("*.md"))
+PAGES = sorted((resources.resources_folder() / "help").glob("*.md"))
 README = Path(__file__).parent.parent / "README.md"
 MANUAL = Path(__file__).parent.parent / "packaging/linux/helix-desktop.1"
 
@@ -23,7 +23,9 @@ def test_every_link_leads_to_a_page_or_picture(page: Path) -> None:
 
 
 def test_every_page_can_be_reached_from_the_first() -> None:
-    linked = set(re.findall(r"\]\(([^)#]+\.md)\)", (resources.folder() / "help/index.md").read_text(encoding="utf-8")))
+    linked = set(
+        re.findall(r"\]\(([^)#]+\.md)\)", (resources.resources_folder() / "help/index.md").read_text(encoding="utf-8"))
+    )
     assert linked | {"index.md"} == {page.name for page in PAGES}
 
 
@@ -34,7 +36,7 @@ def test_every_command_shown_is_one(page: Path) -> None:
     )
     assert shown or page.stem not in {"command-line", "README"}
     for line in shown:
-        arguments = commands.parser().parse_args(shlex.split(line))
+        arguments = commands.build_command_line_parser().parse_args(shlex.split(line))
         assert callable(arguments.run), line
 
 
@@ -46,14 +48,14 @@ def test_the_manual_page_names_every_command_and_its_verbs() -> None:
 
 
 def test_every_command_but_the_server_can_answer_in_json() -> None:
-    nouns = _below(commands.parser())
+    nouns = _below(commands.build_command_line_parser())
     leaves = {f"{noun} {verb}": below for noun in nouns for verb, below in _below(nouns[noun]).items()}
     leaves |= {noun: parser for noun, parser in nouns.items() if noun not in ("mcp", "gateway") and not _below(parser)}
     assert [name for name, parser in leaves.items() if "--json" not in parser.format_help()] == []
 
 
 def _commands() -> dict[str, list[str]]:
-    return {noun: list(_below(parser)) for noun, parser in _below(commands.parser()).items()}
+    return {noun: list(_below(parser)) for noun, parser in _below(commands.build_command_line_parser()).items()}
 
 
 def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:

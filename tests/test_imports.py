@@ -9,7 +9,7 @@ import sys
 import helix_desktop
 
 MODULES = sorted(each.name for each in pkgutil.walk_packages(helix_desktop.__path__, "helix_desktop."))
-WINDOW = ("helix_desktop.gui", "helix_desktop.app", "helix_desktop.desktop")
+WINDOW = ("helix_desktop.gui", "helix_desktop.window_start", "helix_desktop.desktop")
 SCRIPTS = ("_worker", ".jail", ".__main__")  # run as programs of their own
 
 
@@ -46,7 +46,7 @@ def test_importing_starts_no_thread_and_says_nothing() -> None:
 
 def test_a_window_without_a_conversation_parses_and_colours_nothing() -> None:
     loaded = _imported(
-        ["helix_desktop.app", "helix_desktop.desktop.program"],
-        "print(sorted({'markdown_it', 'pygments', 'helix_desktop.engine.turn'} & set(sys.modules)))",
+        ["helix_desktop.window_start", "helix_desktop.desktop.window_program"],
+        "print(sorted({'markdown_it', 'pygments', 'helix_desktop.engine.turn_loop'} & set(sys.modules)))",
     )
     assert loaded == "[]"

@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 
 from helix_desktop import logs
-from helix_desktop.logs import BLOT, Redaction
+from helix_desktop.logs import BLOT, LogRedaction
 from tests.conftest import Expect
 
 log = logging.getLogger("helix_desktop.somewhere")
 
 
 @pytest.fixture
-def redaction() -> Redaction:
-    return Redaction()
+def redaction() -> LogRedaction:
+    return LogRedaction()
 
 
 @pytest.fixture
-def file(tmp_path: Path, redaction: Redaction) -> Iterator[Path]:
+def file(tmp_path: Path, redaction: LogRedaction) -> Iterator[Path]:
     before = logging.getLogger().level
-    stop = logs.start(tmp_path / "logs", redaction)
+    stop = logs.start_logging(tmp_path / "logs", redaction)
     yield tmp_path / "logs" / "helix.log"
     stop()
     logging.getLogger().setLevel(before)
@@ -48,10 +48,10 @@ def test_only_the_user_can_read_it(file: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_known_secrets_are_blotted_out_wherever_they_stand(file: Path, redaction: Redaction, expect: Expect) -> None:
+def test_known_secrets_are_blotted_out_wherever_they_stand(file: Path, redaction: LogRedaction, expect: Expect) -> None:
     expect("failed with")
-    redaction.add('pass"word\\1')
-    redaction.add("abc")  # too short to be told from a word
+    redaction.add_secret_to_redact('pass"word\\1')
+    redaction.add_secret_to_redact("abc")  # too short to be told from a word
     try:
         raise ValueError('pass"word\\1 is wrong')
     except ValueError:
@@ -76,18 +76,18 @@ def test_known_secrets_are_blotted_out_wherever_they_stand(file: Path, redaction
 @pytest.mark.parametrize(
     "around", ["{}", "Authorization: Bearer {}", "https://host/x?key={}&y=1", "http://me:{}@host/"]
 )
-def test_what_looks_like_a_secret_is_blotted_out(redaction: Redaction, secret: str, around: str) -> None:
+def test_what_looks_like_a_secret_is_blotted_out(redaction: LogRedaction, secret: str, around: str) -> None:
     assert secret not in redaction(around.format(secret))
 
 
 @pytest.mark.parametrize("harmless", ["risk-averse", "task-list of 30 entries", "https://host/path?page=2", "sk-1"])
-def test_words_are_left_alone(redaction: Redaction, harmless: str) -> None:
+def test_words_are_left_alone(redaction: LogRedaction, harmless: str) -> None:
     assert redaction(harmless) == harmless
 
 
-def test_it_rotates_and_keeps_a_few(tmp_path: Path, redaction: Redaction) -> None:
+def test_it_rotates_and_keeps_a_few(tmp_path: Path, redaction: LogRedaction) -> None:
     before = logging.getLogger().level
-    stop = logs.start(tmp_path, redaction, megabytes=1)
+    stop = logs.start_logging(tmp_path, redaction, megabytes=1)
     for number in range(8_000):
         log.info("%d %s", number, "x" * 900)
     stop()
@@ -97,6 +97,6 @@ def test_it_rotates_and_keeps_a_few(tmp_path: Path, redaction: Redaction) -> Non
     assert all(path.stat().st_size <= 1_001_000 for path in tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(tmp_path: Path, redaction: Redaction) -> None:
+def test_a_folder_that_cannot_be_written_is_no_reason_not_to_start(tmp_path: Path, redaction: LogRedaction) -> None:
     (tmp_path / "logs").write_text("a file is in the way")
-    logs.start(tmp_path / "logs", redaction)()
+    logs.start_logging(tmp_path / "logs", redaction)()

@@ -17,9 +17,9 @@ ALLOWED = {
     "processes/starter.py": {"subprocess", "Popen", "create_subprocess_exec", "webbrowser"},  # the one place
     "processes/jail.py": {"fork", "execvp", "subprocess"},  # a script of the starter's: it becomes the command, and imports nothing of ours
     "doctor.py": {"platform"},  # which system this is; `processor`, which asks a program, is not used
-    "workbench/sharing.py": {"platform"},  # the name of this computer
-    "histories/writing.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
-    "gui/links.py": {"QDesktopServices", "openUrl"},  # the desktop opens an address or a file; only the window knows Qt
+    "workbench/conversation_sharing.py": {"platform"},  # the name of this computer
+    "histories/session_export.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
+    "gui/deep_links.py": {"QDesktopServices", "openUrl"},  # the desktop opens an address or a file; only the window knows Qt
 }  # fmt: skip
 # These start programs, or can: none is imported but where a reason stands in ALLOWED.
 MODULES = {
@@ -46,7 +46,7 @@ BUILT = {"eval", "__import__", "compile"}  # code made of text could name anythi
 # Libraries that start programs themselves, and why that is no way in.
 LIBRARIES = {
     "keyring": "on macOS and Windows it calls the system; on Linux it speaks to a bus. It starts nothing",
-    "mcp": "its transport for servers starts them; mcp_host/transport.py takes its place",
+    "mcp": "its transport for servers starts them; mcp_host/process_transport.py takes its place",
     "uvicorn": "with workers or reload it starts processes; gateway and context_server use neither",
     "watchfiles": "run_process and awatch_process start one; only awatch is used",
     "obstore": "credentials of a cloud can name a program; they are given to it by value",
@@ -54,8 +54,8 @@ LIBRARIES = {
     "anyio": "open_process and run_process; only its streams are used",
 }
 CTYPES = {  # what calls the system by number or by name, and what for
-    "processes/jail.py", "processes/jobs_windows.py", "tools/beneath.py", "tools/folders_windows.py", "heap.py",
-    "doctor.py", "store/leveldb.py", "tools/changes/swapping.py", "tools/changes/watching.py",
+    "processes/jail.py", "processes/jobs_windows.py", "tools/opening_within_folder.py", "tools/folder_handles_windows.py", "heap.py",
+    "doctor.py", "store/leveldb.py", "tools/changes/atomic_swap.py", "tools/changes/folder_watch.py",
 }  # fmt: skip
 
 

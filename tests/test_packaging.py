@@ -190,7 +190,7 @@ def test_the_version_stands_in_one_place() -> None:
         (["-I", "-m", "helix_desktop", "--version"], __version__),
         (["-I", "-S", "SCRIPT", "a b"], "['a b']"),
         (["-I", "-S", "-c", "import sys; print(sys.argv)", "a b"], "['-c', 'a b']"),
-        (jail.argv({"lifeline": 0}, ["/bin/echo", "kept"])[1:], "kept"),
+        (jail.jail_command_line({"lifeline": 0}, ["/bin/echo", "kept"])[1:], "kept"),
     ],
 )
 def test_a_bundle_is_its_own_interpreter(asked: list[str], said: str, tmp_path: Path) -> None:
@@ -275,10 +275,10 @@ def test_shell_scripts_can_be_read(script: str) -> None:
 def test_a_change_is_tested_by_what_mirrors_it_first_then_by_what_imports_it(tmp_path: Path) -> None:
     files = {
         "helix_desktop/engine/view.py": "",
-        "helix_desktop/gui/meter.py": "from helix_desktop.engine import view",
+        "helix_desktop/gui/context_meter.py": "from helix_desktop.engine import view",
         "helix_desktop/gui/theme.py": "",
         "tests/engine/test_view.py": "from helix_desktop.engine.view import compute",
-        "tests/gui/test_meter.py": "",
+        "tests/gui/test_context_meter.py": "",
         "tests/gui/test_theme.py": "",
         "tests/gui/test_figures.py": "import helix_desktop.engine.view",
         "tests/gui/surfaces.py": "import helix_desktop.engine.view",
@@ -286,7 +286,7 @@ def test_a_change_is_tested_by_what_mirrors_it_first_then_by_what_imports_it(tmp
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    near = ["tests/engine/test_view.py", "tests/gui/test_figures.py", "tests/gui/test_meter.py"]
+    near = ["tests/engine/test_view.py", "tests/gui/test_figures.py", "tests/gui/test_context_meter.py"]
     assert changed.affected_tests(tmp_path, ["helix_desktop/engine/view.py"]) == near
     assert changed.affected_tests(tmp_path, ["README.md"]) == []
 

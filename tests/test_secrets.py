@@ -18,17 +18,17 @@ from types import SimpleNamespace
 import pytest
 
 import helix_desktop
-from helix_desktop.errors import ConfigMistake, NoKeyring, Refused, StoreFailed
+from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyring, StoreFailed
 from helix_desktop.secrets import (
     Keyring,
     McpServerSecret,
     McpSignIn,
     ProviderKey,
-    Secrets,
+    SecretKeeper,
+    SecretStorage,
     SharedStoreKey,
     SharedStoreLogin,
-    Where,
-    environment_variable,
+    environment_variable_name,
 )
 from tests.secret_places import KEPT, PLANTED, given, pairs
 
@@ -81,13 +81,13 @@ def key_file(tmp_path: Path) -> Path:
     return tmp_path / "config" / "keys.json"
 
 
-Make = Callable[..., Secrets]
+Make = Callable[..., SecretStorage]
 
 
 @pytest.fixture
 def make(key_file: Path) -> Make:
-    def made(keyring: Callable[[], Keyring] = no_keyring, **options: object) -> Secrets:
-        return Secrets(key_file, keyring=keyring, **{"environ": {}, "limit": 0.05, **options})  # type: ignore[arg-type]
+    def made(keyring: Callable[[], Keyring] = no_keyring, **options: object) -> SecretStorage:
+        return SecretStorage(key_file, keyring=keyring, **{"environ": {}, "limit": 0.05, **options})  # type: ignore[arg-type]
 
     return made
 
@@ -95,23 +95,26 @@ def make(key_file: Path) -> Make:
 async def test_a_keyring_keeps_gives_back_and_forgets(make: Make, key_file: Path) -> None:
     backend = MemoryKeyring()
     secrets = make(lambda: backend)
-    assert await secrets.get(ProviderKey("openai")) is None
-    await secrets.set(ProviderKey("openai"), KEY)
-    assert (await secrets.get(ProviderKey("openai")), await secrets.where(ProviderKey("openai"))) == (
+    assert await secrets.read_secret(ProviderKey("openai")) is None
+    await secrets.store_secret_at(ProviderKey("openai"), KEY)
+    assert (
+        await secrets.read_secret(ProviderKey("openai")),
+        await secrets.find_secret_keeper(ProviderKey("openai")),
+    ) == (
         KEY,
-        Where.KEYRING,
+        SecretKeeper.KEYRING,
     )
-    await secrets.delete(ProviderKey("openai"))
-    await secrets.delete(ProviderKey("openai"))
-    assert await secrets.get(ProviderKey("openai")) is None
+    await secrets.delete_secret(ProviderKey("openai"))
+    await secrets.delete_secret(ProviderKey("openai"))
+    assert await secrets.read_secret(ProviderKey("openai")) is None
     assert (backend.kept, key_file.exists()) == ({}, False)
 
 
 async def test_every_value_is_announced_for_redaction(make: Make) -> None:
     seen: list[str] = []
     secrets = make(seen=seen.append, environ={"HELIX_KEY_A": "from outside"})
-    await secrets.set(ProviderKey("b"), KEY, where=Where.SESSION)
-    await secrets.get(ProviderKey("a"))
+    await secrets.store_secret_at(ProviderKey("b"), KEY, where=SecretKeeper.SESSION)
+    await secrets.read_secret(ProviderKey("a"))
     assert seen == [KEY, "from outside"]
 
 
@@ -120,50 +123,59 @@ async def test_without_a_keyring_nothing_is_stored_and_the_choices_are_named(
     make: Make, backend: Callable[[], Keyring], key_file: Path
 ) -> None:
     secrets = make(backend)
-    with pytest.raises(NoKeyring, match=r"this session only.*environment variable.*file"):
-        await secrets.set(ProviderKey("openai"), KEY)
-    assert await secrets.get(ProviderKey("openai")) is None
+    with pytest.raises(NoUsableKeyring, match=r"this session only.*environment variable.*file"):
+        await secrets.store_secret_at(ProviderKey("openai"), KEY)
+    assert await secrets.read_secret(ProviderKey("openai")) is None
     assert not key_file.exists()
 
 
 async def test_for_this_session_only(make: Make, key_file: Path) -> None:
     secrets = make()
-    await secrets.set(ProviderKey("openai"), KEY, where=Where.SESSION)
-    assert (await secrets.get(ProviderKey("openai")), await secrets.where(ProviderKey("openai"))) == (
+    await secrets.store_secret_at(ProviderKey("openai"), KEY, where=SecretKeeper.SESSION)
+    assert (
+        await secrets.read_secret(ProviderKey("openai")),
+        await secrets.find_secret_keeper(ProviderKey("openai")),
+    ) == (
         KEY,
-        Where.SESSION,
+        SecretKeeper.SESSION,
     )
-    assert await make().get(ProviderKey("openai")) is None
+    assert await make().read_secret(ProviderKey("openai")) is None
     assert not key_file.exists()
 
 
 async def test_from_the_environment(make: Make) -> None:
     secrets = make(environ={"HELIX_KEY_OPEN_AI_2": KEY, "ANTHROPIC_API_KEY": "theirs-123456"})
-    assert await secrets.get(ProviderKey("open-ai/2")) == KEY
-    assert await secrets.get(ProviderKey("claude", variable="ANTHROPIC_API_KEY")) == "theirs-123456"
-    assert await secrets.where(ProviderKey("claude", variable="ANTHROPIC_API_KEY")) is Where.ENVIRONMENT
-    with pytest.raises(Refused, match="HELIX_KEY_X"):
-        await secrets.set(ProviderKey("x"), KEY, where=Where.ENVIRONMENT)
+    assert await secrets.read_secret(ProviderKey("open-ai/2")) == KEY
+    assert await secrets.read_secret(ProviderKey("claude", variable="ANTHROPIC_API_KEY")) == "theirs-123456"
+    assert (
+        await secrets.find_secret_keeper(ProviderKey("claude", variable="ANTHROPIC_API_KEY"))
+        is SecretKeeper.ENVIRONMENT
+    )
+    with pytest.raises(ActionRefused, match="HELIX_KEY_X"):
+        await secrets.store_secret_at(ProviderKey("x"), KEY, where=SecretKeeper.ENVIRONMENT)
 
 
 async def test_a_file_only_with_consent_and_only_for_the_user(make: Make, key_file: Path) -> None:
-    with pytest.raises(Refused, match="only if you allow this"):
-        await make().set(ProviderKey("openai"), KEY, where=Where.FILE)
+    with pytest.raises(ActionRefused, match="only if you allow this"):
+        await make().store_secret_at(ProviderKey("openai"), KEY, where=SecretKeeper.FILE)
     assert not key_file.exists()
     secrets = make(consent=lambda: True)
-    await secrets.set(ProviderKey("openai"), KEY, where=Where.FILE)
-    assert (await secrets.get(ProviderKey("openai")), await secrets.where(ProviderKey("openai"))) == (KEY, Where.FILE)
+    await secrets.store_secret_at(ProviderKey("openai"), KEY, where=SecretKeeper.FILE)
+    assert (
+        await secrets.read_secret(ProviderKey("openai")),
+        await secrets.find_secret_keeper(ProviderKey("openai")),
+    ) == (KEY, SecretKeeper.FILE)
     if sys.platform != "win32":
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-    assert await make().get(ProviderKey("openai")) is None, "consent taken back: the file is not read"
+    assert await make().read_secret(ProviderKey("openai")) is None, "consent taken back: the file is not read"
 
 
 async def test_a_key_that_moves_leaves_no_copy_behind(make: Make, key_file: Path) -> None:
     backend = MemoryKeyring()
     secrets = make(lambda: backend, consent=lambda: True)
-    await secrets.set(ProviderKey("openai"), KEY, where=Where.FILE)
-    await secrets.set(ProviderKey("other"), "kept-123", where=Where.FILE)
-    await secrets.set(ProviderKey("openai"), KEY)
+    await secrets.store_secret_at(ProviderKey("openai"), KEY, where=SecretKeeper.FILE)
+    await secrets.store_secret_at(ProviderKey("other"), "kept-123", where=SecretKeeper.FILE)
+    await secrets.store_secret_at(ProviderKey("openai"), KEY)
     assert json.loads(key_file.read_text()) == {"other": "kept-123"}
 
 
@@ -171,8 +183,8 @@ async def test_a_damaged_key_file_is_named_and_left_alone(make: Make, key_file: 
     key_file.parent.mkdir()
     key_file.write_text("{")
     secrets = make(consent=lambda: True)
-    with pytest.raises(ConfigMistake, match=r"keys\.json cannot be read"):
-        await secrets.set(ProviderKey("openai"), KEY, where=Where.FILE)
+    with pytest.raises(ConfigFileMistake, match=r"keys\.json cannot be read"):
+        await secrets.store_secret_at(ProviderKey("openai"), KEY, where=SecretKeeper.FILE)
     assert key_file.read_text() == "{"
 
 
@@ -183,15 +195,15 @@ async def test_a_key_that_cannot_be_saved_lies_nowhere(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     secrets = make(consent=lambda: True)
-    await secrets.set(ProviderKey("openai"), "sk-first-0123456789", where=Where.FILE)
-    await secrets.set(ProviderKey("groq"), "sk-third-0123456789", where=Where.SESSION)
+    await secrets.store_secret_at(ProviderKey("openai"), "sk-first-0123456789", where=SecretKeeper.FILE)
+    await secrets.store_secret_at(ProviderKey("groq"), "sk-third-0123456789", where=SecretKeeper.SESSION)
     monkeypatch.setattr(os, "fsync", full)
     for name in ("openai", "groq"):
         with pytest.raises(StoreFailed, match="No space"):
-            await secrets.set(ProviderKey(name), "sk-other-0123456789", where=Where.FILE)
-    assert await secrets.get(ProviderKey("groq")) == "sk-third-0123456789"
+            await secrets.store_secret_at(ProviderKey(name), "sk-other-0123456789", where=SecretKeeper.FILE)
+    assert await secrets.read_secret(ProviderKey("groq")) == "sk-third-0123456789"
     assert [each.name for each in key_file.parent.iterdir()] == [key_file.name]
-    assert await make(consent=lambda: True).get(ProviderKey("openai")) == "sk-first-0123456789"
+    assert await make(consent=lambda: True).read_secret(ProviderKey("openai")) == "sk-first-0123456789"
 
 
 async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) -> None:
@@ -199,13 +211,13 @@ async def test_a_silent_keyring_costs_its_limit_once_and_one_thread(make: Make) 
     backend.kept["helix-desktop", "openai"] = KEY
     secrets = make(lambda: backend)
     for _ in range(3):
-        with pytest.raises(NoKeyring, match=r"did not respond|has not responded"):
-            await secrets.get(ProviderKey("openai"))
+        with pytest.raises(NoUsableKeyring, match=r"did not respond|has not responded"):
+            await secrets.read_secret(ProviderKey("openai"))
     assert backend.calls == 1
     backend.release.set()
     while secrets._hanging is not None and not secrets._hanging.done():
         await asyncio.sleep(0)
-    assert await secrets.get(ProviderKey("openai")) == KEY
+    assert await secrets.read_secret(ProviderKey("openai")) == KEY
 
 
 class KeyringLocked(Exception):
@@ -232,29 +244,29 @@ async def test_a_refusal_to_unlock_the_keyring_is_remembered_until_the_user_want
     backend.kept["helix-desktop", "openai"] = KEY
     secrets = make(lambda: backend)
     for _ in range(3):
-        with pytest.raises(NoKeyring, match="is locked, and was not unlocked"):
-            await secrets.get(ProviderKey("openai"))
+        with pytest.raises(NoUsableKeyring, match="is locked, and was not unlocked"):
+            await secrets.read_secret(ProviderKey("openai"))
     assert backend.asked == 1
     backend.is_unlocked = True
-    secrets.ask_again()
-    assert await secrets.get(ProviderKey("openai")) == KEY
+    secrets.allow_asking_keyring()
+    assert await secrets.read_secret(ProviderKey("openai")) == KEY
 
 
 async def test_two_who_ask_at_once_show_one_question_for_the_password(make: Make) -> None:
     backend = LockedKeyring()
     secrets = make(lambda: backend, limit=5.0)
-    asked = await asyncio.gather(*(secrets.get(ProviderKey(n)) for n in "abc"), return_exceptions=True)
-    assert [type(each) for each in asked] == [NoKeyring] * 3
+    asked = await asyncio.gather(*(secrets.read_secret(ProviderKey(n)) for n in "abc"), return_exceptions=True)
+    assert [type(each) for each in asked] == [NoUsableKeyring] * 3
     assert backend.asked == 1
 
 
 async def test_while_the_keyring_has_not_answered_nobody_is_told_how_long_it_took(make: Make) -> None:
     backend = SilentKeyring()
     secrets = make(lambda: backend)
-    with pytest.raises(NoKeyring, match="did not respond within"):
-        await secrets.get(ProviderKey("openai"))
-    with pytest.raises(NoKeyring, match="has not responded yet"):
-        await secrets.get(ProviderKey("openai"))
+    with pytest.raises(NoUsableKeyring, match="did not respond within"):
+        await secrets.read_secret(ProviderKey("openai"))
+    with pytest.raises(NoUsableKeyring, match="has not responded yet"):
+        await secrets.read_secret(ProviderKey("openai"))
     backend.release.set()
 
 
@@ -262,68 +274,70 @@ async def test_a_backend_that_raises_is_no_keyring(make: Make) -> None:
     def broken() -> Keyring:
         raise OSError("org.freedesktop.secrets is not activatable")
 
-    with pytest.raises(NoKeyring, match="cannot be used"):
-        await make(broken).check()
+    with pytest.raises(NoUsableKeyring, match="cannot be used"):
+        await make(broken).check_keyring()
 
 
 @pytest.mark.parametrize(("name", "variable"), [("openai", "HELIX_KEY_OPENAI"), ("open-ai.2", "HELIX_KEY_OPEN_AI_2")])
 def test_the_variable_of_a_name(name: str, variable: str) -> None:
-    assert environment_variable(name) == variable
+    assert environment_variable_name(name) == variable
 
 
 async def test_kept_with_the_keyring_and_without_one_in_the_file_that_was_allowed(make: Make, key_file: Path) -> None:
     """MCP settings with a token were refused without a keyring, although keys might be stored in a file."""
-    with pytest.raises(NoKeyring):
-        await make(keyring=no_keyring).keep(McpServerSecret("github", "TOKEN"), KEY)
+    with pytest.raises(NoUsableKeyring):
+        await make(keyring=no_keyring).store_secret(McpServerSecret("github", "TOKEN"), KEY)
     allowed = make(keyring=no_keyring, consent=lambda: True)
-    await allowed.keep(McpServerSecret("github", "TOKEN"), KEY)
-    assert await allowed.where(McpServerSecret("github", "TOKEN")) is Where.FILE
+    await allowed.store_secret(McpServerSecret("github", "TOKEN"), KEY)
+    assert await allowed.find_secret_keeper(McpServerSecret("github", "TOKEN")) is SecretKeeper.FILE
     ring = MemoryKeyring()
-    await make(keyring=lambda: ring, consent=lambda: True).keep(ProviderKey("other"), KEY)
+    await make(keyring=lambda: ring, consent=lambda: True).store_secret(ProviderKey("other"), KEY)
     assert list(ring.kept.values()) == [KEY]
 
 
 async def test_a_system_without_a_keyring_is_called_so(tmp_path: Path) -> None:
     from keyring.backends.fail import Keyring
 
-    secrets = Secrets(tmp_path / "keys.json", keyring=Keyring)
-    with pytest.raises(NoKeyring, match=r"^This system has no keyring\."):
-        await secrets.set(ProviderKey("openai"), "sk-one")
+    secrets = SecretStorage(tmp_path / "keys.json", keyring=Keyring)
+    with pytest.raises(NoUsableKeyring, match=r"^This system has no keyring\."):
+        await secrets.store_secret_at(ProviderKey("openai"), "sk-one")
 
 
 async def test_a_bare_name_gets_nothing(make: Make) -> None:
     ring = MemoryKeyring()
     secrets = make(lambda: ring)
-    await secrets.set(ProviderKey("openai"), KEY)
+    await secrets.store_secret_at(ProviderKey("openai"), KEY)
     for name in ("openai", SimpleNamespace(name="openai")):
         with pytest.raises(TypeError, match="by its addressee"):
-            await secrets.get(name)  # type: ignore[arg-type]
+            await secrets.read_secret(name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "name", ["mcp/github/TOKEN", "mcp.linear.sign-in", "shared-work-a1b2c3", "shared-login-work-a1b2c3"]
 )
 def test_a_provider_cannot_have_the_name_of_somebody_elses_secret(name: str) -> None:
-    with pytest.raises(Refused, match="can't be named"):
+    with pytest.raises(ActionRefused, match="can't be named"):
         ProviderKey(name)
-    assert ProviderKey("mcp-proxy").name == "mcp-proxy"
-    assert ProviderKey("shared-models").name == "shared-models"
+    assert ProviderKey("mcp-proxy").keyring_name == "mcp-proxy"
+    assert ProviderKey("shared-models").keyring_name == "shared-models"
 
 
 async def test_a_key_does_not_follow_an_address_that_has_changed(make: Make) -> None:
     ring = MemoryKeyring()
     secrets = make(lambda: ring, environ={"OPENAI_API_KEY": "from-outside-1"})
-    await secrets.set(ProviderKey("openai"), KEY)
-    assert await secrets.get(ProviderKey("openai", "api.openai.com")) == KEY  # of an older version: the address decides
-    assert await secrets.get(ProviderKey("openai", "api.openai.com", "api.openai.com")) == KEY
-    with pytest.raises(Refused, match=r"entered for api\.openai\.com and was not sent to evil\.example"):
-        await secrets.get(ProviderKey("openai", "evil.example", "api.openai.com"))
+    await secrets.store_secret_at(ProviderKey("openai"), KEY)
+    assert (
+        await secrets.read_secret(ProviderKey("openai", "api.openai.com")) == KEY
+    )  # of an older version: the address decides
+    assert await secrets.read_secret(ProviderKey("openai", "api.openai.com", "api.openai.com")) == KEY
+    with pytest.raises(ActionRefused, match=r"entered for api\.openai\.com and was not sent to evil\.example"):
+        await secrets.read_secret(ProviderKey("openai", "evil.example", "api.openai.com"))
 
 
 async def test_the_environment_has_keys_of_providers_and_no_others(make: Make) -> None:
     secrets = make(environ={"HELIX_KEY_MCP_GITHUB_TOKEN": KEY, "HELIX_KEY_SHARED_A1B2C3": KEY})
-    assert await secrets.get(McpServerSecret("github", "TOKEN")) is None
-    assert await secrets.get(SharedStoreKey("a1b2c3")) is None
+    assert await secrets.read_secret(McpServerSecret("github", "TOKEN")) is None
+    assert await secrets.read_secret(SharedStoreKey("a1b2c3")) is None
 
 
 async def test_what_an_older_version_kept_is_found(make: Make) -> None:
@@ -338,7 +352,7 @@ async def test_what_an_older_version_kept_is_found(make: Make) -> None:
         SharedStoreKey("work-a1b2c3"),
         SharedStoreLogin("work-a1b2c3"),
     )
-    assert [await secrets.get(secret) for secret in wanted] == [f"value of {name}" for name in names]
+    assert [await secrets.read_secret(secret) for secret in wanted] == [f"value of {name}" for name in names]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -347,7 +361,7 @@ async def test_a_secret_named_in_any_place_of_a_configuration_is_given_to_nobody
     ring = MemoryKeyring()
     secrets = make(lambda: ring, environ={"HELIX_KEY_OPENAI": PLANTED, "OPENAI_API_KEY": PLANTED})
     for secret in KEPT.values():
-        await secrets.set(secret, PLANTED)
+        await secrets.store_secret_at(secret, PLANTED)
     for pair in random.Random(seed).sample(list(pairs()), 300):
         assert PLANTED not in await given(pair, secrets), pair
 
@@ -355,11 +369,20 @@ async def test_a_secret_named_in_any_place_of_a_configuration_is_given_to_nobody
 def test_nothing_else_reads_a_keyring_or_makes_up_a_name() -> None:
     """Over the syntax tree: `keyring` is imported by secrets.py alone, and an addressee of each kind is made where its purpose lives."""
     made_in = {
-        "ProviderKey": {"providers/catalog.py", "desktop/connecting.py", "commands/provider.py", "doctor.py"},
-        "McpServerSecret": {"mcp_host/config.py"},
-        "McpSignIn": {"mcp_host/config.py"},
-        "SharedStoreKey": {"store/linking.py", "workbench/shared_store.py", "commands/sharing.py"},
-        "SharedStoreLogin": {"store/linking.py"},
+        "ProviderKey": {
+            "providers/provider_catalog.py",
+            "desktop/provider_administration.py",
+            "commands/provider_command.py",
+            "doctor.py",
+        },
+        "McpServerSecret": {"mcp_host/server_config.py"},
+        "McpSignIn": {"mcp_host/server_config.py"},
+        "SharedStoreKey": {
+            "store/workspace_link.py",
+            "workbench/shared_store_setup.py",
+            "commands/sharing_commands.py",
+        },
+        "SharedStoreLogin": {"store/workspace_link.py"},
     }
     package = Path(helix_desktop.__file__).parent
     for file in package.rglob("*.py"):

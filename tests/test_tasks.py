@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from helix_desktop import tasks
-from helix_desktop.errors import NotThere, Stopped
-from helix_desktop.tasks import Tasks
+from helix_desktop.errors import NotFound, StoppedByUser
+from helix_desktop.tasks import OwnedTasks
 from tests.conftest import Expect
 from tests.cutting import cut_everywhere
 
@@ -30,36 +30,36 @@ async def _wait_for_ever(ended: list[str], name: str) -> None:
 
 
 async def test_a_task_carries_its_owner_and_name_and_gives_its_result() -> None:
-    owner = Tasks("window")
+    owner = OwnedTasks("window")
 
     async def work() -> str:
         current = asyncio.current_task()
         assert current is not None
         return current.get_name()
 
-    assert await owner.spawn(work(), name="paint") == "window: paint"
+    assert await owner.spawn_task(work(), name="paint") == "window: paint"
     assert not owner._running
 
 
 async def test_closing_ends_the_newest_first() -> None:
-    owner, ended = Tasks("session"), list[str]()
+    owner, ended = OwnedTasks("session"), list[str]()
     for name in ("first", "second", "third"):
-        owner.spawn(_wait_for_ever(ended, name), name=name)
+        owner.spawn_task(_wait_for_ever(ended, name), name=name)
     await asyncio.sleep(0)
     assert await owner.aclose() == ()
     assert ended == ["third", "second", "first"]
 
 
 async def test_nothing_starts_while_closing() -> None:
-    owner = Tasks("session")
+    owner = OwnedTasks("session")
     await owner.aclose()
-    with pytest.raises(Stopped, match="late was not started"):
-        owner.spawn(asyncio.sleep(0), name="late")
+    with pytest.raises(StoppedByUser, match="late was not started"):
+        owner.spawn_task(asyncio.sleep(0), name="late")
 
 
 async def test_what_will_not_end_is_named_and_left(expect: Expect) -> None:
     expect("deaf did not end")
-    owner, release = Tasks("session"), asyncio.Event()
+    owner, release = OwnedTasks("session"), asyncio.Event()
 
     async def deaf() -> None:
         while not release.is_set():
@@ -68,7 +68,7 @@ async def test_what_will_not_end_is_named_and_left(expect: Expect) -> None:
             except asyncio.CancelledError:
                 continue
 
-    task = owner.spawn(deaf(), name="deaf")
+    task = owner.spawn_task(deaf(), name="deaf")
     await asyncio.sleep(0)
     assert await owner.aclose(limit=0.01) == ("session: deaf",)
     release.set()
@@ -78,30 +78,30 @@ async def test_what_will_not_end_is_named_and_left(expect: Expect) -> None:
 async def test_a_bug_is_logged_with_its_trace_and_reported(expect: Expect) -> None:
     expect("session: broken failed")
     reported: list[tuple[str, BaseException]] = []
-    owner = Tasks("session", report=lambda name, error: reported.append((name, error)))
+    owner = OwnedTasks("session", report=lambda name, error: reported.append((name, error)))
 
     async def broken() -> None:
         raise ZeroDivisionError
 
     async def refused() -> None:
-        raise NotThere("no such entry")
+        raise NotFound("no such entry")
 
     for name, work in (("broken", broken()), ("refused", refused())):
-        await asyncio.wait([owner.spawn(work, name=name)])
+        await asyncio.wait([owner.spawn_task(work, name=name)])
     assert [(name, type(error)) for name, error in reported] == [
         ("session: broken", ZeroDivisionError),
-        ("session: refused", NotThere),
+        ("session: refused", NotFound),
     ]
 
 
 async def test_what_hangs_is_left_behind_after_its_limit() -> None:
     release = threading.Event()
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(tasks.detached(release.wait, name="deaf keyring"), 0.01)
+        await asyncio.wait_for(tasks.run_on_detached_thread(release.wait, name="deaf keyring"), 0.01)
     release.set()
-    assert await tasks.detached(lambda: 42, name="quick") == 42
+    assert await tasks.run_on_detached_thread(lambda: 42, name="quick") == 42
     with pytest.raises(BaseException, match="panic"):  # what a Rust extension raises is not an Exception
-        await tasks.detached(_panic, name="panicking")
+        await tasks.run_on_detached_thread(_panic, name="panicking")
 
 
 def _panic() -> None:
@@ -110,8 +110,8 @@ def _panic() -> None:
 
 def test_threads_and_pools_are_named() -> None:
     names: list[str] = []
-    tasks.thread(lambda: names.append(threading.current_thread().name), name="alone").join()
-    with tasks.pool("stores", threads=1) as pool:
+    tasks.start_thread(lambda: names.append(threading.current_thread().name), name="alone").join()
+    with tasks.create_thread_pool("stores", threads=1) as pool:
         names.append(pool.submit(lambda: threading.current_thread().name).result())
     assert names == ["alone", "stores_0"]
 
@@ -126,7 +126,7 @@ async def test_an_error_from_a_thread_keeps_nobody_alive_who_met_it() -> None:
     async def ask() -> weakref.ref[Asker]:
         asker = Asker()
         with contextlib.suppress(ValueError):
-            await tasks.detached(fail, name="a question")
+            await tasks.run_on_detached_thread(fail, name="a question")
         return weakref.ref(asker)
 
     gc.collect()
@@ -150,7 +150,7 @@ async def test_what_is_cancelled_while_it_is_made_is_ended() -> None:
 
     def made() -> Coroutine[Any, Any, asyncio.subprocess.Process]:
         starting = asyncio.create_subprocess_exec("/bin/sleep", "1000", start_new_session=True)
-        return tasks.made(starting, end)
+        return tasks.finish_making(starting, end)
 
     async def was_ended() -> None:
         assert ended.pop() == -signal.SIGKILL
@@ -163,4 +163,4 @@ async def test_what_cannot_be_made_is_said_and_nothing_is_ended() -> None:
         raise AssertionError(process)
 
     with pytest.raises(FileNotFoundError):
-        await tasks.made(asyncio.create_subprocess_exec("/nowhere/program"), end)
+        await tasks.finish_making(asyncio.create_subprocess_exec("/nowhere/program"), end)

@@ -1,4 +1,4 @@
-"""The command line's nouns, one module each: `add(commands)` declares them, `run(arguments)` does them.
+"""The command line's nouns, one module each: `add_ask_command(commands)` declares one, `run_ask_command(arguments)` does it.
 
 A module here is imported at every start of the command line, so it imports what is heavy when it runs, not before.
 """
@@ -36,16 +36,16 @@ NOUNS = (
 )
 
 
-class Parser(argparse.ArgumentParser):
+class CommandLineParser(argparse.ArgumentParser):
     """Says what is wrong in a sentence, with the way to help, and ends with 2."""
 
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{message[:1].upper()}{message[1:]}. See {self.prog} --help.\n")
 
 
-def parser() -> argparse.ArgumentParser:
+def build_command_line_parser() -> argparse.ArgumentParser:
     """The whole command line, as `arguments.run` expects it. Without a noun there is no `run`: the window opens."""
-    whole = Parser(
+    whole = CommandLineParser(
         prog="helix-desktop",
         description="Work with AI agents for hours without running out of context.",
         epilog="Without a command, the window opens; with a folder instead of a command, the folder opens in it as a workspace. Exit codes are 0 (success), 1 (not found or failed), 2 (invalid arguments) and 130 (stopped with Ctrl+C).",
@@ -54,23 +54,23 @@ def parser() -> argparse.ArgumentParser:
     whole.add_argument(
         "--version", action="version", help="show the version and exit", version=f"Helix Desktop {__version__}"
     )
-    nouns = whole.add_subparsers(metavar="COMMAND", parser_class=Parser)
+    nouns = whole.add_subparsers(metavar="COMMAND", parser_class=CommandLineParser)
     for noun in NOUNS:
-        import_module(f"helix_desktop.commands.{noun}").add(nouns)
+        getattr(import_module(f"helix_desktop.commands.{noun}_command"), f"add_{noun}_command")(nouns)
     return whole
 
 
-def minute(time: float) -> str:
+def format_local_minute(time: float) -> str:
     """When it was, in the time of this machine."""
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
-def as_json(arguments: argparse.ArgumentParser) -> None:
+def add_json_option(arguments: argparse.ArgumentParser) -> None:
     """Every command can say what it has to say to a program as well."""
     arguments.add_argument("--json", action="store_true", help="print one JSON value instead of text")
 
 
-def on_workspace(arguments: argparse.ArgumentParser, *, positional: bool = False) -> None:
+def add_workspace_argument(arguments: argparse.ArgumentParser, *, positional: bool = False) -> None:
     """The workspace a command is about."""
     if positional:
         arguments.add_argument("workspace", metavar="WORKSPACE", help="the workspace's name or ID")

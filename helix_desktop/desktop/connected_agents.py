@@ -8,52 +8,58 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.connected.port import AgentRow, Connections, Today
+from helix_desktop.gui.connected.connected_agents_port import AgentConnections, ConnectedAgentRow, GatewayFiguresOfToday
 
 if TYPE_CHECKING:
     from typing import Any
 
-    from helix_desktop.gateway.agents import KnownAgent
-    from helix_desktop.gateway.installing import Change
-    from helix_desktop.places import Places
-    from helix_desktop.resident.client import HeldRegistration
+    from helix_desktop.gateway.agent_settings import AgentSettingsChange
+    from helix_desktop.gateway.known_agents import KnownAgent
+    from helix_desktop.program_folders import ProgramFolders
+    from helix_desktop.resident.resident_client import HeldRegistration
 
 
 class ConnectedAgents:
     """connected.port.ConnectedAgents on this home."""
 
-    def __init__(self, where: Places) -> None:
+    def __init__(self, where: ProgramFolders) -> None:
         self._where = where
         self._switched_on: HeldRegistration | None = None
         self._watching: HeldRegistration | None = None
 
-    async def look(self) -> Connections:
-        return await asyncio.to_thread(self._look)
+    async def list_agent_connections(self) -> AgentConnections:
+        return await asyncio.to_thread(self._build_agent_connections)
 
-    def _look(self) -> Connections:
-        from helix_desktop.gateway import agents, wrapping
+    def _build_agent_connections(self) -> AgentConnections:
+        from helix_desktop.gateway import agent_run, known_agents
 
-        held = self._held()
-        url = held.address if held is not None else ""
-        told: dict[str, Any] = (wrapping.status(url) or {}) if url else {}
+        held = self._held_gateway_registration()
+        url = held.first_address if held is not None else ""
+        told: dict[str, Any] = (agent_run.fetch_gateway_status(url) or {}) if url else {}
         seen = {one["agent"]: one for one in told.get("agents", ())}
         today = told.get("today", ())
-        rows = [self._row(agent, seen.get(agent.title, {}), today) for agent in agents.AGENTS.values()]
-        sums = {name: sum(one[name] for one in today) for name in Today.__dataclass_fields__}
+        rows = [
+            self._build_agent_row(agent, seen.get(agent.title, {}), today)
+            for agent in known_agents.KNOWN_AGENTS.values()
+        ]
+        sums = {name: sum(one[name] for one in today) for name in GatewayFiguresOfToday.__dataclass_fields__}
         other = held.addresses[1] if held is not None and len(held.addresses) > 1 else ""
-        return Connections(url.partition("/t/")[0], rows, Today(**sums), other)
+        return AgentConnections(url.partition("/t/")[0], rows, GatewayFiguresOfToday(**sums), other)
 
-    def _held(self) -> HeldRegistration | None:
+    def _held_gateway_registration(self) -> HeldRegistration | None:
         """The way to ask the gateway, where one runs: it need not be the window that wants it."""
-        from helix_desktop.gateway import wrapping
-        from helix_desktop.gateway.registration import Registration
-        from helix_desktop.resident.client import HeldRegistration
+        from helix_desktop.gateway import agent_run
+        from helix_desktop.gateway.registration import GatewayRegistration
+        from helix_desktop.resident.resident_client import HeldRegistration
 
         for held in (self._switched_on, self._watching):
             if held is not None and held.is_held:
                 return held
         looking = HeldRegistration(
-            self._where, wrapping.program(self._where), Registration("", sees_all=True), starts=False
+            self._where,
+            agent_run.command_of_this_program(self._where),
+            GatewayRegistration("", sees_all=True),
+            starts=False,
         )
         try:
             self._watching = looking.__enter__()
@@ -61,16 +67,18 @@ class ConnectedAgents:
             self._watching = None
         return self._watching
 
-    def _row(self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]) -> AgentRow:
-        from helix_desktop.gateway import agents, installing
+    def _build_agent_row(
+        self, agent: KnownAgent, seen: Mapping[str, Any], today: Sequence[Mapping[str, Any]]
+    ) -> ConnectedAgentRow:
+        from helix_desktop.gateway import agent_settings, known_agents
 
         own = [one for one in today if one["agent"] == agent.title]
-        return AgentRow(
+        return ConnectedAgentRow(
             agent.name,
             agent.title,
             shlex.join(["helix-desktop", "wrap", agent.name]),
-            bool(agents.installed(agent)),
-            installing.connected(agent, self._where.config),
+            bool(known_agents.find_agent_program(agent)),
+            agent_settings.is_agent_connected(agent, self._where.config),
             int(seen.get("requests", 0)),
             float(seen.get("last", 0.0)),
             str(seen.get("unfolded", "")),
@@ -79,42 +87,47 @@ class ConnectedAgents:
             sum(one["without"] for one in own),
         )
 
-    async def switch(self, *, on: bool) -> None:
-        await asyncio.to_thread(self._begin if on else self._end)
+    async def switch_gateway(self, *, on: bool) -> None:
+        await asyncio.to_thread(self._start_resident_gateway if on else self._stop_resident_gateway)
 
-    def _begin(self) -> None:
-        from helix_desktop.gateway import serving, wrapping
-        from helix_desktop.gateway.registration import Registration
-        from helix_desktop.resident.client import HeldRegistration
+    def _start_resident_gateway(self) -> None:
+        from helix_desktop.gateway import agent_run, gateway_server
+        from helix_desktop.gateway.registration import GatewayRegistration
+        from helix_desktop.resident.resident_client import HeldRegistration
 
         if self._switched_on is None or not self._switched_on.is_held:
-            own, others = Registration("", sees_all=True), Registration(serving.token_of(self._where))
-            held = HeldRegistration(self._where, wrapping.program(self._where), own, others)
+            own, others = (
+                GatewayRegistration("", sees_all=True),
+                GatewayRegistration(gateway_server.read_or_create_token(self._where)),
+            )
+            held = HeldRegistration(self._where, agent_run.command_of_this_program(self._where), own, others)
             self._switched_on = held.__enter__()
 
-    def _end(self) -> None:
+    def _stop_resident_gateway(self) -> None:
         held, self._switched_on = self._switched_on, None
         if held is not None:
             held.__exit__(None, None, None)
 
-    async def difference(self, name: str) -> str:
-        return (await asyncio.to_thread(self._change, name)).difference()
+    async def describe_configuration_change(self, name: str) -> str:
+        return (await asyncio.to_thread(self._plan_configuration_change, name)).as_unified_diff()
 
-    async def change(self, name: str) -> None:
-        await asyncio.to_thread(self._write, name)
+    async def change_agent_configuration(self, name: str) -> None:
+        await asyncio.to_thread(self._write_agent_configuration, name)
 
-    def _change(self, name: str) -> Change:
-        from helix_desktop.gateway import agents, installing
-        from helix_desktop.resident import connecting
+    def _plan_configuration_change(self, name: str) -> AgentSettingsChange:
+        from helix_desktop.gateway import agent_settings, known_agents
+        from helix_desktop.resident import agent_connecting
 
-        agent = agents.known(name)
-        if installing.connected(agent, self._where.config):
-            return installing.removal(agent, self._where.config)
-        return connecting.planned(agent, self._where)
+        agent = known_agents.find_known_agent(name)
+        if agent_settings.is_agent_connected(agent, self._where.config):
+            return agent_settings.plan_address_removal(agent, self._where.config)
+        return agent_connecting.plan_agent_connection(agent, self._where)
 
-    def _write(self, name: str) -> None:
-        from helix_desktop.gateway import agents, installing
-        from helix_desktop.resident import connecting
+    def _write_agent_configuration(self, name: str) -> None:
+        from helix_desktop.gateway import agent_settings, known_agents
+        from helix_desktop.resident import agent_connecting
 
-        connected = installing.connected(agents.known(name), self._where.config)
-        (connecting.disconnect if connected else connecting.connect)(self._change(name), self._where)
+        connected = agent_settings.is_agent_connected(known_agents.find_known_agent(name), self._where.config)
+        (agent_connecting.disconnect_agent if connected else agent_connecting.connect_agent)(
+            self._plan_configuration_change(name), self._where
+        )

@@ -20,7 +20,7 @@ FAR = 1.0  # seconds
 FEW = 64  # so many may stand there cancelled
 
 
-class EventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
+class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
     """Use as qasync.QEventLoop."""
 
     def __init__(self, *arguments: object) -> None:
@@ -38,7 +38,7 @@ class EventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
             return near
         handle = asyncio.TimerHandle(self.time() + delay, callback, args, self, context)
         heapq.heappush(self._far, (handle.when(), next(self._numbers), handle))
-        self._wake()
+        self._schedule_due_timers()
         return handle
 
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
@@ -49,13 +49,13 @@ class EventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
             heapq.heapify(self._far)
             self._cancelled = 0
 
-    def _wake(self) -> None:
-        """See to it that `_due` runs when the first of them is due."""
+    def _schedule_due_timers(self) -> None:
+        """See to it that `_run_due_timers` runs when the first of them is due."""
         if self._far and self._far[0][0] < self._wakes_at:
             self._wakes_at = self._far[0][0]
-            super().call_later(max(0.0, self._wakes_at - self.time()), self._due)
+            super().call_later(max(0.0, self._wakes_at - self.time()), self._run_due_timers)
 
-    def _due(self) -> None:
+    def _run_due_timers(self) -> None:
         self._wakes_at = math.inf
         now = self.time()
         while self._far and (self._far[0][0] <= now or self._far[0][2].cancelled()):
@@ -64,4 +64,4 @@ class EventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
                 self._cancelled = max(0, self._cancelled - 1)
             else:
                 handle._run()  # noqa: SLF001 - what a loop does with its handles
-        self._wake()
+        self._schedule_due_timers()

@@ -11,10 +11,10 @@ from dataclasses import field
 from enum import StrEnum
 
 from helix_desktop.engine.facts import Cover, Purpose, ReplyPart, Stop, Stored, ToolSpec, Usage, UserPart
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 
-class Kind(StrEnum):
+class ContextKind(StrEnum):
     """What kind of context a block is; the colours of the interface follow it."""
 
     SYSTEM = "system and tools"
@@ -35,7 +35,7 @@ class Role(StrEnum):
 class Block:
     """One part of the view. `source`: the part it shows, or what the fold `fold` covers."""
 
-    kind: Kind
+    kind: ContextKind
     role: Role
     source: Cover
     content: UserPart | ReplyPart | Stored
@@ -131,7 +131,7 @@ class CallDelta:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class RetryDelay:
     """The client waits before it tries again; shown to the user, who may stop it. `wake` ends the waiting at once."""
 
     why: str
@@ -150,4 +150,4 @@ class Reply:
     why: str = ""  # for CUT and FILTERED: what happened, in a sentence
 
 
-Delta = TextDelta | ReasoningDelta | CallDelta | Waiting | Reply
+Delta = TextDelta | ReasoningDelta | CallDelta | RetryDelay | Reply

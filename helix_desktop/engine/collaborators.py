@@ -8,14 +8,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from helix_desktop.engine.facts import Fact, FilesChanged, ModelRole, ModelSet, PolicySet, Recorded, RulesSet, SystemSet
-from helix_desktop.engine.ports import Cache, Clock, Index, ModelClient, Tokens, Tools
-from helix_desktop.values import dataclass
+from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter, ToolSet
+from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TurnLimits:
     """Where a turn stops by itself. Money in dollars; 0: no limit. `repeats`: the same call with the same output.
     `agents…`: of all agents below one conversation together, at every depth.
     """
@@ -33,7 +33,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class StandingNote:
     """What holds word for word from some step on: rules of a folder, a skill, a plan. An empty text takes it back."""
 
     by: str
@@ -42,43 +42,43 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HookOutcome:
     """What hooks say of something that happens: why it must not go on, and words for the model."""
 
     blocks: str = ""
     says: str = ""
 
 
-async def nothing_heard(_event: str, _conversation: str, _values: Mapping[str, Any]) -> Heard:
+async def run_no_hooks(_event: str, _conversation: str, _values: Mapping[str, Any]) -> HookOutcome:
     """Where there are no hooks."""
-    return Heard()
+    return HookOutcome()
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class ConversationSetup:
     """What the view depends on besides what is said: compared before every step, appended where it changed."""
 
     system: SystemSet
     policy: PolicySet
     models: tuple[ModelSet, ...]
     rules: tuple[RulesSet, ...] = ()
-    notes: tuple[Note, ...] = ()
+    notes: tuple[StandingNote, ...] = ()
 
     @property
-    def settings(self) -> tuple[Fact, ...]:
+    def settings_facts(self) -> tuple[Fact, ...]:
         """The facts of it that are settings."""
         return (self.system, *self.rules, self.policy, *self.models)
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
+class FileRestoration:
     """What putting files back came to: a sentence for each, and the fact of it."""
 
     said: Sequence[str] = ()
     fact: FilesChanged | None = None
 
 
-async def _nothing(_conversation: str) -> Sequence[FilesChanged]:
+async def _no_file_changes(_conversation: str) -> Sequence[FilesChanged]:
     return ()
 
 
@@ -88,34 +88,34 @@ async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
     yield
 
 
-class Spawn(Protocol):
+class TaskSpawner(Protocol):
     """Starts a named, owned task; see tasks.py."""
 
     def __call__(self, work: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Crew:
+class SessionCollaborators:
     """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
 
-    `restore` puts files back as they were before the facts it is given, in the order they happened. `settle`: what steps have
+    `restore` puts files back as they were before the facts it is given, in the order they happened. `collect_file_changes`: what steps have
     changed in the folders and no result has told. `withheld`: see `ToolsOffered`. `turn_lease`: a turn runs within; Refused where
     another machine works in the conversation.
     """
 
-    cache: Cache
-    index: Index
-    tokens: Tokens
+    cache: ContentCache
+    index: SearchIndex
+    tokens: TokenCounter
     clock: Clock
-    tools: Tools
+    tools: ToolSet
     models: Callable[[ModelRole], ModelClient | None]
-    setup: Callable[[], Awaitable[Setup]]
-    spawn: Spawn
-    restore: Callable[[Sequence[Recorded]], Awaitable[Restored]]
-    limits: Callable[[], Limits] = Limits
+    setup: Callable[[], Awaitable[ConversationSetup]]
+    spawn: TaskSpawner
+    restore: Callable[[Sequence[Recorded]], Awaitable[FileRestoration]]
+    limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)  # of all agents of the tree, and their limit
-    settle: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _nothing
+    collect_file_changes: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
-    happened: Callable[[str, str, Mapping[str, Any]], Awaitable[Heard]] = nothing_heard
+    run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks
     turn_lease: Callable[[str], AbstractAsyncContextManager[None]] = unshared_turn

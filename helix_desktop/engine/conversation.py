@@ -12,203 +12,207 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from helix_desktop.engine.blocks import View
-from helix_desktop.engine.budget import Meter, meter
-from helix_desktop.engine.events import Event, FactAppended, ReadAnew
+from helix_desktop.engine.cache_marks import MarkedRequest
+from helix_desktop.engine.context_policy import Policy, policy_from_fact
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Pinned, PolicySet, Recorded, Rewound
-from helix_desktop.engine.history.branch import Branch
+from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.history.settings import Settings
-from helix_desktop.engine.marks import Sent
-from helix_desktop.engine.policy import Policy, from_fact
-from helix_desktop.engine.ports import Journal
-from helix_desktop.engine.view import State, state_of
-from helix_desktop.errors import HelixError, NotThere, Refused, StoreFailed
+from helix_desktop.engine.history.request_settings import RequestSettings
+from helix_desktop.engine.ports import JournalPort
+from helix_desktop.engine.session_events import ConversationReplaced, Event, FactAppended
+from helix_desktop.engine.token_budget import WindowMeter, measure_window
+from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
 
 Listener = Callable[[Event], None]
 Facts = Sequence[Fact]
 
 
 class Conversation:
-    """`append` is atomic: all of the facts are in the journal and in the state, or none is."""
+    """`append_facts` is atomic: all of the facts are in the journal and in the state, or none is."""
 
-    def __init__(self, journal: Journal, conversation: str, state: State) -> None:
+    def __init__(self, journal: JournalPort, conversation: str, state: ConversationState) -> None:
         self.journal = journal
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
-        self.sent = Sent()  # the last request, a number for each message: what is the same is cached there
+        self.sent = MarkedRequest()  # the last request, a number for each message: what is the same is cached there
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
-        self._expected: tuple[Settings, Settings] | None = None  # as recorded, and as the next request will have them
+        self._expected: tuple[RequestSettings, RequestSettings] | None = (
+            None  # as recorded, and as the next request will have them
+        )
 
     @classmethod
-    async def open(cls, journal: Journal, conversation: str) -> Conversation:
+    async def open(cls, journal: JournalPort, conversation: str) -> Conversation:
         """The conversation as the journal has it."""
-        return cls(journal, conversation, await _read(journal, conversation))
+        return cls(journal, conversation, await _read_state(journal, conversation))
 
-    async def append(self, *facts: Fact) -> tuple[Recorded, ...]:
+    async def append_facts(self, *facts: Fact) -> tuple[Recorded, ...]:
         """Append facts, all of them or none. A fold that covers part 0 of seq 0, -1, -2 and so on covers the first,
         the second, the third of these facts: so an output and its excerpt are appended in one transaction.
         """
-        return await self.append_made(lambda _: facts)
+        return await self.append_facts_from(lambda _: facts)
 
-    async def append_made(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+    async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         """Append the facts `make(next_seq)` gives; it is called under the lock, so what it checks still holds when
         they are written. Nothing is appended where it gives none.
         """
-        written = await asyncio.shield(self._write(make))
+        written = await asyncio.shield(self._write_facts(make))
         if isinstance(written, HelixError):
             raise written
         return written
 
-    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
+    async def _write_facts(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
         """Runs to its end whatever becomes of the caller; so a refusal of the store is returned, not raised."""
         async with self._lock:
             first = self.state.last_seq + 1
-            facts = tuple(placed(fact, first) for fact in make(first))
+            facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
             try:
-                recorded = tuple(await self.journal.append(self.id, facts)) if facts else ()
-            except (StoreFailed, Refused) as error:
+                recorded = tuple(await self.journal.append_to_journal(self.id, facts)) if facts else ()
+            except (StoreFailed, ActionRefused) as error:
                 return error
-            await self._advance(recorded)
+            await self._advance_state(recorded)
         for one in recorded:
-            self.tell(FactAppended(one))
+            self.notify_listeners(FactAppended(one))
         return recorded
 
-    async def recorded(self) -> None:
+    async def wait_until_recorded(self) -> None:
         """Wait until all that is being appended is in the journal and was told: it goes on when its caller is cancelled."""
         async with self._lock:
             pass
 
-    async def follow(self, grow: Callable[[], Awaitable[None]]) -> None:
+    async def append_foreign_facts(self, grow: Callable[[], Awaitable[None]]) -> None:
         """Facts that another machine wrote: `grow` appends them to the journal, and nothing else is written meanwhile."""
-        failed = await asyncio.shield(self._follow(grow))
+        failed = await asyncio.shield(self._append_foreign_facts(grow))
         if failed is not None:
             raise failed
 
-    async def _follow(self, grow: Callable[[], Awaitable[None]]) -> HelixError | None:
+    async def _append_foreign_facts(self, grow: Callable[[], Awaitable[None]]) -> HelixError | None:
         async with self._lock:
             try:
                 await grow()
-                recorded = await self.journal.read(self.id, after=self.state.last_seq)
+                recorded = await self.journal.read_facts(self.id, after=self.state.last_seq)
             except HelixError as error:
                 return error
-            await self._advance(recorded)
+            await self._advance_state(recorded)
         for one in recorded:
-            self.tell(FactAppended(one))
+            self.notify_listeners(FactAppended(one))
         return None
 
-    async def _advance(self, recorded: Sequence[Recorded]) -> None:
+    async def _advance_state(self, recorded: Sequence[Recorded]) -> None:
         for one in recorded:
-            branch = await self._branch_for(one.fact)
-            self.state.advance(one, branch)
+            branch = await self._branch_after_rewind(one.fact)
+            self.state.advance_state(one, branch)
 
-    async def _branch_for(self, fact: Fact) -> Branch | None:
+    async def _branch_after_rewind(self, fact: Fact) -> ConversationBranch | None:
         """The branch a rewind goes on from, made beside the loop: a long one takes a second."""
         if not isinstance(fact, Rewound):
             return None
-        return await asyncio.to_thread(self.state.branch_at, max(0, min(fact.to, self.state.seq)))
+        return await asyncio.to_thread(self.state.branch_at_rewind, max(0, min(fact.to, self.state.seq)))
 
     @asynccontextmanager
-    async def still(self) -> AsyncIterator[None]:
+    async def hold_still(self) -> AsyncIterator[None]:
         """Nothing is appended within, so that the journal may be changed there. Where it was, it is read anew."""
         changed = True
         async with self._lock:
             try:
                 yield
                 last = self.state.facts[-1:]
-                changed = list(await self.journal.read(self.id, after=self.state.last_seq - len(last))) != list(last)
+                changed = list(await self.journal.read_facts(self.id, after=self.state.last_seq - len(last))) != list(
+                    last
+                )
             finally:
                 if changed:
-                    self.state = await _read(self.journal, self.id)
+                    self.state = await _read_state(self.journal, self.id)
         if changed:
-            self.tell(ReadAnew(self.id))
+            self.notify_listeners(ConversationReplaced(self.id))
 
-    def new_fold(self, kind: FoldKind) -> str:
+    def new_fold_name(self, kind: FoldKind) -> str:
         """A name no fold here has, the ones in the making included."""
         self._given = max(self._given, self.state.last_fold) + 1
         return f"{kind.value}-{self._given}"
 
-    def fact(self, seq: int) -> Fact:
+    def fact_at(self, seq: int) -> Fact:
         """The fact with this number; NotThere."""
         if not 1 <= seq <= len(self.state.facts):
-            raise NotThere(f"This conversation has no fact {seq}; its last one is {self.state.last_seq}.")
+            raise NotFound(f"This conversation has no fact {seq}; its last one is {self.state.last_seq}.")
         return self.state.facts[seq - 1].fact
 
-    def tell(self, event: Event) -> None:
+    def notify_listeners(self, event: Event) -> None:
         """Tell every listener, in the order they came."""
         for listener in tuple(self.listeners):
             listener(event)
 
-    def view(self) -> View:
+    def current_view(self) -> View:
         """The view now."""
-        return self.state.view()
+        return self.state.take_view()
 
     @property
     def policy(self) -> Policy:
         """The policy in force; read from its fact once."""
-        return self.policy_of(self.state)
+        return self.policy_at(self.state)
 
-    def policy_of(self, moment: Moment) -> Policy:
+    def policy_at(self, moment: Moment) -> Policy:
         """The policy in force then."""
         fact = moment.settings.policy
         if fact is not self._policy_fact or self._policy is None:
-            self._policy_fact, self._policy = fact, from_fact(fact)
+            self._policy_fact, self._policy = fact, policy_from_fact(fact)
         return self._policy
 
-    def meter(self) -> Meter:
+    def current_meter(self) -> WindowMeter:
         """How full the window is."""
-        return meter(self.state, self.policy)
+        return measure_window(self.state, self.policy)
 
-    def expect(self, facts: Facts) -> None:
+    def expect_settings(self, facts: Facts) -> None:
         """The next request will be sent with these settings. They are recorded when it is."""
         now = expected = self.state.settings
         for fact in facts:
-            if not self.state.holds(fact):
-                expected = expected.after(Recorded(self.id, 0, 0.0, fact))
+            if not self.state.already_holds(fact):
+                expected = expected.settings_after(Recorded(self.id, 0, 0.0, fact))
         self._expected = None if expected is now else (now, expected)
 
     @property
-    def ahead(self) -> State:
+    def expected_state(self) -> ConversationState:
         """The state with the settings that are expected of the next request. For whoever shows it: a turn goes by `state`."""
         if self._expected is None or self._expected[0] is not self.state.settings:
             return self.state
         return self.state.with_settings(self._expected[1])
 
-    async def draft(self) -> Draft:
+    async def copy_as_draft(self) -> ConversationDraft:
         """A copy to write ahead on."""
-        return Draft(self.journal, self.id, await asyncio.to_thread(state_of, tuple(self.state.facts)))
+        return ConversationDraft(self.journal, self.id, await asyncio.to_thread(build_state, tuple(self.state.facts)))
 
-    async def adopt(self, draft: Conversation) -> bool:
+    async def adopt_draft(self, draft: Conversation) -> bool:
         """Append what a copy has more than this, at once. False, and nothing is appended, where they have parted."""
         known = self.state.last_seq
         fresh = [recorded.fact for recorded in draft.state.facts[known:]]
-        return bool(await self.append_made(lambda first: fresh if first == known + 1 else ()))
+        return bool(await self.append_facts_from(lambda first: fresh if first == known + 1 else ()))
 
-    async def moment(self, seq: int) -> Moment:
+    async def moment_at(self, seq: int) -> Moment:
         """What held when `seq` was the newest fact; worked out beside the loop."""
-        return await asyncio.to_thread(self.state.at, seq)
+        return await asyncio.to_thread(self.state.past_moment, seq)
 
 
-class Draft(Conversation):
+class ConversationDraft(Conversation):
     """A copy that is ahead: its facts are nowhere until the conversation adopts them."""
 
-    async def _write(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
+    async def _write_facts(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         first = self.state.last_seq + 1
-        facts = [placed(fact, first) for fact in make(first)]
+        facts = [resolve_relative_cover(fact, first) for fact in make(first)]
         recorded = tuple(Recorded(self.id, seq, 0.0, fact) for seq, fact in enumerate(facts, first))
-        await self._advance(recorded)
+        await self._advance_state(recorded)
         return recorded
 
 
-async def _read(journal: Journal, conversation: str) -> State:
+async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:
     """A long conversation takes a second or two: beside the loop."""
-    return await asyncio.to_thread(state_of, await journal.read(conversation))
+    return await asyncio.to_thread(build_state, await journal.read_facts(conversation))
 
 
-def placed(fact: Fact, first: int) -> Fact:
+def resolve_relative_cover(fact: Fact, first: int) -> Fact:
     """The fact with a cover, or a pin, that counts from the facts appended with it put in its place."""
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
         return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))

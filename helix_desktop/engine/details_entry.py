@@ -1,4 +1,4 @@
-"""The entry of the cache that all details of a fold stand in: plain lines, so that an agent can search them, and `parse` reads them back."""
+"""The entry of the cache that all details of a fold stand in: plain lines, so that an agent can search them, and `parse_details_entry` reads them back."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from helix_desktop.engine.details import KINDS, WORDS, Detail, foremost
+from helix_desktop.engine.conversation_details import KINDS, WORDS, Detail, sort_details
 
 REFERENCE_LIMIT = 2_000_000  # characters of the entry
 HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
-def entry(found: Iterable[Detail]) -> str:
+def format_details_entry(found: Iterable[Detail]) -> str:
     """All details as lines, the critical first, the index behind them; where that is too much, it says what is left out."""
     lines, size, left_out = [HEADER], len(HEADER), 0
-    for count, line in _lines(foremost(found)):
+    for count, line in _group_into_lines(sort_details(found)):
         size += len(line) + 1
         if size <= REFERENCE_LIMIT:
             lines.append(line)
@@ -26,17 +26,17 @@ def entry(found: Iterable[Detail]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
+def _group_into_lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
     """How many details a line has, and the line: of words all of one message in one."""
-    for (kind, seq, alone), group in groupby(found, _line_of):
+    for (kind, seq, alone), group in groupby(found, _line_key):
         details = list(group)
         if alone:
-            yield from ((1, detail.line()) for detail in details)
+            yield from ((1, detail.format_reference_line()) for detail in details)
         else:
             yield len(details), f"{kind}s [{seq}] {' '.join(detail.text for detail in details)}"
 
 
-def _line_of(detail: Detail) -> tuple[str, int, bool]:
+def _line_key(detail: Detail) -> tuple[str, int, bool]:
     alone = detail.kind not in WORDS or detail.times > 1 or detail.text.split() != [detail.text]
     return detail.kind, detail.seq, alone
 
@@ -44,7 +44,7 @@ def _line_of(detail: Detail) -> tuple[str, int, bool]:
 _LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
 
 
-def parse(text: str) -> list[Detail]:
+def parse_details_entry(text: str) -> list[Detail]:
     """The details of an entry; a line that is none is skipped."""
     found = []
     lines = iter(text.split("\n")[1:])

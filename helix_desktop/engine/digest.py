@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 SIZE = 32  # bytes
 
@@ -20,11 +20,11 @@ class Digest:
             raise ValueError(f"a SHA-256 digest has 32 bytes, not {len(self.raw)}")
 
     @classmethod
-    def of(cls, content: bytes) -> Digest:
+    def of_content(cls, content: bytes) -> Digest:
         return cls(hashlib.sha256(content).digest())
 
     @classmethod
-    def parse(cls, text: str) -> Digest:
+    def from_hex(cls, text: str) -> Digest:
         """From 64 hexadecimal digits; ValueError for anything else."""
         if len(text) != 64 or not text.isascii() or not text.isalnum():
             raise ValueError(f"a SHA-256 is 64 hexadecimal digits, not {text[:80]!r}")
@@ -35,7 +35,7 @@ class Digest:
         return self.raw.hex()
 
     @property
-    def short(self) -> str:
+    def short_hex(self) -> str:
         """For people: the first and the last four digits."""
         return f"{self.hex[:4]}…{self.hex[-4:]}"
 

@@ -15,12 +15,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
 
-from helix_desktop.engine import details, details_entry, laws, transcript
-from helix_desktop.engine.ask_model import Asking, plain_request, with_question
+from helix_desktop.engine import conversation_details, details_entry, legal_messages, span_as_text
+from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Request, View
-from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.details import Detail, Source
+from helix_desktop.engine.conversation_details import Detail, DetailSource
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     DocumentEdited,
@@ -39,19 +39,19 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Unpinned,
 )
-from helix_desktop.engine.history.branch import Branch
-from helix_desktop.engine.history.covers import overlap
-from helix_desktop.engine.history.shown import Item
-from helix_desktop.engine.policy import Policy
-from helix_desktop.engine.ports import About, Cache, Clock, ModelClient, Tokens
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.history.covers import covers_overlap
+from helix_desktop.engine.history.view_items import ViewItem
+from helix_desktop.engine.ports import Clock, ContentCache, EntryOrigin, ModelClient, TokenCounter
+from helix_desktop.engine.span_as_text import SpanText
 from helix_desktop.engine.strategies import handover, truncation
-from helix_desktop.engine.strategies.document import Document, Making, document
-from helix_desktop.engine.strategies.plan import Plan, Situation
-from helix_desktop.engine.strategies.registry import STRATEGIES
-from helix_desktop.engine.transcript import Passage
-from helix_desktop.engine.view import State
-from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotThere
-from helix_desktop.values import dataclass
+from helix_desktop.engine.strategies.all_strategies import STRATEGIES
+from helix_desktop.engine.strategies.fold_document import DocumentPlan, FoldDocument, build_fold_document
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
+from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 6_000  # tokens of a document
 WINDOW_SHARE = 8  # and at most this part of the window
@@ -66,13 +66,13 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class DocumentMaterial:
     """Phase one: everything the writing needs, read without a pause. `seq`: the newest fact then."""
 
-    plan: Plan
-    situation: Situation
-    branch: Branch
-    items: tuple[Item, ...]
+    plan: FoldPlan
+    situation: FoldSituation
+    branch: ConversationBranch
+    items: tuple[ViewItem, ...]
     view: View
     seq: int
     shown: int  # tokens of what the span shows now
@@ -81,16 +81,16 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenDocument:
     """Phase two's result: a fold to append if the covered facts are still the same."""
 
     fold: Folded
-    reading: Reading
+    reading: DocumentMaterial
     spent: tuple[Spent, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class WritingAttempt:
     """One way of getting the text. `role`: whose window counts."""
 
     name: str
@@ -99,7 +99,7 @@ class Rung:
     way: str  # prefix, transcript or pieces
 
 
-class NothingWritten(ModelFailed):
+class NoDocumentWritten(ModelFailed):
     """No rung came to a document that saves anything; `spent` is what trying cost."""
 
     def __init__(self, what: str, *, spent: Sequence[Spent] = ()) -> None:
@@ -107,63 +107,63 @@ class NothingWritten(ModelFailed):
         self.spent = tuple(spent)
 
 
-def spent_on(error: HelixError) -> tuple[Spent, ...]:
+def cost_of_failure(error: HelixError) -> tuple[Spent, ...]:
     """What an attempt that failed has cost."""
-    return error.spent if isinstance(error, NothingWritten) else ()
+    return error.spent if isinstance(error, NoDocumentWritten) else ()
 
 
-def read(plan: Plan, situation: Situation) -> Reading:
+def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMaterial:
     """Take down what the span shows. No await in here: nothing can change meanwhile."""
     branch = situation.branch
-    items = tuple(branch.visible(plan.span))
+    items = tuple(branch.items_in_span(plan.span))
     kept = branch.kept_tokens(plan.span, panic=plan.panic)
     shown = sum(item.tokens for item in items)
-    view = situation.state.view()
-    return Reading(plan, situation, branch, items, view, situation.state.last_seq, shown, kept, branch.todo)
+    view = situation.state.take_view()
+    return DocumentMaterial(plan, situation, branch, items, view, situation.state.last_seq, shown, kept, branch.todo)
 
 
-def still_same(reading: Reading, state: State) -> bool:
+def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
     """Whether the covered facts are shown as they were when they were read, but for markers made meanwhile."""
     if state.branch is not reading.branch or not reading.branch.may_nest(reading.plan.span):
         return False
-    return not any(_touches(recorded.fact, reading) for recorded in state.facts[reading.seq :])
+    return not any(_changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :])
 
 
-def _touches(fact: Fact, reading: Reading) -> bool:
+def _changes_material(fact: Fact, reading: DocumentMaterial) -> bool:
     """Whether a later fact changes what the document should have said."""
     match fact:
         case Pinned(ref=cover) | Unpinned(ref=cover) | Excluded(ref=cover) | Included(ref=cover):
-            return overlap(cover, reading.plan.span)
+            return covers_overlap(cover, reading.plan.span)
         case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
-            return name in reading.branch.folds and overlap(reading.branch.folds[name].cover, reading.plan.span)
+            return name in reading.branch.folds and covers_overlap(reading.branch.folds[name].cover, reading.plan.span)
         case Folded(cover=Span() as cover):
-            return overlap(cover, reading.plan.span)
+            return covers_overlap(cover, reading.plan.span)
         case Forgotten():
             return True
     return False
 
 
 @dataclass(slots=True)
-class Writer:
+class DocumentWriter:
     """Writes documents for one conversation."""
 
     conversation: Conversation
-    cache: Cache
-    tokens: Tokens
+    cache: ContentCache
+    tokens: TokenCounter
     clock: Clock
     models: Models
-    contents: Contents
+    contents: ViewContents
     heard_at: float = math.inf  # by the loop's clock: when a model was asked, or last gave a sign of writing
 
-    async def write(self, reading: Reading, fold: str, seconds: float) -> Written:
+    async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
         """The fold, by the first rung that works. NothingWritten where none does."""
         self.heard_at = math.inf
-        limit = self._limit(reading)
-        started, spent = self.clock.now(), list[Spent]()
-        if too_little := self.too_little(reading):
-            raise NothingWritten(too_little)
-        found, entry = await self._details(reading)
-        making = Making(
+        limit = self._document_limit_tokens(reading)
+        started, spent = self.clock.current_time(), list[Spent]()
+        if too_little := self.reason_not_to_fold(reading):
+            raise NoDocumentWritten(too_little)
+        found, entry = await self._gather_details(reading)
+        making = DocumentPlan(
             reading.plan,
             fold,
             reading.branch.handovers + 1,
@@ -174,32 +174,38 @@ class Writer:
         )
         failures = []
         dated = STRATEGIES[reading.plan.kind].dated
-        passages = await transcript.passages(reading.branch, reading.plan.span, self.cache, dated=dated)
-        for rung in self._rungs(reading):
+        passages = await span_as_text.read_span_texts(reading.branch, reading.plan.span, self.cache, dated=dated)
+        for rung in self._writing_attempts(reading):
             try:
-                text = await self._text(rung, reading, passages, Asking(spent.append, self._heard), seconds)
-                answer = _answer(reading.situation, rung.role)
-                made = await self._document(rung, making, text, answer, Asking(spent.append, self._heard), seconds)
+                text = await self._ask_attempt_for_text(
+                    rung, reading, passages, ModelInquiry(spent.append, self._note_model_activity), seconds
+                )
+                answer = _answer_limit_tokens(reading.situation, rung.role)
+                made = await self._build_document(
+                    rung, making, text, answer, ModelInquiry(spent.append, self._note_model_activity), seconds
+                )
             except ModelFailed as error:
                 failures.append(f"{rung.name}: {error.what}")
                 continue
             except asyncio.CancelledError:
                 with suppress(HelixError):
-                    await self.conversation.append(*spent)
+                    await self.conversation.append_facts(*spent)
                 raise
             if made.tokens <= limit + FRAME:
-                folded = self._folded(reading, making, made, rung.client.model, self.clock.now() - started)
-                return Written(folded, reading, tuple(spent))
+                folded = self._build_document_fold(
+                    reading, making, made, rung.client.model_name, self.clock.current_time() - started
+                )
+                return WrittenDocument(folded, reading, tuple(spent))
             failures.append(f"{rung.name}: the text was too long")
-        raise NothingWritten("; ".join(failures) or "No model is available to write it.", spent=spent)
+        raise NoDocumentWritten("; ".join(failures) or "No model is available to write it.", spent=spent)
 
-    def too_little(self, reading: Reading) -> str:
+    def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
         """Why a document would not be shorter than what it stands for; empty where it can be."""
-        if self._limit(reading) >= SMALLEST:
+        if self._document_limit_tokens(reading) >= SMALLEST:
             return ""
         return f"Folding {reading.shown:,} tokens would not save a tenth of them."
 
-    async def wait_for(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
+    async def wait_for_writing(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
         """Wait for something this writer is at, as long as a turn does. Why it is not waited for any more; or nothing."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
@@ -213,58 +219,62 @@ class Writer:
             await asyncio.wait([work], timeout=min(left, quiet, policy.panic_silence))
         return ""
 
-    def _heard(self) -> None:
+    def _note_model_activity(self) -> None:
         self.heard_at = asyncio.get_running_loop().time()
 
-    def let_go(self) -> None:
+    def discard_contents(self) -> None:
         """Keep nothing of what was read and written: some of it may have been forgotten."""
-        self.contents.clear()
+        self.contents.clear_read_contents()
 
-    async def truncate(self, reading: Reading, fold: str) -> Written:
+    async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
         """The last rung: no model, and no more words than leave the next request its room."""
-        limit = max(min(self._limit(reading), _room_left(reading)), SMALLEST)
-        found, entry = await self._details(reading)
+        limit = max(min(self._document_limit_tokens(reading), _room_after_fold_tokens(reading)), SMALLEST)
+        found, entry = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
-        making = Making(reading.plan, fold, 0, found, entry, critical, limit)
-        made = await asyncio.to_thread(document, making, truncation.body(found, reading.todo), self.tokens)
-        return Written(self._folded(reading, making, made, "", 0.0), reading, ())
+        making = DocumentPlan(reading.plan, fold, 0, found, entry, critical, limit)
+        made = await asyncio.to_thread(
+            build_fold_document, making, truncation.fill_truncation_sections(found, reading.todo), self.tokens
+        )
+        return WrittenDocument(self._build_document_fold(reading, making, made, "", 0.0), reading, ())
 
     # --- what it is made of -----------------------------------------------------------------------------------------
 
-    def _limit(self, reading: Reading) -> int:
+    def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
         """The tokens the document's words may take so that the fold makes progress."""
         policy, window = reading.situation.policy, reading.situation.meter.window
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME
         return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
 
-    async def _details(self, reading: Reading) -> tuple[list[Detail], Digest]:
+    async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest]:
         """All that must not be lost, inherited and fresh, and the entry it stands in."""
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
-            entry = await self._entry(reading.branch, item)
+            entry = await self._inherited_details(reading.branch, item)
             if entry is None:
                 seqs.extend(reading.branch.covered_by(item))
             else:
                 before += entry
-        sources = await transcript.sources(reading.branch, seqs, self.cache)
-        stored = list(transcript.hashes(reading.branch, seqs))
-        found, text = await asyncio.to_thread(_gathered, before, sources, stored, reading.todo)
-        kept = await self.cache.put(text.encode("utf-8", "replace"), About("handover", ENTRY))
+        sources = await span_as_text.read_detail_sources(reading.branch, seqs, self.cache)
+        stored = list(span_as_text.details_of_stored_entries(reading.branch, seqs))
+        found, text = await asyncio.to_thread(_combine_details, before, sources, stored, reading.todo)
+        kept = await self.cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("handover", ENTRY))
         return found, kept.digest
 
-    async def _entry(self, branch: Branch, item: Item) -> Sequence[Detail] | None:
+    async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
         """The details of the document that stands there; None for messages, and where the entry is gone."""
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
         try:
-            text = (await self.cache.get(fold.entries[0])).decode("utf-8", "replace")
-        except (NotThere, CacheCorrupt):
+            text = (await self.cache.read_content(fold.entries[0])).decode("utf-8", "replace")
+        except (NotFound, CacheCorrupt):
             return None
-        return await asyncio.to_thread(details_entry.parse, text)
+        return await asyncio.to_thread(details_entry.parse_details_entry, text)
 
-    def _folded(self, reading: Reading, making: Making, made: Document, model: str, seconds: float) -> Folded:
+    def _build_document_fold(
+        self, reading: DocumentMaterial, making: DocumentPlan, made: FoldDocument, model: str, seconds: float
+    ) -> Folded:
         plan = reading.plan
         return Folded(
             fold=making.fold,
@@ -286,131 +296,146 @@ class Writer:
 
     # --- the rungs --------------------------------------------------------------------------------------------------
 
-    def _rungs(self, reading: Reading) -> Iterator[Rung]:
+    def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
         """The ways to try, the one the policy wants first; where a role has no model the main one takes its place."""
         main, fast, long = (self.models(role) for role in ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
-            yield Rung(f"{main.model} over its own context", main, ModelRole.MAIN, "prefix")
+            yield WritingAttempt(f"{main.model_name} over its own context", main, ModelRole.MAIN, "prefix")
         quick = fast or main
         if quick is not None:
-            yield Rung(quick.model, quick, ModelRole.FAST if fast else ModelRole.MAIN, "transcript")
-        if long is not None and (quick is None or long.model != quick.model):
-            yield Rung(f"{long.model} with its long window", long, ModelRole.LONG, "transcript")
+            yield WritingAttempt(quick.model_name, quick, ModelRole.FAST if fast else ModelRole.MAIN, "transcript")
+        if long is not None and (quick is None or long.model_name != quick.model_name):
+            yield WritingAttempt(f"{long.model_name} with its long window", long, ModelRole.LONG, "transcript")
         if quick is not None:
-            yield Rung(f"{quick.model} in pieces", quick, ModelRole.FAST if fast else ModelRole.MAIN, "pieces")
-        if main is not None and quick is not None and main.model != quick.model:
-            yield Rung(main.model, main, ModelRole.MAIN, "transcript")
+            yield WritingAttempt(
+                f"{quick.model_name} in pieces", quick, ModelRole.FAST if fast else ModelRole.MAIN, "pieces"
+            )
+        if main is not None and quick is not None and main.model_name != quick.model_name:
+            yield WritingAttempt(main.model_name, main, ModelRole.MAIN, "transcript")
 
-    async def _text(
-        self, rung: Rung, reading: Reading, passages: Sequence[Passage], asking: Asking, seconds: float
+    async def _ask_attempt_for_text(
+        self,
+        rung: WritingAttempt,
+        reading: DocumentMaterial,
+        passages: Sequence[SpanText],
+        asking: ModelInquiry,
+        seconds: float,
     ) -> str:
-        question = self._question(reading)
-        answer = min(_answer(reading.situation, rung.role), self._limit(reading) * 3 // 2)
+        question = self._document_question(reading)
+        answer = min(_answer_limit_tokens(reading.situation, rung.role), self._document_limit_tokens(reading) * 3 // 2)
         purpose = Purpose(reading.plan.kind.value)
-        room = self._room(reading.situation, rung.role)
+        room = self._material_room_tokens(reading.situation, rung.role)
         if rung.way == "prefix":
-            request = with_question(await self._request(reading.view), question, purpose, answer)
-            text = _said(await asking.text(rung.client, request, seconds))
-            if not handover.in_form(text) and self.tokens.count(text) < SMALLEST:
+            request = append_question(await self._request_of_view(reading.view), question, purpose, answer)
+            text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
+            if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:
                 raise ModelFailed("The response was not a valid document.")  # it went on with the work
             return text
-        pieces = list(_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1)))
+        pieces = list(
+            _join_passages_to_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1))
+        )
         if rung.way == "transcript" and len(pieces) > 1:
-            raise ModelFailed(f"The messages to fold don't fit in the window of {rung.client.model}.")
+            raise ModelFailed(f"The messages to fold don't fit in the window of {rung.client.model_name}.")
         text = ""
         for piece in pieces:
             material = f"The document so far:\n{text}\n\nWhat came after it:\n{piece}" if text else piece
-            text = _said(await asking.text(rung.client, plain_request(material, question, purpose, answer), seconds))
-            text = self._first(text[: ANSWER * 8], room // 2)
+            text = _require_text(
+                await asking.ask_for_text(
+                    rung.client, build_material_request(material, question, purpose, answer), seconds
+                )
+            )
+            text = self._cut_to_tokens(text[: ANSWER * 8], room // 2)
         return text
 
-    def _first(self, text: str, limit: int) -> str:
+    def _cut_to_tokens(self, text: str, limit: int) -> str:
         """As much of the text's beginning as takes so many tokens, about."""
-        count = self.tokens.count(text)
+        count = self.tokens.count_tokens(text)
         return text if count <= limit else text[: len(text) * limit // count]
 
-    def _question(self, reading: Reading) -> str:
+    def _document_question(self, reading: DocumentMaterial) -> str:
         tail = reading.situation.policy.tail_steps
-        return STRATEGIES[reading.plan.kind].question(reading.plan, self._limit(reading), tail)
+        return STRATEGIES[reading.plan.kind].question(reading.plan, self._document_limit_tokens(reading), tail)
 
-    async def _document(
-        self, rung: Rung, making: Making, text: str, answer: int, asking: Asking, seconds: float
-    ) -> Document:
+    async def _build_document(
+        self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
+    ) -> FoldDocument:
         """The text in its form. Sections that are missing are asked for once, then filled from the details."""
         if not STRATEGIES[making.plan.kind].sections:
-            return await asyncio.to_thread(document, making, {"": text}, self.tokens)
-        found = handover.sections(text)
-        lacking = handover.lacking(found)
+            return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
+        found = handover.split_handover_sections(text)
+        lacking = handover.find_missing_sections(found)
         if lacking:
-            request = plain_request(text, handover.question_for(lacking), Purpose(making.plan.kind.value), answer)
+            request = build_material_request(
+                text, handover.missing_sections_question(lacking), Purpose(making.plan.kind.value), answer
+            )
             try:
-                more = handover.sections(await asking.text(rung.client, request, seconds))
+                more = handover.split_handover_sections(await asking.ask_for_text(rung.client, request, seconds))
             except ModelFailed:
                 more = {}
             found = {**found, **{name: said for name, said in more.items() if name in lacking and said}}
-        return await asyncio.to_thread(document, making, found, self.tokens)
+        return await asyncio.to_thread(build_fold_document, making, found, self.tokens)
 
-    async def _request(self, view: View) -> Request:
-        return laws.request(view, await self.contents.of(view))
+    async def _request_of_view(self, view: View) -> Request:
+        return legal_messages.build_request(view, await self.contents.read_view_contents(view))
 
-    def _room(self, situation: Situation, role: ModelRole) -> int:
+    def _material_room_tokens(self, situation: FoldSituation, role: ModelRole) -> int:
         """Counted tokens of material that fit a role's window, with room for the question and the answer."""
-        room = _window(situation, role) - _answer(situation, role) - 600
+        room = _role_window_tokens(situation, role) - _answer_limit_tokens(situation, role) - 600
         return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
 
 
-def _window(situation: Situation, role: ModelRole) -> int:
-    chosen = situation.state.settings.model(role) or situation.state.settings.model(ModelRole.MAIN)
+def _role_window_tokens(situation: FoldSituation, role: ModelRole) -> int:
+    chosen = situation.state.settings.model_for_role(role) or situation.state.settings.model_for_role(ModelRole.MAIN)
     return chosen.window if chosen and chosen.window > 0 else situation.policy.window
 
 
-def _answer(situation: Situation, role: ModelRole) -> int:
+def _answer_limit_tokens(situation: FoldSituation, role: ModelRole) -> int:
     """The tokens a writer of this role may put out."""
-    return min(ANSWER, _window(situation, role) // 4)
+    return min(ANSWER, _role_window_tokens(situation, role) // 4)
 
 
-def _room_left(reading: Reading) -> int:
+def _room_after_fold_tokens(reading: DocumentMaterial) -> int:
     """Counted tokens that are free in the window once what the span shows is gone, but for what stays of it."""
     meter, state = reading.situation.meter, reading.situation.state
     free = (meter.window - meter.reserve) / meter.factor
-    return int(free) - (state.tokens - reading.shown + reading.kept) - FRAME
+    return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME
 
 
-def _gathered(
-    before: Sequence[Detail], sources: Sequence[Source], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
+def _combine_details(
+    before: Sequence[Detail], sources: Sequence[DetailSource], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
     """The details of earlier entries and of fresh messages, and the entry they make. Long work: beside the loop."""
-    fresh = details.collect(sources, between=_Pauses().between)
-    found = details.inherited(before, [*fresh, *stored], todo)
-    return found, details_entry.entry(found)
+    fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().pause_if_long)
+    found = conversation_details.combine_with_inherited(before, [*fresh, *stored], todo)
+    return found, details_entry.format_details_entry(found)
 
 
-class _Pauses:
+class _InterpreterPauses:
     """As long as the work before them took: others wait for the interpreter, and hardly anybody for the details."""
 
     def __init__(self) -> None:
         self._begun = time.thread_time()
 
-    def between(self) -> None:
+    def pause_if_long(self) -> None:
         took = time.thread_time() - self._begun
         if took > STRETCH:
             time.sleep(took)
             self._begun = time.thread_time()
 
 
-def _said(text: str) -> str:
+def _require_text(text: str) -> str:
     if not text.strip():
         raise ModelFailed("The answer was empty.")
     return text
 
 
-def _pieces(passages: Sequence[Passage], room: int) -> Iterator[str]:
+def _join_passages_to_pieces(passages: Sequence[SpanText], room: int) -> Iterator[str]:
     """The transcript in pieces of at most `room` tokens, cut between messages where that can be."""
     held: list[str] = []
     left = room
     for passage in passages:
-        for part in _split(passage, room):
+        for part in _split_passage(passage, room):
             if part.tokens > left and held:
                 yield "\n\n".join(held)
                 held, left = [], room
@@ -420,7 +445,7 @@ def _pieces(passages: Sequence[Passage], room: int) -> Iterator[str]:
         yield "\n\n".join(held)
 
 
-def _split(passage: Passage, room: int) -> Iterator[Passage]:
+def _split_passage(passage: SpanText, room: int) -> Iterator[SpanText]:
     count = -(-passage.tokens // room)
     if count <= 1:
         yield passage

@@ -1,6 +1,6 @@
 """What arrives too large: outputs, user messages and attachments are stored, and shown as an excerpt.
 
-Here the models are asked; what is asked, and what is done with the answer, is in `strategies/admission.py`. Whatever
+Here the models are asked; what is asked, and what is done with the answer, is in `strategies/output_admission.py`. Whatever
 goes wrong, and after `admission_wait` in any case, the preview is kept: a batch never waits longer.
 """
 
@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from helix_desktop.engine import laws
-from helix_desktop.engine.ask_model import Asking, plain_request, with_question
+from helix_desktop.engine import legal_messages
+from helix_desktop.engine.ask_model import ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Message, ToolResult
-from helix_desktop.engine.calls import Call
-from helix_desktop.engine.contents import Contents
+from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Attachment,
@@ -32,15 +31,16 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.policy import Policy
-from helix_desktop.engine.ports import About, Cache, ModelClient, Tokens
-from helix_desktop.engine.strategies import admission, caching
-from helix_desktop.engine.strategies.admission import COMPACT, FULL, PREVIEW, Choice
-from helix_desktop.engine.strategies.preview import made_preview
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, TokenCounter
+from helix_desktop.engine.span_as_text import read_stored_text
+from helix_desktop.engine.strategies import marker_clearing, output_admission
+from helix_desktop.engine.strategies.output_admission import COMPACT, FULL, PREVIEW, AdmissionChoice
+from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
+from helix_desktop.engine.tool_calls import PendingCall
 from helix_desktop.engine.tool_names import RECALLS
-from helix_desktop.engine.transcript import stored_text
+from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.errors import HelixError, ModelFailed
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 SAID, ASKED = 500, 2_000  # characters of what was said with a call, and of its arguments, that tell what it was for
 COMPACTION = 1_500  # tokens a compaction may take
@@ -48,7 +48,7 @@ QUESTION_OUTPUT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Large:
+class LargeOutput:
     """One output that is held back."""
 
     index: int
@@ -59,16 +59,16 @@ class Large:
 
 
 @dataclass(slots=True)
-class Admission:
+class OutputAdmission:
     """Decides what is shown of what arrives in one conversation."""
 
     conversation: Conversation
-    cache: Cache
-    tokens: Tokens
+    cache: ContentCache
+    tokens: TokenCounter
     models: Callable[[ModelRole], ModelClient | None]
-    contents: Contents
+    contents: ViewContents
 
-    async def outputs(
+    async def admit_outputs(
         self, batch: Sequence[ToolReturned], keeps: Mapping[str, str], seqs: Sequence[int]
     ) -> tuple[Fact, ...]:
         """The facts to append behind the batch's own, in the same transaction: excerpts, and what asking cost. `seqs`:
@@ -77,66 +77,70 @@ class Admission:
         policy = self.conversation.policy
         if policy.admission == "off":
             return ()
-        meter = self.conversation.meter()
-        tools = {call.id: call.call.name for call in self._calls()}
+        meter = self.conversation.current_meter()
+        tools = {call.id: call.call.name for call in self._calls_of_last_reply()}
         own = {call for call, tool in tools.items() if tool in RECALLS}
-        commands = [i for i, one in enumerate(batch) if admission.is_command(one, tools.get(one.call, ""))]
+        commands = [
+            i for i, one in enumerate(batch) if output_admission.is_command_output(one, tools.get(one.call, ""))
+        ]
         sizes = [replace(returned, tokens=0) if returned.call in own else returned for returned in batch]
-        large = admission.held_back(sizes, policy, meter.window, meter.factor, commands)
-        held = [await self._large(index, batch[index], policy) for index in large]
+        large = output_admission.find_outputs_to_hold(sizes, policy, meter.window, meter.factor, commands)
+        held = [await self._read_large_output(index, batch[index], policy) for index in large]
         if not held:
             return ()
         spent: list[Spent] = []
-        fitting = self._fitting(held, batch, len(seqs))
-        shown = await self._shown(held, fitting, keeps, policy, Asking(spent.append))
-        batch_name = self.conversation.new_fold(FoldKind.EXCERPT)
+        fitting = self._outputs_that_fit_whole(held, batch, len(seqs))
+        shown = await self._decide_what_is_shown(held, fitting, keeps, policy, ModelInquiry(spent.append))
+        batch_name = self.conversation.new_fold_name(FoldKind.EXCERPT)
         covers = [*map(PartRef, seqs), *(PartRef(-at) for at in range(len(batch) - len(seqs)))]
         folds = [
-            self._excerpt(one, *shown[one.index], batch_name, covers[one.index]) for one in held if one.index in shown
+            self._build_excerpt_fold(one, *shown[one.index], batch_name, covers[one.index])
+            for one in held
+            if one.index in shown
         ]
         return (*(fold for fold in folds if fold.tokens < fold.tokens_before), *spent)
 
-    async def message(self, said: UserSaid) -> tuple[Fact, ...]:
+    async def admit_message_parts(self, said: UserSaid) -> tuple[Fact, ...]:
         """The message with its oversized parts stored, and their excerpts."""
-        meter, policy = self.conversation.meter(), self.conversation.policy
+        meter, policy = self.conversation.current_meter(), self.conversation.policy
         limit = policy.oversized_share * meter.window / meter.factor
         parts: list[UserPart] = []
         folds: list[Fact] = []
         for index, part in enumerate(said.parts):
-            kept = await self._stored(part) if part.tokens > limit else part
+            kept = await self._store_message_part(part) if part.tokens > limit else part
             parts.append(kept)
             if isinstance(kept, Attachment) and kept.tokens > limit and not kept.stored.media_type.startswith("image/"):
-                folds.append(await self._message_excerpt(index, kept, policy))
+                folds.append(await self._build_message_fold(index, kept, policy))
         return (replace(said, parts=tuple(parts)), *folds)
 
-    def _calls(self) -> Sequence[Call]:
+    def _calls_of_last_reply(self) -> Sequence[PendingCall]:
         """The calls of the last reply."""
         branch = self.conversation.state.branch
         return branch.batches.get(branch.steps[-1], ()) if branch.steps else ()
 
-    def _purpose(self, call: ToolCall | None) -> str:
+    def _purpose_of_call(self, call: ToolCall | None) -> str:
         """What a call of the last reply was for: its arguments, and the end of what was said with it."""
         steps = self.conversation.state.branch.steps
-        reply = self.conversation.fact(steps[-1]) if steps else None
+        reply = self.conversation.fact_at(steps[-1]) if steps else None
         said = [part.text for part in reply.parts if isinstance(part, Text)] if isinstance(reply, ModelReplied) else []
         return f"{' '.join(said)[-SAID:]} {call.arguments[:ASKED] if call else ''}"
 
     # --- outputs ----------------------------------------------------------------------------------------------------
 
-    async def _large(self, index: int, returned: ToolReturned, policy: Policy) -> Large:
-        text = await stored_text(self.cache, returned.output)
-        call = {call.id: call.call for call in self._calls()}.get(returned.call)
-        short = await made_preview(text, policy.preview_tokens, self._purpose(call))
-        about = f"{call.name} {caching.short_arguments(call.arguments)}" if call else "a tool"
-        return Large(index, returned, about, text, short)
+    async def _read_large_output(self, index: int, returned: ToolReturned, policy: Policy) -> LargeOutput:
+        text = await read_stored_text(self.cache, returned.output)
+        call = {call.id: call.call for call in self._calls_of_last_reply()}.get(returned.call)
+        short = await build_preview_in_thread(text, policy.preview_tokens, self._purpose_of_call(call))
+        about = f"{call.name} {marker_clearing.summarise_arguments(call.arguments)}" if call else "a tool"
+        return LargeOutput(index, returned, about, text, short)
 
-    async def _shown(
+    async def _decide_what_is_shown(
         self,
-        held: Sequence[Large],
+        held: Sequence[LargeOutput],
         fitting: Sequence[int],
         keeps: Mapping[str, str],
         policy: Policy,
-        asking: Asking,
+        asking: ModelInquiry,
     ) -> dict[int, tuple[str, str]]:
         """Text and instructions per output; an output to be shown in full is not among them."""
         shown = {one.index: (one.preview, "") for one in held}
@@ -144,10 +148,12 @@ class Admission:
         full: list[int] = []
 
         async def decide() -> None:
-            chosen = await self._choices(held, fitting, keeps, policy, asking)
+            chosen = await self._choose_for_outputs(held, fitting, keeps, policy, asking)
             full.extend(index for index, choice in chosen.items() if choice.what == FULL)
             wanted = [one for one in held if chosen[one.index].what == COMPACT]
-            await asyncio.gather(*(self._compact(one, chosen[one.index].keep, asking, compactions) for one in wanted))
+            await asyncio.gather(
+                *(self._compact_output(one, chosen[one.index].keep, asking, compactions) for one in wanted)
+            )
 
         try:
             async with asyncio.timeout(policy.admission_wait):
@@ -159,47 +165,51 @@ class Admission:
                 shown[one.index] = (compactions[one.index], keeps.get(one.returned.call, "") or "as asked")
         return {index: text for index, text in shown.items() if index not in full}
 
-    async def _choices(
+    async def _choose_for_outputs(
         self,
-        held: Sequence[Large],
+        held: Sequence[LargeOutput],
         fitting: Sequence[int],
         keeps: Mapping[str, str],
         policy: Policy,
-        asking: Asking,
-    ) -> dict[int, Choice]:
+        asking: ModelInquiry,
+    ) -> dict[int, AdmissionChoice]:
         if policy.admission == "ask":
-            return await self._ask(held, fitting, asking)
+            return await self._ask_model_for_choices(held, fitting, asking)
         if policy.admission == "ahead":
-            return {one.index: _said(one, keeps.get(one.returned.call, "").strip(), fitting) for one in held}
-        return {one.index: Choice(PREVIEW) for one in held}
+            return {one.index: _choice_of_call(one, keeps.get(one.returned.call, "").strip(), fitting) for one in held}
+        return {one.index: AdmissionChoice(PREVIEW) for one in held}
 
-    async def _ask(self, held: Sequence[Large], fitting: Sequence[int], asking: Asking) -> dict[int, Choice]:
+    async def _ask_model_for_choices(
+        self, held: Sequence[LargeOutput], fitting: Sequence[int], asking: ModelInquiry
+    ) -> dict[int, AdmissionChoice]:
         """One request to the main model for the whole batch, over the conversation's own prefix, kept nowhere."""
         main = self.models(ModelRole.MAIN)
         if main is None:
-            return {one.index: Choice(PREVIEW) for one in held}
+            return {one.index: AdmissionChoice(PREVIEW) for one in held}
         previews = {one.index + 1: (one.call, one.preview) for one in held}
         numbers = [index + 1 for index in fitting]
-        view = self.conversation.view()
-        request = laws.request(view, await self.contents.of(view))
+        view = self.conversation.current_view()
+        request = legal_messages.build_request(view, await self.contents.read_view_contents(view))
         shown = {one.returned.call: "(long; see below)" for one in held}
-        answered = replace(request, messages=(*request.messages[:-1], _answered(request.messages[-1], shown)))
-        question = admission.question(previews, numbers)
-        answer = await asking.text(
+        answered = replace(request, messages=(*request.messages[:-1], _fill_held_results(request.messages[-1], shown)))
+        question = output_admission.admission_question(previews, numbers)
+        answer = await asking.ask_for_text(
             main,
-            with_question(answered, question, Purpose.ADMISSION, QUESTION_OUTPUT),
+            append_question(answered, question, Purpose.ADMISSION, QUESTION_OUTPUT),
             self.conversation.policy.admission_wait,
         )
-        chosen = admission.choices(answer, list(previews), numbers)
+        chosen = output_admission.parse_admission_choices(answer, list(previews), numbers)
         return {number - 1: choice for number, choice in chosen.items()}
 
-    def _fitting(self, held: Sequence[Large], batch: Sequence[ToolReturned], recorded: int) -> list[int]:
+    def _outputs_that_fit_whole(
+        self, held: Sequence[LargeOutput], batch: Sequence[ToolReturned], recorded: int
+    ) -> list[int]:
         """The outputs that could be shown in full, the smallest first, with the reserve kept. The first `recorded` ones
         are in the meter already.
         """
-        meter = self.conversation.meter()
+        meter = self.conversation.current_meter()
         large = {one.index for one in held}
-        free = meter.free / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
+        free = meter.free_tokens / meter.factor + sum(one.returned.tokens for one in held if one.index < recorded)
         free -= sum(returned.tokens for at, returned in enumerate(batch) if at >= recorded and at not in large)
         fitting = []
         for one in sorted(held, key=lambda one: one.returned.tokens):
@@ -208,40 +218,42 @@ class Admission:
                 fitting.append(one.index)
         return sorted(fitting)
 
-    async def _compact(self, one: Large, keep: str, asking: Asking, done: dict[int, str]) -> None:
+    async def _compact_output(self, one: LargeOutput, keep: str, asking: ModelInquiry, done: dict[int, str]) -> None:
         """What the fast model kept, if it came to something shorter than the output; else the preview stands."""
         client = self.models(ModelRole.FAST) or self.models(ModelRole.MAIN)
         if client is None:
             return
-        question = admission.compaction_question(one.call, keep, COMPACTION)
-        request = plain_request(self._for_window(one.text, client), question, Purpose.COMPACTION, COMPACTION * 2)
+        question = output_admission.compaction_question(one.call, keep, COMPACTION)
+        request = build_material_request(
+            self._cut_for_model_window(one.text, client), question, Purpose.COMPACTION, COMPACTION * 2
+        )
         try:
-            text = await asking.text(client, request, self.conversation.policy.admission_wait)
+            text = await asking.ask_for_text(client, request, self.conversation.policy.admission_wait)
         except ModelFailed:
             return
         if text:
-            done[one.index] = text if self.tokens.count(text) <= COMPACTION * 2 else text[: COMPACTION * 6]
+            done[one.index] = text if self.tokens.count_tokens(text) <= COMPACTION * 2 else text[: COMPACTION * 6]
 
-    def _for_window(self, text: str, client: ModelClient) -> str:
+    def _cut_for_model_window(self, text: str, client: ModelClient) -> str:
         """As much of the text as the model's window takes: its beginning and its end."""
         settings = self.conversation.state.settings
-        chosen = settings.model(ModelRole.FAST if self.models(ModelRole.FAST) is client else ModelRole.MAIN)
+        chosen = settings.model_for_role(ModelRole.FAST if self.models(ModelRole.FAST) is client else ModelRole.MAIN)
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
         room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # characters; two a token is cautious
         if len(text) <= room:
             return text
         return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"
 
-    def _excerpt(self, one: Large, text: str, asked: str, batch: str, cover: PartRef) -> Folded:
+    def _build_excerpt_fold(self, one: LargeOutput, text: str, asked: str, batch: str, cover: PartRef) -> Folded:
         returned = one.returned
-        shown = admission.excerpt(returned.output, returned.tokens, text, asked=asked)
+        shown = output_admission.format_excerpt(returned.output, returned.tokens, text, asked=asked)
         why = f"an output of {returned.tokens:,} tokens" + (", shortened as the agent asked" if asked else "")
         return Folded(
-            fold=self.conversation.new_fold(FoldKind.EXCERPT),
+            fold=self.conversation.new_fold_name(FoldKind.EXCERPT),
             kind=FoldKind.EXCERPT,
             cover=cover,
             text=shown,
-            tokens=self.tokens.count(shown),
+            tokens=self.tokens.count_tokens(shown),
             tokens_before=returned.tokens,
             batch=batch,
             entries=(returned.output.digest,),
@@ -251,40 +263,40 @@ class Admission:
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    async def _stored(self, part: UserPart) -> Attachment:
+    async def _store_message_part(self, part: UserPart) -> Attachment:
         if isinstance(part, Attachment):
             return part
-        stored = await self.cache.put(part.text.encode("utf-8", "replace"), About("user", "message"))
+        stored = await self.cache.store_content(part.text.encode("utf-8", "replace"), EntryOrigin("user", "message"))
         return Attachment("message", stored, part.tokens)
 
-    async def _message_excerpt(self, index: int, part: Attachment, policy: Policy) -> Folded:
-        shown = await message_excerpt(self.cache, part, policy)
+    async def _build_message_fold(self, index: int, part: Attachment, policy: Policy) -> Folded:
+        shown = await excerpt_attachment(self.cache, part, policy)
         return Folded(
-            fold=self.conversation.new_fold(FoldKind.EXCERPT),
+            fold=self.conversation.new_fold_name(FoldKind.EXCERPT),
             kind=FoldKind.EXCERPT,
             cover=PartRef(0, index),
             text=shown,
-            tokens=self.tokens.count(shown),
+            tokens=self.tokens.count_tokens(shown),
             tokens_before=part.tokens,
             entries=(part.stored.digest,),
             why=f"{part.name} of {part.tokens:,} tokens, over {policy.oversized_share:.0%} of the window",
         )
 
 
-async def message_excerpt(cache: Cache, part: Attachment, policy: Policy) -> str:
+async def excerpt_attachment(cache: ContentCache, part: Attachment, policy: Policy) -> str:
     """What a model is shown of an attachment that is too large for its window."""
-    text = await made_preview(await stored_text(cache, part.stored), policy.preview_tokens * 4)
-    return f"[Attachment: {part.name}]\n{admission.excerpt(part.stored, part.tokens, text)}"
+    text = await build_preview_in_thread(await read_stored_text(cache, part.stored), policy.preview_tokens * 4)
+    return f"[Attachment: {part.name}]\n{output_admission.format_excerpt(part.stored, part.tokens, text)}"
 
 
-def _said(one: Large, keep: str, may_be_full: Sequence[int]) -> Choice:
+def _choice_of_call(one: LargeOutput, keep: str, may_be_full: Sequence[int]) -> AdmissionChoice:
     """What the call itself asked for."""
-    if admission.wants_all(keep):
-        return Choice(FULL if one.index in may_be_full else PREVIEW)
-    return Choice(COMPACT, keep) if keep else Choice(PREVIEW)
+    if output_admission.asks_for_everything(keep):
+        return AdmissionChoice(FULL if one.index in may_be_full else PREVIEW)
+    return AdmissionChoice(COMPACT, keep) if keep else AdmissionChoice(PREVIEW)
 
 
-def _answered(message: Message, shown: Mapping[str, str]) -> Message:
+def _fill_held_results(message: Message, shown: Mapping[str, str]) -> Message:
     """The last message with a word in place of the results that are still held back."""
     parts = tuple(
         replace(part, text=shown.get(part.call, "(done)"), ok=True) if isinstance(part, ToolResult) else part

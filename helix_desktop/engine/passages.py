@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate
 
-from helix_desktop.engine.ports import Tokens
+from helix_desktop.engine.ports import TokenCounter
 
 TOKENS = 500  # of all passages that come back together
 AROUND = 10  # lines before and after a hit
@@ -23,25 +23,29 @@ Span = tuple[int, int]  # first and last line, from 1
 Hits = Mapping[int, Mapping[str, float]]  # by line: the words it holds, and how rare each is
 
 
-def find(tokens: Tokens, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
+def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
     """The best passages in the order of the text. All of the text where that is not longer; empty where no word is in it."""
-    hits = _hits(lines, words)
+    hits = _lines_with_words(lines, words)
     if not hits:
         return ""
-    if sum(map(len, lines)) <= limit * 8 and tokens.count("\n".join(lines)) <= limit:
+    if sum(map(len, lines)) <= limit * 8 and tokens.count_tokens("\n".join(lines)) <= limit:
         return "\n".join(lines)
-    spans = _chosen(tokens, lines, hits, lambda _: (1, len(lines)), limit)
-    shown = "\n".join(_named(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits) for span in spans)
-    return f"{shown}\n{_others(hits, spans)}"
+    spans = _choose_passages(tokens, lines, hits, lambda _: (1, len(lines)), limit)
+    shown = "\n".join(
+        _passage_with_name(f"[lines {span[0]}-{span[1]} of {len(lines):,}]", lines, span, hits) for span in spans
+    )
+    return f"{shown}\n{_describe_other_hits(hits, spans)}"
 
 
-def across(tokens: Tokens, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = TOKENS) -> str:
+def find_passages_in_texts(
+    tokens: TokenCounter, texts: Sequence[tuple[str, Sequence[str]]], words: str, limit: int = TOKENS
+) -> str:
     """The best passages of several texts, each with the name of its text; of equal ones that of the first text. Empty where
     no word is in any.
     """
     lines = [line for _, text in texts for line in text]
     ends = list(accumulate(len(text) for _, text in texts))
-    hits = _hits(lines, words)
+    hits = _lines_with_words(lines, words)
 
     def text_of(number: int) -> tuple[str, int, int]:
         at = bisect_left(ends, number)
@@ -49,32 +53,34 @@ def across(tokens: Tokens, texts: Sequence[tuple[str, Sequence[str]]], words: st
         return name, ends[at] - len(text) + 1, ends[at]
 
     found = []
-    for span in _chosen(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit):
+    for span in _choose_passages(tokens, lines, hits, lambda hit: text_of(hit)[1:], limit):
         name, begin, end = text_of(span[0])
         first, last, whole = (number - begin + 1 for number in (*span, end))
-        found.append(_named(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits))
+        found.append(_passage_with_name(f"[lines {first}-{last} of {whole:,} of {name}]", lines, span, hits))
     return "\n".join(found)
 
 
-def _chosen(tokens: Tokens, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int) -> list[Span]:
+def _choose_passages(
+    tokens: TokenCounter, lines: Sequence[str], hits: Hits, text_of: Callable[[int], Span], limit: int
+) -> list[Span]:
     """The passages there is room for, each with a word that no better one has. `text_of`: between which lines a passage
     around a line may lie.
     """
     chosen: list[Span] = []
     seen: set[str] = set()
-    for hit in _best_first(hits):
+    for hit in _rank_hits(hits):
         if seen.issuperset(hits[hit]) or any(first <= hit <= last for first, last in chosen):
             continue
-        span = _fitting(tokens, lines, hit, chosen, text_of(hit), limit)
+        span = _fit_passage(tokens, lines, hit, chosen, text_of(hit), limit)
         if span is None:
             break
         chosen.append(span)
-        seen |= _near(hits, *span).keys()
-        limit -= tokens.count("\n".join(_shown(lines, span, hits)))
+        seen |= _words_near(hits, *span).keys()
+        limit -= tokens.count_tokens("\n".join(_passage_lines(lines, span, hits)))
     return sorted(chosen)
 
 
-def _hits(lines: Sequence[str], words: str) -> Hits:
+def _lines_with_words(lines: Sequence[str], words: str) -> Hits:
     """The lines that hold a word, with these words and how rare each is."""
     wanted = list(dict.fromkeys(word.casefold() for word in _WORD.findall(words)))[:MOST_WORDS]
     folded = [line.casefold() for line in lines]
@@ -86,15 +92,15 @@ def _hits(lines: Sequence[str], words: str) -> Hits:
     return by_line
 
 
-def _best_first(hits: Hits) -> list[int]:
+def _rank_hits(hits: Hits) -> list[int]:
     def worth(number: int) -> float:
-        near = _near(hits, number - AROUND, number + AROUND)
+        near = _words_near(hits, number - AROUND, number + AROUND)
         return sum(near.values()) + sum(hits[number].values())  # the line itself counts twice
 
     return sorted(hits, key=lambda number: (-worth(number), number))
 
 
-def _near(hits: Hits, first: int, last: int) -> dict[str, float]:
+def _words_near(hits: Hits, first: int, last: int) -> dict[str, float]:
     """The words of some lines, each once."""
     near: dict[str, float] = {}
     for number in range(first, last + 1):
@@ -102,8 +108,8 @@ def _near(hits: Hits, first: int, last: int) -> dict[str, float]:
     return near
 
 
-def _fitting(  # the passages and where one more may lie
-    tokens: Tokens, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
+def _fit_passage(  # the passages and where one more may lie
+    tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
 ) -> Span | None:
     """As many lines around a hit as there is room for, and not those that were chosen before; None: no room. The best
     hit is shown in any case.
@@ -112,16 +118,16 @@ def _fitting(  # the passages and where one more may lie
     last = min([within[1], *(first - 1 for first, _ in chosen if first > hit)])
     for around in (AROUND, AROUND // 2, AROUND // 4, 0):
         span = max(first, hit - around), min(last, hit + around)
-        if tokens.count("\n".join(_shown(lines, span, {}))) <= limit:
+        if tokens.count_tokens("\n".join(_passage_lines(lines, span, {}))) <= limit:
             return span
     return None if chosen else (hit, hit)
 
 
-def _shown(lines: Sequence[str], span: Span, hits: Hits) -> list[str]:
-    return [_short(lines[number - 1], hits.get(number, {})) for number in range(span[0], span[1] + 1)]
+def _passage_lines(lines: Sequence[str], span: Span, hits: Hits) -> list[str]:
+    return [_shorten_line(lines[number - 1], hits.get(number, {})) for number in range(span[0], span[1] + 1)]
 
 
-def _short(line: str, words: Iterable[str]) -> str:
+def _shorten_line(line: str, words: Iterable[str]) -> str:
     """A line as it is; of a very long one what is around a word, and where that stands."""
     if len(line) <= LINE:
         return line
@@ -129,11 +135,11 @@ def _short(line: str, words: Iterable[str]) -> str:
     return f"[characters {at + 1:,}-{at + LINE:,} of {len(line):,}] {line[at : at + LINE]}"
 
 
-def _named(name: str, lines: Sequence[str], span: Span, hits: Hits) -> str:
-    return "\n".join((name, *_shown(lines, span, hits)))
+def _passage_with_name(name: str, lines: Sequence[str], span: Span, hits: Hits) -> str:
+    return "\n".join((name, *_passage_lines(lines, span, hits)))
 
 
-def _others(hits: Iterable[int], chosen: Sequence[Span]) -> str:
+def _describe_other_hits(hits: Iterable[int], chosen: Sequence[Span]) -> str:
     """How to go on: where else the words stand, and the lines asked for as `lines`."""
     rest = [number for number in sorted(hits) if not any(first <= number <= last for first, last in chosen)]
     more = f", … {len(rest) - OTHERS} more" if len(rest) > OTHERS else ""

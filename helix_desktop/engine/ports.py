@@ -12,19 +12,19 @@ from typing import Protocol
 from helix_desktop.engine.blocks import Delta, Request
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Fact, FileChanged, FilesChanged, Recorded, Stored, ToolCall, ToolSpec
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 
-class Journal(Protocol):
-    """The facts of one workspace. `append` returns after the facts are on the disk, all of them or none."""
+class JournalPort(Protocol):
+    """The facts of one workspace. `append_to_journal` returns after the facts are on the disk, all of them or none."""
 
-    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
+    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]: ...
 
-    async def read(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
+    async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class EntryOrigin:
     """Where content comes from: the tool, and its argument in short (a path, a command, a file name)."""
 
     tool: str = ""
@@ -33,44 +33,44 @@ class About:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CacheEntry:
     """What the cache knows of one entry."""
 
     stored: Stored
-    about: About
+    about: EntryOrigin
     time: float
 
 
-class Cache(Protocol):
-    """Content by the SHA-256 of its bytes. `put` returns after the content is on the disk; putting twice is harmless,
+class ContentCache(Protocol):
+    """Content by the SHA-256 of its bytes. `store_content` returns after the content is on the disk; putting twice is harmless,
     and `media_type` is that of this time.
 
     Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotThere.
     """
 
-    async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored: ...
+    async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored: ...
 
-    async def get(self, digest: Digest) -> bytes: ...
+    async def read_content(self, digest: Digest) -> bytes: ...
 
-    async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
+    async def read_range(self, digest: Digest, start: int, length: int) -> bytes: ...
 
-    async def contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
+    async def read_contents(self, digests: Collection[Digest]) -> Mapping[Digest, bytes]:
         """Those of these that are there and whole: many at once, as a store that is far away needs it."""
         ...
 
-    async def lacking(self, digests: Collection[Digest]) -> frozenset[Digest]:
+    async def find_missing_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
         """Which of these have no content here."""
         ...
 
-    async def about(self, digest: Digest) -> Entry: ...
+    async def describe_entry(self, digest: Digest) -> CacheEntry: ...
 
-    async def resolve(self, prefix: str) -> Digest:
+    async def resolve_prefix(self, prefix: str) -> Digest:
         """The one entry whose hash begins so (4 digits at least); NotThere says what is near, Ambiguous how many."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SearchHit:
     """A place where a search found something: an entry (`digest`) or a fact (`conversation`, `seq`)."""
 
     snippet: str
@@ -78,30 +78,30 @@ class Hit:
     conversation: str = ""
     seq: int = 0
     line: int = 0
-    about: About = About()
+    about: EntryOrigin = EntryOrigin()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ClosedSearchResult:
     """What was found in a workspace nobody has open, and what the conversations it is in are called, by id. `behind`: there is
     more than its index knows.
     """
 
-    hits: Sequence[Hit] = ()
+    hits: Sequence[SearchHit] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     behind: bool = False
 
 
-class Index(Protocol):
+class SearchIndex(Protocol):
     """Full-text search over the workspace's entries and messages."""
 
-    async def search(
+    async def search_index(
         self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
-    ) -> Sequence[Hit]: ...
+    ) -> Sequence[SearchHit]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Purged:
+class ForgetResult:
     """What was removed for good. `conversations` have changed facts: whoever has one in memory reads it again.
     `elsewhere`: places the program leaves to the user, in sentences.
     """
@@ -115,7 +115,7 @@ class Purged:
 
 
 @dataclass(frozen=True, slots=True)
-class Emptied:
+class EmptyTrashResult:
     """What emptying the trash removed: conversations, and entries with the bytes they took on the disk."""
 
     conversations: tuple[str, ...] = ()
@@ -123,38 +123,38 @@ class Emptied:
     bytes: int = 0
 
 
-class Forget(Protocol):
+class ContentForgetter(Protocol):
     """Removes a text, and entries, from the whole workspace; no session works meanwhile."""
 
-    async def __call__(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged: ...
+    async def __call__(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult: ...
 
 
-class Tokens(Protocol):
+class TokenCounter(Protocol):
     """Counts with the base encoding. Guarded: any text, any size, no network; cheap for text counted before."""
 
-    def count(self, text: str) -> int: ...
+    def count_tokens(self, text: str) -> int: ...
 
 
 class Clock(Protocol):
-    def now(self) -> float: ...
+    def current_time(self) -> float: ...
 
-    async def sleep(self, seconds: float) -> None: ...
+    async def sleep_seconds(self, seconds: float) -> None: ...
 
 
 class ModelClient(Protocol):
-    """One configured model. `stream` yields deltas and ends with exactly one Reply, or raises a ModelFailed.
+    """One configured model. `stream_reply` yields deltas and ends with exactly one Reply, or raises a ModelFailed.
 
     Retries happen inside and show as Waiting. Cancelling the iteration closes the connection.
     """
 
     @property
-    def model(self) -> str: ...
+    def model_name(self) -> str: ...
 
-    def stream(self, request: Request) -> AsyncIterator[Delta]: ...
+    def stream_reply(self, request: Request) -> AsyncIterator[Delta]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallOutcome:
     """What a tool call came to. The output is in the cache already."""
 
     output: Stored
@@ -175,7 +175,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class PermissionQuestion:
     """A permission question: what exactly is to be done. `preview` is a command line, a diff, a URL."""
 
     call: ToolCall
@@ -194,7 +194,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PermissionAnswer:
     allowed: bool
     scope: str = "once"
     words: str = ""  # what the user said instead; goes back to the model
@@ -207,22 +207,22 @@ class CallContext:
     """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes."""
 
     conversation: str
-    ask: Callable[[Question], Awaitable[Answer]]
+    ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     show: Callable[[str], None]
 
 
-class Tools(Protocol):
+class ToolSet(Protocol):
     """All tools of a conversation under one roof: built in, recall, sub-agents, the user's MCP servers.
 
-    `run` asks for permission where that is needed. It never raises for a call the model got wrong or the user
+    `run_tool_call` asks for permission where that is needed. It never raises for a call the model got wrong or the user
     refused: that is an Outcome with `ok=False` whose output says so. Cancelling it stops the tool and all it started;
     what there is of an output by then may still be returned.
     """
 
-    def specs(self) -> tuple[ToolSpec, ...]: ...
+    def offered_specs(self) -> tuple[ToolSpec, ...]: ...
 
-    def alone(self, name: str) -> bool:
+    def runs_alone(self, name: str) -> bool:
         """Whether its calls begin when those before them in the reply are done, and those after them wait."""
         ...
 
-    async def run(self, call: ToolCall, context: CallContext) -> Outcome: ...
+    async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome: ...

@@ -8,15 +8,15 @@ from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 
 from helix_desktop.engine.blocks import Reply
-from helix_desktop.engine.calls import UNREAD
-from helix_desktop.engine.collaborators import Crew
-from helix_desktop.engine.contents import SAMPLE, tokens_in
+from helix_desktop.engine.collaborators import SessionCollaborators
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.events import CallMoved, Stage, ToolShowed
 from helix_desktop.engine.facts import Decided, Fact, Stop, TodoSet, ToolCall, ToolReturned
-from helix_desktop.engine.parts import is_object
-from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
-from helix_desktop.engine.steward import Steward
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.message_blocks import is_json_object
+from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import CallStage, CallStageChanged, ToolPrinted
+from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 
 LATELY = 12  # calls among which repeated ones are counted
 HEAD = 2_000  # characters of an output that its fact has for display
@@ -32,7 +32,11 @@ class ReplyCalls:
     """Used by one turn for each of its replies."""
 
     def __init__(
-        self, conversation: Conversation, crew: Crew, steward: Steward, ask: Callable[[Question], Awaitable[Answer]]
+        self,
+        conversation: Conversation,
+        crew: SessionCollaborators,
+        steward: FoldSteward,
+        ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]],
     ) -> None:
         self._conversation = conversation
         self._crew = crew
@@ -40,73 +44,77 @@ class ReplyCalls:
         self._ask = ask
         self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
 
-    async def run(self, reply: Reply) -> None:
+    async def run_reply_calls(self, reply: Reply) -> None:
         """Some side by side, some one after another. What is done is recorded before the next begins; what is shown of
         the outputs is decided of all together.
         """
-        calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _torn(reply)
-        groups, waiting, tasks = self._groups(calls), list(calls), list[asyncio.Task[Result]]()
+        calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
+        groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[Result]]()
         done: list[Result] = []
         seqs: list[int] = []
-        self._moved(calls[len(groups[0]) :], Stage.IN_LINE)
+        self._notify_stage(calls[len(groups[0]) :], CallStage.IN_LINE)
         try:
             for group in groups:
-                seqs += await self._record(done[len(seqs) :])
-                self._moved(group, Stage.RUNNING)
-                tasks = [self._crew.spawn(self._run_one(call, torn), name=f"tool {call.name}") for call in group]
+                seqs += await self._record_results(done[len(seqs) :])
+                self._notify_stage(group, CallStage.RUNNING)
+                tasks = [
+                    self._crew.spawn(self._run_and_time_call(call, torn), name=f"tool {call.name}") for call in group
+                ]
                 await asyncio.gather(*tasks)
                 done += [task.result() for task in tasks]
                 tasks = []
                 del waiting[: len(group)]
-                if _refused(done[-len(group) :]):  # the calls after it may rely on it
-                    seqs += await self._record(done[len(seqs) :])
-                    done += [await self._left(call, SKIPPED) for call in waiting]
+                if _user_refused_any(done[-len(group) :]):  # the calls after it may rely on it
+                    seqs += await self._record_results(done[len(seqs) :])
+                    done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
                     waiting.clear()
                     break
-            await self._record_last(done, seqs)
+            await self._record_last_results(done, seqs)
         except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
             for task in tasks:
                 task.cancel()
-            await asyncio.shield(self._record_stopped(waiting, tasks))
+            await asyncio.shield(self._record_stopped_calls(waiting, tasks))
             raise
 
-    def _groups(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+    def _group_parallel_calls(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """The calls that may run side by side, group after group. A change of files is a group of its own."""
         groups: list[list[ToolCall]] = []
         alone = True
         for call in calls:
-            before, alone = alone, self._crew.tools.alone(call.name)
+            before, alone = alone, self._crew.tools.runs_alone(call.name)
             if before or alone:
                 groups.append([])
             groups[-1].append(call)
         return groups
 
-    def _moved(self, calls: Sequence[ToolCall], stage: Stage) -> None:
+    def _notify_stage(self, calls: Sequence[ToolCall], stage: CallStage) -> None:
         for call in calls:
-            self._conversation.tell(CallMoved(self._conversation.id, call.id, stage))
+            self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, stage))
 
-    async def _run_one(self, call: ToolCall, torn: ToolCall | None) -> Result:
+    async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
         """The call's own time: not how long the user thought about it."""
-        now, waits = self._crew.clock.now, list[float]()
+        now, waits = self._crew.clock.current_time, list[float]()
         started = now()
         outcome = await (
-            self._not_run(call) if call is torn else self._crew.tools.run(call, self._context(call, waits))
+            self._outcome_of_torn_call(call)
+            if call is torn
+            else self._crew.tools.run_tool_call(call, self._build_call_context(call, waits))
         )
-        returned = await self._returned(call, outcome, max(0.0, now() - started - sum(waits)))
+        returned = await self._result_fact(call, outcome, max(0.0, now() - started - sum(waits)))
         self._lately.append((call.name, call.arguments, outcome.output.digest.hex))
-        self._moved([call], Stage.DONE)
-        return returned, _beside(call, outcome), outcome.keep
+        self._notify_stage([call], CallStage.DONE)
+        return returned, _facts_beside_result(call, outcome), outcome.keep
 
-    async def _not_run(self, call: ToolCall) -> Outcome:
-        return Outcome(await self._crew.cache.put(TORN.encode(), About(call.name)), ok=False)
+    async def _outcome_of_torn_call(self, call: ToolCall) -> CallOutcome:
+        return CallOutcome(await self._crew.cache.store_content(TORN.encode(), EntryOrigin(call.name)), ok=False)
 
-    def _context(self, call: ToolCall, waits: list[float]) -> CallContext:
-        here, now = self._conversation, self._crew.clock.now
+    def _build_call_context(self, call: ToolCall, waits: list[float]) -> CallContext:
+        here, now = self._conversation, self._crew.clock.current_time
 
         def show(text: str) -> None:
-            here.tell(ToolShowed(here.id, call.id, text))
+            here.notify_listeners(ToolPrinted(here.id, call.id, text))
 
-        async def ask(question: Question) -> Answer:
+        async def ask(question: PermissionQuestion) -> PermissionAnswer:
             asked = now()
             try:
                 return await self._ask(question)
@@ -115,8 +123,8 @@ class ReplyCalls:
 
         return CallContext(here.id, ask, show)
 
-    async def _returned(self, call: ToolCall, outcome: Outcome, seconds: float) -> ToolReturned:
-        head, tokens = await self._measured(outcome)
+    async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
+        head, tokens = await self._head_and_tokens(outcome)
         return ToolReturned(
             call=call.id,
             output=outcome.output,
@@ -132,51 +140,59 @@ class ReplyCalls:
             stopped=outcome.stopped,
         )
 
-    async def _measured(self, outcome: Outcome) -> tuple[str, int]:
+    async def _head_and_tokens(self, outcome: CallOutcome) -> tuple[str, int]:
         """The head for display, and the tokens."""
         size, content = outcome.output.size, outcome.content
         if content is None:
-            content = await self._crew.cache.read(outcome.output.digest, 0, min(size, SAMPLE))
-        given = size, content, self._crew.tokens.count
-        tokens = await asyncio.to_thread(tokens_in, *given) if len(content) > 1 << 15 else tokens_in(*given)
+            content = await self._crew.cache.read_range(outcome.output.digest, 0, min(size, SAMPLE))
+        given = size, content, self._crew.tokens.count_tokens
+        tokens = (
+            await asyncio.to_thread(estimate_entry_tokens, *given)
+            if len(content) > 1 << 15
+            else estimate_entry_tokens(*given)
+        )
         head = content.decode("utf-8", "replace") if len(content) <= 4 * HEAD else ""
         return head if len(head) <= HEAD else "", tokens
 
-    async def _record(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
+    async def _record_results(self, results: Sequence[Result], folds: Sequence[Fact] = ()) -> list[int]:
         """The seqs of the results."""
         beside = [fact for _, more, _ in results for fact in more]
-        recorded = await self._conversation.append(*(result for result, _, _ in results), *folds, *beside)
+        recorded = await self._conversation.append_facts(*(result for result, _, _ in results), *folds, *beside)
         return [one.seq for one in recorded[: len(results)]]
 
-    async def _record_last(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
+    async def _record_last_results(self, results: Sequence[Result], seqs: Sequence[int]) -> None:
         """Those that have no seq yet and the excerpts of all, in one transaction; a stop while excerpts are made leaves
         the results whole.
         """
         last, keeps = results[len(seqs) :], {result.call: keep for result, _, keep in results}
         try:
-            folds = await self._steward.admit([result for result, _, _ in results], keeps, seqs)
+            folds = await self._steward.admit_results([result for result, _, _ in results], keeps, seqs)
         except asyncio.CancelledError:
-            await asyncio.shield(self._record(last))
+            await asyncio.shield(self._record_results(last))
             raise
-        await self._record(last, folds)
+        await self._record_results(last, folds)
 
-    async def _record_stopped(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
+    async def _record_stopped_calls(self, calls: Sequence[ToolCall], tasks: Sequence[asyncio.Task[Result]]) -> None:
         """Results that are there stay; of the other calls, begun or not, the model is told that there is no result."""
         await asyncio.gather(*tasks, return_exceptions=True)
         results: list[Result] = []
         for call, task in itertools.zip_longest(calls, tasks):
             if task is None or task.cancelled() or task.exception():
-                results.append(await self._left(call, UNREAD))
+                results.append(await self._result_of_unrun_call(call, UNREAD))
             else:
                 results.append(task.result())
-        await self._record(results)
+        await self._record_results(results)
 
-    async def _left(self, call: ToolCall, why: str) -> Result:
+    async def _result_of_unrun_call(self, call: ToolCall, why: str) -> Result:
         """A call that came to nothing."""
-        stored = await self._crew.cache.put(why.encode(), About(call.name))
-        return ToolReturned(call.id, stored, self._crew.tokens.count(why), ok=False, head=why, stopped=True), (), ""
+        stored = await self._crew.cache.store_content(why.encode(), EntryOrigin(call.name))
+        return (
+            ToolReturned(call.id, stored, self._crew.tokens.count_tokens(why), ok=False, head=why, stopped=True),
+            (),
+            "",
+        )
 
-    def repeated(self) -> tuple[str, int]:
+    def most_repeated_tool(self) -> tuple[str, int]:
         """The tool that was called alike most often, and how often; never, where something else was new in between: a check
         after each step of work is no repetition.
         """
@@ -187,19 +203,19 @@ class ReplyCalls:
         return most[0], count if min(since.values()) > 1 else 0
 
 
-def _refused(results: Sequence[Result]) -> bool:
+def _user_refused_any(results: Sequence[Result]) -> bool:
     """Whether the user said no to one of them."""
     beside = (fact for _, facts, _ in results for fact in facts)
     return any(isinstance(fact, Decided) and fact.by == "user" and not fact.allowed for fact in beside)
 
 
-def _torn(reply: Reply) -> ToolCall | None:
+def _find_torn_call(reply: Reply) -> ToolCall | None:
     """The call in whose arguments the reply met its length limit."""
     last = reply.parts[-1] if reply.parts and reply.stop is Stop.LENGTH else None
-    return last if isinstance(last, ToolCall) and not is_object(last.arguments) else None
+    return last if isinstance(last, ToolCall) and not is_json_object(last.arguments) else None
 
 
-def _beside(call: ToolCall, outcome: Outcome) -> Sequence[Fact]:
+def _facts_beside_result(call: ToolCall, outcome: CallOutcome) -> Sequence[Fact]:
     """What else a call leaves in the journal: who decided, a new list of what is to do, the files it changed."""
     facts: list[Fact] = []
     if outcome.decided_by:

@@ -1,6 +1,6 @@
 """The commands of one conversation. A window, a command line and a parent agent all work through these.
 
-`send` returns at once; the turn runs in a task of its own and everything that happens arrives as events. A command
+`send_message` returns at once; the turn runs in a task of its own and everything that happens arrives as events. A command
 that changes the past is refused while a turn runs, with a sentence that says so.
 """
 
@@ -12,14 +12,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
-from helix_desktop.engine import budget, laws
+from helix_desktop.engine import legal_messages, token_budget
 from helix_desktop.engine.blocks import Request, View
-from helix_desktop.engine.budget import Meter, NextMessage
-from helix_desktop.engine.collaborators import Crew, Note, Restored, Setup
-from helix_desktop.engine.contents import SAMPLE, Contents, tokens_in
+from helix_desktop.engine.collaborators import ConversationSetup, FileRestoration, SessionCollaborators, StandingNote
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Answered, Asked, Event, Measured, Queued, Running, StateChanged
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -44,13 +41,32 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.history.ledger import Savings, saw_of
-from helix_desktop.engine.history.sent import digest_of
-from helix_desktop.engine.ports import Answer, CallContext, Outcome, Question
-from helix_desktop.engine.steward import Steward
-from helix_desktop.engine.turn import Talk, Turn, Words, failed, look_ahead, noted, take_up
-from helix_desktop.errors import HelixError, NotThere, Refused
-from helix_desktop.values import dataclass
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.history.request_digest import digest_of
+from helix_desktop.engine.history.token_ledger import Savings, newest_fact_seen_by
+from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    MessagesQueued,
+    MeterChanged,
+    QuestionAnswered,
+    QuestionAsked,
+)
+from helix_desktop.engine.token_budget import NextMessageCost, WindowMeter
+from helix_desktop.engine.turn_loop import (
+    TurnCallbacks,
+    TurnLoop,
+    Words,
+    expect_changed_settings,
+    note_facts,
+    record_changed_settings,
+    turn_end_of_error,
+)
+from helix_desktop.engine.view_contents import SAMPLE, ViewContents, estimate_entry_tokens
+from helix_desktop.errors import ActionRefused, HelixError, NotFound
+from helix_desktop.fast_dataclass import dataclass
 
 TITLE = 60
 MOST_SENT_ON = 3
@@ -60,7 +76,7 @@ BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class QueuedMessage:
     """A message that waits for the next step (`steer`) or for the end of the turn."""
 
     parts: tuple[UserPart, ...]
@@ -71,23 +87,23 @@ class Waiting:
 class Session:
     """One open conversation: its state, its turn, its queue and its open questions."""
 
-    def __init__(self, conversation: Conversation, crew: Crew, steward: Steward) -> None:
+    def __init__(self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward) -> None:
         self.conversation = conversation
-        self.running = Running.IDLE
+        self.running = ConversationActivity.IDLE
         self.why = ""  # of `running`: what failed, or what is asked
-        self.queue: list[Waiting] = []
-        self.questions: dict[int, Question] = {}
+        self.queue: list[QueuedMessage] = []
+        self.questions: dict[int, PermissionQuestion] = {}
         self._crew = crew
         self.steward = steward
-        self._contents = Contents(crew.cache)
-        self._answers: dict[int, asyncio.Future[Answer]] = {}
+        self._contents = ViewContents(crew.cache)
+        self._answers: dict[int, asyncio.Future[PermissionAnswer]] = {}
         self._numbers = itertools.count(1)
         self._turn: asyncio.Task[None] | None = None
-        self._talking: Turn | None = None
+        self._talking: TurnLoop | None = None
         self._is_held = False
         self._begun = False  # whether its hooks have heard that it is open
         self._sent_on = 0  # how often hooks have sent the agent on since the user spoke
-        self._elsewhere: Callable[[Question], Awaitable[Answer]] | None = None
+        self._elsewhere: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]] | None = None
 
     @property
     def id(self) -> str:
@@ -99,87 +115,87 @@ class Session:
         return self.conversation.state.agent
 
     @property
-    def facts(self) -> Sequence[Recorded]:
+    def all_facts(self) -> Sequence[Recorded]:
         """Everything that ever happened here, oldest first."""
         return self.conversation.state.facts
 
     @property
-    def at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether nothing runs and nothing waits here, so that closing the session loses nothing."""
-        return self._turn is None and not self.queue and not self.questions and self.steward.at_rest
+        return self._turn is None and not self.queue and not self.questions and self.steward.is_at_rest
 
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def subscribe_to_events(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Hear everything from now on; call what is returned to stop."""
         self.conversation.listeners.append(listener)
         return lambda: self.conversation.listeners.remove(listener)
 
     # --- talking
 
-    def send(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+    def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
         """Send a message: now, or when the running turn is over (`steer`: after its current step)."""
         if self.agent:
-            raise Refused(
+            raise ActionRefused(
                 f"{self.agent} is working in this conversation.",
                 remedy="Choose Continue here to continue a copy with Helix Desktop's own agent.",
             )
         if not parts:
             return
-        self.queue.append(Waiting(tuple(self._counted(part) for part in parts), steer))
-        self._tell_queue()
-        self._begin()
+        self.queue.append(QueuedMessage(tuple(self._with_text_tokens(part) for part in parts), steer))
+        self._notify_queue()
+        self._start_turn_if_due()
 
-    def say_for(self, by: str, text: str) -> None:
+    def send_on_behalf(self, by: str, text: str) -> None:
         """Send a message that is not the user's, but `by` somebody else: at the next step, or now if no turn runs."""
-        self.queue.append(Waiting((self._counted(Text(text)),), steer=True, by=by))
-        self._tell_queue()
-        self._begin()
+        self.queue.append(QueuedMessage((self._with_text_tokens(Text(text)),), steer=True, by=by))
+        self._notify_queue()
+        self._start_turn_if_due()
 
-    def resume(self) -> None:
+    def resume_turn(self) -> None:
         """Continue a turn that was interrupted or met a limit."""
         self._refuse_while_held("go on")
-        self._begin(even_without_words=True)
+        self._start_turn_if_due(even_without_words=True)
 
-    def stop(self) -> None:
+    def stop_turn(self) -> None:
         """Stop the turn, its tools and its open questions. What happened so far is kept, and the queue waits."""
         for future in list(self._answers.values()):
             future.cancel()
         if self._turn is not None:
             self._turn.cancel()
 
-    def try_now(self) -> None:
+    def retry_immediately(self) -> None:
         """Do not wait any longer before the model is asked again."""
         if self._talking is not None and self._talking.wake is not None:
             self._talking.wake()
 
-    def unqueue(self, index: int) -> tuple[UserPart, ...]:
+    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
         """Take a waiting message back, to edit or drop it."""
         taken = self.queue.pop(index)
-        self._tell_queue()
+        self._notify_queue()
         return taken.parts
 
-    def answer(self, number: int, answer: Answer) -> None:
+    def answer_question(self, number: int, answer: PermissionAnswer) -> None:
         """Answer a permission question. If it is no longer open, nothing happens."""
         future = self._answers.get(number)
         if future is not None and not future.done():
             future.set_result(answer)
 
-    async def run_for(self, command: str, call: ToolCall) -> Outcome:
+    async def run_user_call(self, command: str, call: ToolCall) -> CallOutcome:
         """A call of the user's slash command: it asks as the agent's calls do, and nothing of it is recorded."""
 
-        async def ask(question: Question) -> Answer:
-            return await self._ask(replace(question, command=command))
+        async def ask(question: PermissionQuestion) -> PermissionAnswer:
+            return await self._ask_user(replace(question, command=command))
 
-        return await self._crew.tools.run(call, CallContext(self.id, ask, lambda _: None))
+        return await self._crew.tools.run_tool_call(call, CallContext(self.id, ask, lambda _: None))
 
-    async def text_of(self, stored: Stored, most: int) -> str:
+    async def read_entry_beginning(self, stored: Stored, most: int) -> str:
         """The beginning of an entry as text, `most` bytes of it."""
-        return (await self._crew.cache.read(stored.digest, 0, min(stored.size, most))).decode("utf-8", "replace")
+        return (await self._crew.cache.read_range(stored.digest, 0, min(stored.size, most))).decode("utf-8", "replace")
 
-    def ask_instead(self, ask: Callable[[Question], Awaitable[Answer]] | None) -> None:
+    def redirect_questions(self, ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]] | None) -> None:
         """Ask there what this conversation would ask: a sub-agent's questions go to the one who waits for it."""
         self._elsewhere = ask
 
-    async def idle(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Returns when no turn runs and nothing waits."""
         while self._turn is not None:
             await asyncio.wait([self._turn])
@@ -187,235 +203,240 @@ class Session:
     async def aclose(self) -> None:
         """Stop what runs and wait until it is recorded."""
         self.queue.clear()
-        self.stop()
-        await self.idle()
+        self.stop_turn()
+        await self.wait_until_idle()
         self.queue.clear()  # of what was stopped before it was recorded, too
         await self.steward.aclose()
-        await self.conversation.recorded()
+        await self.conversation.wait_until_recorded()
 
     # --- context
 
-    def view(self) -> View:
+    def view_for_model(self) -> View:
         """What the model sees now."""
-        return self.conversation.view()
+        return self.conversation.current_view()
 
-    def meter(self) -> Meter:
+    def next_request_meter(self) -> WindowMeter:
         """How many tokens the next request has, by kind."""
-        ahead = self.conversation.ahead
-        return budget.meter(ahead, self.conversation.policy_of(ahead))
+        ahead = self.conversation.expected_state
+        return token_budget.measure_window(ahead, self.conversation.policy_at(ahead))
 
-    def next_message(self) -> NextMessage | None:
+    def next_message_cost(self) -> NextMessageCost | None:
         """About what sending now costs; None where the model's prices are not known."""
-        ahead = self.conversation.ahead
-        return budget.next_message(ahead, self.conversation.policy_of(ahead))
+        ahead = self.conversation.expected_state
+        return token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead))
 
-    def look_ahead(self, setup: Setup) -> None:
+    def expect_setup(self, setup: ConversationSetup) -> None:
         """Its next request will depend on this: what is shown of it goes by that, and nothing is recorded."""
-        if self.agent or not self.at_rest:
+        if self.agent or not self.is_idle:
             return
-        look_ahead(self._crew, self.conversation, setup)
-        self.conversation.tell(Measured(self.id))
+        expect_changed_settings(self._crew, self.conversation, setup)
+        self.conversation.notify_listeners(MeterChanged(self.id))
 
-    def price_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
+    def estimate_cost_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
         """About what these words would cost if they were sent now, in dollars; 0.0: not known. `instead_of`: a message they replace."""
-        ahead = self.conversation.ahead
-        price = budget.next_message(ahead, self.conversation.policy_of(ahead), before=instead_of)
+        ahead = self.conversation.expected_state
+        price = token_budget.estimate_next_message(ahead, self.conversation.policy_at(ahead), before=instead_of)
         if price is None:
             return 0.0
-        tokens = sum(self._counted(part).tokens for part in parts)
-        return price.price(self._crew.clock.now()) + budget.corrected(tokens, ahead) * price.per_token
+        tokens = sum(self._with_text_tokens(part).tokens for part in parts)
+        return (
+            price.cost_when_sent(self._crew.clock.current_time())
+            + token_budget.correct_tokens(tokens, ahead) * price.per_token
+        )
 
-    def fold_first(self) -> float:
+    def saving_of_markers(self) -> float:
         """What making markers of old outputs now would save of the next message, in dollars, where its provider's cache is cold and
         the policy would not do it by itself; 0.0: nothing worth it.
         """
-        price = self.next_message()
-        if price is None or price.is_warm(self._crew.clock.now()):
+        price = self.next_message_cost()
+        if price is None or price.is_cache_warm(self._crew.clock.current_time()):
             return 0.0
-        freed = self.steward.freed_by_markers()
-        return freed * price.per_token if freed >= FOLD_SHARE * self.meter().used else 0.0
+        freed = self.steward.tokens_freed_by_markers()
+        return freed * price.per_token if freed >= FOLD_SHARE * self.next_request_meter().used else 0.0
 
-    def forecast(self) -> str:
+    def describe_next_fold(self) -> str:
         """What would be folded next, and why."""
-        return self.steward.forecast()
+        return self.steward.forecast_folds()
 
-    def savings(self) -> Savings:
+    def total_savings(self) -> Savings:
         """What was sent and paid so far, compared with what it would have been without folds."""
-        return budget.savings(self.conversation.state)
+        return token_budget.compute_savings(self.conversation.state)
 
-    async def request_at(self, seq: int | None = None) -> Request:
+    async def rebuild_request(self, seq: int | None = None) -> Request:
         """The request as it was, or would be, sent: `seq` of a ModelReplied, or None for the next one."""
-        state = self.conversation.ahead
-        saw = state.seq if seq is None else saw_of(state.facts[self._reply(seq)[0] - 1])
-        view = (await self.conversation.moment(saw)).view() if seq is not None else state.view()
-        contents = await Contents(self._crew.cache).of(view)
-        request = await asyncio.to_thread(laws.request, view, contents)
-        reply = None if seq is None else self._reply(seq)[1]
+        state = self.conversation.expected_state
+        saw = state.seq if seq is None else newest_fact_seen_by(state.facts[self._require_reply(seq)[0] - 1])
+        view = (await self.conversation.moment_at(saw)).take_view() if seq is not None else state.take_view()
+        contents = await ViewContents(self._crew.cache).read_view_contents(view)
+        request = await asyncio.to_thread(legal_messages.build_request, view, contents)
+        reply = None if seq is None else self._require_reply(seq)[1]
         if reply is None or reply.stable is None:
             return request
         return replace(request, stable=reply.stable, settled=reply.settled)
 
-    def is_as_sent(self, seq: int, request: Request) -> bool | None:
+    def matches_sent_request(self, seq: int, request: Request) -> bool | None:
         """Whether this is what the reply `seq` answered, by the digest stored with it; None where none was stored."""
-        known = self._reply(seq)[1].request
+        known = self._require_reply(seq)[1].request
         return None if known is None else digest_of(request) == known
 
-    def _reply(self, seq: int) -> tuple[int, ModelReplied]:
-        fact = self.conversation.fact(seq)
+    def _require_reply(self, seq: int) -> tuple[int, ModelReplied]:
+        fact = self.conversation.fact_at(seq)
         if not isinstance(fact, ModelReplied):
-            raise NotThere(f"Fact {seq} of this conversation is not a reply from the model.")
+            raise NotFound(f"Fact {seq} of this conversation is not a reply from the model.")
         return seq, fact
 
-    async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
+    async def start_fold(self, kind: FoldKind, *, wish: str = "") -> None:
         self._refuse_while_held("fold")
-        await self._crew.happened("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
-        await self.steward.fold_now(kind, wish)
+        await self._crew.run_hooks("PreCompact", self.id, {"trigger": "manual", "custom_instructions": wish})
+        await self.steward.fold_on_demand(kind, wish)
 
-    async def undo(self, fold: str) -> None:
-        await self.steward.undo(fold)
+    async def undo_fold(self, fold: str) -> None:
+        await self.steward.unfold(fold)
 
-    async def redo(self, fold: str) -> None:
-        await self.steward.redo(fold)
+    async def redo_fold(self, fold: str) -> None:
+        await self.steward.refold(fold)
 
-    async def edit_document(self, fold: str, text: str) -> None:
+    async def edit_fold_text(self, fold: str, text: str) -> None:
         """The user's own wording of a handover or of observations."""
-        if self.conversation.state.fold(fold) is None:
-            raise NotThere(f"There is no fold {fold} in this conversation.")
-        await self.conversation.append(DocumentEdited(fold, text, self._crew.tokens.count(text)))
+        if self.conversation.state.find_fold(fold) is None:
+            raise NotFound(f"There is no fold {fold} in this conversation.")
+        await self.conversation.append_facts(DocumentEdited(fold, text, self._crew.tokens.count_tokens(text)))
 
-    async def pin(self, ref: Cover) -> None:
+    async def pin_part(self, ref: Cover) -> None:
         """Show it word for word in every request. Refused, with the figures, where that would not fit."""
-        state, meter = self.conversation.ahead, self.meter()
-        kept = budget.kept_whole(state, ref)
+        state, meter = self.conversation.expected_state, self.next_request_meter()
+        kept = token_budget.count_unfoldable_tokens(state, ref)
         if kept + meter.reserve > meter.window:
-            raise Refused(
+            raise ActionRefused(
                 f"With this pinned, the system prompt, tools, rules and pins would take up {kept:,} tokens in every request. The window has {meter.window:,} tokens, and {meter.reserve:,} of them are reserved for the reply.",
                 remedy="Pin less, unpin something, or choose a model with a larger window.",
             )
-        await self.conversation.append(Pinned(ref))
+        await self.conversation.append_facts(Pinned(ref))
 
-    async def unpin(self, ref: Cover) -> None:
-        await self.conversation.append(Unpinned(ref))
+    async def unpin_part(self, ref: Cover) -> None:
+        await self.conversation.append_facts(Unpinned(ref))
 
-    async def exclude(self, ref: Cover) -> None:
-        await self.conversation.append(Excluded(ref))
+    async def exclude_part(self, ref: Cover) -> None:
+        await self.conversation.append_facts(Excluded(ref))
 
-    async def include(self, ref: Cover) -> None:
-        await self.conversation.append(Included(ref))
+    async def include_part(self, ref: Cover) -> None:
+        await self.conversation.append_facts(Included(ref))
 
-    async def recall(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
+    async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
         """An entry, or some of its lines, as an attachment for the next message."""
-        entry = await self._crew.cache.about(digest)
-        stored, name = entry.stored, entry.about.source or digest.short
+        entry = await self._crew.cache.describe_entry(digest)
+        stored, name = entry.stored, entry.about.source or digest.short_hex
         if lines is not None:
             first, last = lines
-            text = (await self._crew.cache.get(digest)).decode("utf-8", "replace").splitlines(keepends=True)
+            text = (await self._crew.cache.read_content(digest)).decode("utf-8", "replace").splitlines(keepends=True)
             piece = "".join(text[first - 1 : last]).encode()
-            stored = await self._crew.cache.put(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
+            stored = await self._crew.cache.store_content(piece, replace(entry.about, source=f"{name}:{first}-{last}"))
             name = f"{name}:{first}-{last}"
-        sample = await self._crew.cache.read(stored.digest, 0, min(stored.size, SAMPLE))
+        sample = await self._crew.cache.read_range(stored.digest, 0, min(stored.size, SAMPLE))
         return Attachment(
-            name, stored, await asyncio.to_thread(tokens_in, stored.size, sample, self._crew.tokens.count)
+            name,
+            stored,
+            await asyncio.to_thread(estimate_entry_tokens, stored.size, sample, self._crew.tokens.count_tokens),
         )
 
     # --- the past
 
-    async def rewind(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
+    async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         """Go on from `seq`. The rest stays in the journal. Returns what was done to files, a sentence each."""
         self._refuse_while_running("rewind")
-        restored = await self._crew.restore(self._changes_after(seq)) if restore_files else Restored()
+        restored = await self._crew.restore(self._file_changes_after(seq)) if restore_files else FileRestoration()
         facts = () if restored.fact is None else (restored.fact,)
-        await self.conversation.append(*facts, Rewound(seq))
+        await self.conversation.append_facts(*facts, Rewound(seq))
         return restored.said
 
     async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         """Replace the message at `seq` and continue from there."""
         self._refuse_while_running("edit and resend")
-        said = self.conversation.fact(seq)
+        said = self.conversation.fact_at(seq)
         if not isinstance(said, UserSaid) or said.by:
-            raise NotThere(f"Fact {seq} of this conversation is not one of your messages.")
-        await self.conversation.append(Rewound(seq - 1))
-        self.send(parts)
+            raise NotFound(f"Fact {seq} of this conversation is not one of your messages.")
+        await self.conversation.append_facts(Rewound(seq - 1))
+        self.send_message(parts)
 
-    async def regenerate(self, seq: int = 0) -> None:
+    async def ask_again(self, seq: int = 0) -> None:
         """Ask again for the answer at `seq`, or for the last one: rewind to the message before it and continue. Earlier answers are kept."""
         self._refuse_while_running("ask again")
-        present = self.conversation.state.present()
+        present = self.conversation.state.facts_on_path()
         before = [r for r in present if isinstance(r.fact, UserSaid) and not r.fact.by and (not seq or r.seq < seq)]
         if not before:
-            raise NotThere("This conversation contains no message from you that can be answered again.")
-        await self.conversation.append(Rewound(before[-1].seq, again=True))
-        self.resume()
+            raise NotFound("This conversation contains no message from you that can be answered again.")
+        await self.conversation.append_facts(Rewound(before[-1].seq, again=True))
+        self.resume_turn()
 
-    async def choose_answer(self, end: int) -> None:
+    async def switch_to_answer(self, end: int) -> None:
         """Go on with another answer to the same message: the one that ends with the fact `end`."""
         self._refuse_while_running("choose another answer")
-        self.conversation.fact(end)
-        await self.conversation.append(Rewound(end, again=True))
+        self.conversation.fact_at(end)
+        await self.conversation.append_facts(Rewound(end, again=True))
 
     @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
+    async def hold_session(self) -> AsyncIterator[None]:
         """Inside, no turn runs and no fact is added, so that recorded facts may be changed. New messages wait."""
         self._refuse_while_running("forget")
         self._is_held = True
         try:
             await self.steward.aclose()
-            async with self.conversation.still():
+            async with self.conversation.hold_still():
                 yield
         finally:
             self._is_held = False
-            self._contents.clear()
-            self._begin()
+            self._contents.clear_read_contents()
+            self._start_turn_if_due()
 
-    async def settle_fork(self, title: str = "") -> None:
+    async def finish_fork(self, title: str = "") -> None:
         """A copy that ends in the middle of a turn is no broken answer, and its meter counts what its next request has."""
         facts: list[Fact] = [TurnEnded(TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
         facts += [ConversationChanged(title=title)] if title else []
-        await self.conversation.append(*facts)
-        await take_up(self._crew, self.conversation)
+        await self.conversation.append_facts(*facts)
+        await record_changed_settings(self._crew, self.conversation)
 
-    async def own_model(self, name: str) -> None:
+    async def set_own_model(self, name: str) -> None:
         """A main model of this conversation alone; empty: the workspace's."""
-        await self.conversation.append(ConversationChanged(model=name))
+        await self.conversation.append_facts(ConversationChanged(model=name))
 
-    async def rename(self, title: str) -> None:
-        await self.conversation.append(ConversationChanged(title=title.strip() or "Untitled"))
+    async def set_title(self, title: str) -> None:
+        await self.conversation.append_facts(ConversationChanged(title=title.strip() or "Untitled"))
 
-    async def archive(self, *, archived: bool = True) -> None:
-        await self.conversation.append(ConversationChanged(archived=archived))
+    async def set_archived(self, *, archived: bool = True) -> None:
+        await self.conversation.append_facts(ConversationChanged(archived=archived))
 
-    async def trash(self, *, trashed: bool = True) -> None:
+    async def set_trashed(self, *, trashed: bool = True) -> None:
         """To the trash, or back. What runs is stopped first."""
         if trashed:
-            self.stop()
-            await self.idle()
-        await self.conversation.append(ConversationChanged(trashed=trashed))
+            self.stop_turn()
+            await self.wait_until_idle()
+        await self.conversation.append_facts(ConversationChanged(trashed=trashed))
 
-    async def pin_conversation(self, *, pinned: bool = True) -> None:
-        await self.conversation.append(ConversationChanged(pinned=pinned))
+    async def set_pinned(self, *, pinned: bool = True) -> None:
+        await self.conversation.append_facts(ConversationChanged(pinned=pinned))
 
     # --- the turn
 
-    def _begin(self, *, even_without_words: bool = False) -> None:
+    def _start_turn_if_due(self, *, even_without_words: bool = False) -> None:
         if self._turn is None and not self._is_held and (self.queue or even_without_words):
-            self._turn = self._crew.spawn(self._work(), name=f"turn of {self.id}")
-            self._turn.add_done_callback(self._never_begun)
+            self._turn = self._crew.spawn(self._run_turns(), name=f"turn of {self.id}")
+            self._turn.add_done_callback(self._reset_unstarted_turn)
 
-    def _never_begun(self, turn: asyncio.Task[None]) -> None:
+    def _reset_unstarted_turn(self, turn: asyncio.Task[None]) -> None:
         """A task that is cancelled before its first step runs nothing, not even what it would do at its end."""
         if self._turn is turn:
             self._turn = None
-            self._set(Running.IDLE)
+            self._set_activity(ConversationActivity.IDLE)
 
-    async def _work(self) -> None:
+    async def _run_turns(self) -> None:
         """Turn after turn until the queue is empty. A bug ends the turn with a sentence and is reported by its task."""
         ended = TurnEnded(TurnEnd.FAILED, BUG)
         try:
             while True:
-                ended = await self._one_turn()
-                self.steward.after_turn()
+                ended = await self._run_one_turn()
+                self.steward.start_folds_after_turn()
                 if ended.reason is TurnEnd.DONE:
-                    await self._may_stop()
+                    await self._ask_stop_hooks()
                 if not self.queue or ended.reason is not TurnEnd.DONE:
                     break
         except asyncio.CancelledError:
@@ -424,46 +445,46 @@ class Session:
         finally:
             self._turn = None
             failed = ended.reason not in (TurnEnd.DONE, TurnEnd.STOPPED)
-            self._set(Running.FAILED if failed else Running.IDLE, ended.why)
+            self._set_activity(ConversationActivity.FAILED if failed else ConversationActivity.IDLE, ended.why)
 
-    async def _one_turn(self) -> TurnEnded:
+    async def _run_one_turn(self) -> TurnEnded:
         """The next message and the turn that answers it. An error that cannot be recorded becomes the reason of its end."""
         try:
             async with self._crew.turn_lease(self.id):
-                await self._say_next()
-                talk = Talk(self._ask, self._take_steering, self._steer_again, self._set)
-                self._talking = Turn(self.conversation, self._crew, self.steward, self._contents, talk)
-                return await self._talking.run()
+                await self._record_next_message()
+                talk = TurnCallbacks(self._ask_user, self._take_steering, self._requeue_steering, self._set_activity)
+                self._talking = TurnLoop(self.conversation, self._crew, self.steward, self._contents, talk)
+                return await self._talking.run_turn()
         except HelixError as error:
-            return failed(error)
+            return turn_end_of_error(error)
         except Exception:
             with suppress(HelixError):
-                await self.conversation.append(TurnEnded(TurnEnd.FAILED, BUG))
+                await self.conversation.append_facts(TurnEnded(TurnEnd.FAILED, BUG))
             raise
         finally:
             self._talking = None
 
-    async def _say_next(self) -> None:
+    async def _record_next_message(self) -> None:
         """A message that is stopped, or does not fit, before it is recorded goes back to the queue."""
         if not self.queue:
             return
         waiting = self.queue.pop(0)
         said = UserSaid(waiting.parts, by=waiting.by)
-        self._tell_queue()
+        self._notify_queue()
         try:
-            heard = await self._let_through(waiting)
-            await self._title(said)
-            facts = (*await self.steward.admit_message(said), *heard)
+            heard = await self._ask_prompt_hooks(waiting)
+            await self._set_title_from(said)
+            facts = (*await self.steward.admit_user_message(said), *heard)
         except BaseException:
-            self._put_back([waiting])
+            self._requeue_messages([waiting])
             raise
         try:
-            await self.conversation.append(*facts)
+            await self.conversation.append_facts(*facts)
         except HelixError:  # and not when it is stopped: what was begun is recorded
-            self._put_back([waiting])
+            self._requeue_messages([waiting])
             raise
 
-    async def _let_through(self, waiting: Waiting) -> list[UserSaid]:
+    async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[UserSaid]:
         """What hooks say with a message; Refused where one does not let it through."""
         if waiting.by:
             return []
@@ -471,88 +492,92 @@ class Session:
         words = "\n".join(part.text for part in waiting.parts if isinstance(part, Text))
         events = [("UserPromptSubmit", {"prompt": words})]
         if not self._begun:
-            events.insert(0, ("SessionStart", {"source": "resume" if len(self.facts) > 1 else "startup"}))
+            events.insert(0, ("SessionStart", {"source": "resume" if len(self.all_facts) > 1 else "startup"}))
         for event, values in events:
-            heard = await self._crew.happened(event, self.id, values)
+            heard = await self._crew.run_hooks(event, self.id, values)
             if heard.blocks and event == "UserPromptSubmit":
-                raise Refused(f"A hook blocked this message: {heard.blocks}", remedy="Your message is still queued.")
+                raise ActionRefused(
+                    f"A hook blocked this message: {heard.blocks}", remedy="Your message is still queued."
+                )
             if heard.says:
-                text = self._counted(Text(f"[A hook for {event} says:]\n{heard.says}"))
+                text = self._with_text_tokens(Text(f"[A hook for {event} says:]\n{heard.says}"))
                 found.append(UserSaid((text,), steering=True, by=f"hook:{event}"))
         self._begun, self._sent_on = True, 0
         return found
 
-    async def _may_stop(self) -> None:
+    async def _ask_stop_hooks(self) -> None:
         """Hooks may send the agent on, a few times at the most."""
         if self.queue or self._sent_on >= MOST_SENT_ON:
             return
-        heard = await self._crew.happened("Stop", self.id, {"stop_hook_active": self._sent_on > 0})
+        heard = await self._crew.run_hooks("Stop", self.id, {"stop_hook_active": self._sent_on > 0})
         if heard.blocks:
             self._sent_on += 1
-            text = self._counted(Text(f"[A hook sends you on: {heard.blocks}]"))
-            self.queue.append(Waiting((text,), steer=False, by="hook:Stop"))
+            text = self._with_text_tokens(Text(f"[A hook sends you on: {heard.blocks}]"))
+            self.queue.append(QueuedMessage((text,), steer=False, by="hook:Stop"))
 
-    def _put_back(self, waiting: Sequence[Waiting]) -> None:
+    def _requeue_messages(self, waiting: Sequence[QueuedMessage]) -> None:
         self.queue[:0] = waiting
-        self._tell_queue()
+        self._notify_queue()
 
-    async def _title(self, said: UserSaid) -> None:
+    async def _set_title_from(self, said: UserSaid) -> None:
         if not self.conversation.state.title:
             text = " ".join(part.text for part in said.parts if isinstance(part, Text)).strip()
             first = text.splitlines()[0] if text else "Untitled"
             short = first if len(first) <= TITLE else first[: TITLE - 1].rstrip() + "…"
-            await self.conversation.append(ConversationChanged(title=short))
+            await self.conversation.append_facts(ConversationChanged(title=short))
 
     def _take_steering(self) -> Sequence[Words]:
         steering = [(waiting.parts, waiting.by) for waiting in self.queue if waiting.steer]
         if steering:
             self.queue = [waiting for waiting in self.queue if not waiting.steer]
-            self._tell_queue()
+            self._notify_queue()
         return steering
 
-    def _steer_again(self, steering: Sequence[Words]) -> None:
-        self._put_back([Waiting(parts, steer=True, by=by) for parts, by in steering])
+    def _requeue_steering(self, steering: Sequence[Words]) -> None:
+        self._requeue_messages([QueuedMessage(parts, steer=True, by=by) for parts, by in steering])
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask_user(self, question: PermissionQuestion) -> PermissionAnswer:
         if self._elsewhere is not None:
             return await self._elsewhere(replace(question, by=question.by or self.conversation.state.title))
         number = next(self._numbers)
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[PermissionAnswer] = asyncio.get_running_loop().create_future()
         self._answers[number] = future
         self.questions[number] = question
-        self.conversation.tell(Asked(self.id, number, question))
-        self._set(Running.ASKING, question.title)
+        self.conversation.notify_listeners(QuestionAsked(self.id, number, question))
+        self._set_activity(ConversationActivity.ASKING, question.title)
         try:
             answer = await future
             if question.plan and answer.allowed:  # it holds before anybody hears of the answer
-                plan = Note("plan", PLAN + (answer.values.strip() or question.preview))
-                await self.conversation.append(*noted([plan], self._crew, self.conversation))
+                plan = StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
+                await self.conversation.append_facts(*note_facts([plan], self._crew, self.conversation))
             return answer
         finally:
             del self._answers[number], self.questions[number]
-            self.conversation.tell(Answered(self.id, number))
+            self.conversation.notify_listeners(QuestionAnswered(self.id, number))
             if not self.questions:
-                self._set(Running.TOOLS if self._turn is not None else Running.IDLE)
+                self._set_activity(ConversationActivity.TOOLS if self._turn is not None else ConversationActivity.IDLE)
 
-    def _changes_after(self, seq: int) -> Sequence[Recorded]:
+    def _file_changes_after(self, seq: int) -> Sequence[Recorded]:
         """In the order they happened; rewound or not, the files are what they are."""
-        return [r for r in self.facts if r.seq > seq and isinstance(r.fact, ToolReturned | FilesChanged)]
+        return [r for r in self.all_facts if r.seq > seq and isinstance(r.fact, ToolReturned | FilesChanged)]
 
     def _refuse_while_running(self, what: str) -> None:
         self._refuse_while_held(what)
         if self._turn is not None:
-            raise Refused(f"Cannot {what} while the agent is working.", remedy="Stop the agent first (Esc).")
+            raise ActionRefused(f"Cannot {what} while the agent is working.", remedy="Stop the agent first (Esc).")
 
     def _refuse_while_held(self, what: str) -> None:
         if self._is_held:
-            raise Refused(f"Cannot {what} while content is being forgotten.", remedy="Try again when that is finished.")
+            raise ActionRefused(
+                f"Cannot {what} while content is being forgotten.", remedy="Try again when that is finished."
+            )
 
-    def _counted(self, part: UserPart) -> UserPart:
-        return replace(part, tokens=self._crew.tokens.count(part.text)) if isinstance(part, Text) else part
+    def _with_text_tokens(self, part: UserPart) -> UserPart:
+        return replace(part, tokens=self._crew.tokens.count_tokens(part.text)) if isinstance(part, Text) else part
 
-    def _set(self, running: Running, why: str = "") -> None:
+    def _set_activity(self, running: ConversationActivity, why: str = "") -> None:
         self.running, self.why = running, why
-        self.conversation.tell(StateChanged(self.id, running, why))
+        self.conversation.notify_listeners(ActivityChanged(self.id, running, why))
 
-    def _tell_queue(self) -> None:
-        self.conversation.tell(Queued(self.id, tuple(waiting.parts for waiting in self.queue)))
+    def _notify_queue(self) -> None:
+        self.conversation.notify_listeners(MessagesQueued(self.id, tuple(waiting.parts for waiting in self.queue)))

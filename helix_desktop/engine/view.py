@@ -1,4 +1,4 @@
-"""What the model is sent, computed from the facts: `view(facts)`, pure, and `State.advance`, the same step by step.
+"""What the model is sent, computed from the facts: `view(facts)`, pure, and `ConversationState.advance_state`, the same step by step.
 
 A view is: the system prompt, the rules files, then the branch's messages in order, with the text of a fold in place of
 what it covers. Settings (system prompt, rules, tools, policy, models) are those appended last; messages, folds, pins
@@ -23,24 +23,24 @@ from helix_desktop.engine.facts import (
     Spent,
     ToolReturned,
 )
-from helix_desktop.engine.history.branch import Branch
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.history.fact_tree import FactTree
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.history.record import Record
-from helix_desktop.engine.history.settings import Settings
+from helix_desktop.engine.history.request_settings import RequestSettings
 
 MOST_DIGITS = 16
 
 
-class State(Moment):
-    """The facts of one conversation and the view they come to. `advance` is the only way in."""
+class ConversationState(Moment):
+    """The facts of one conversation and the view they come to. `advance_state` is the only way in."""
 
-    branch: Branch
+    branch: ConversationBranch
 
     def __init__(self) -> None:
-        self.record = Record()
+        self.record = FactTree()
         self.seq = 0
-        self.settings = Settings()
-        self.branch = self._new_branch()
+        self.settings = RequestSettings()
+        self.branch = self._empty_branch()
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
         self.own_model = ""  # see ConversationChanged
@@ -51,7 +51,7 @@ class State(Moment):
         self._starts: list[int] = []  # where the blocks of each item begin
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
-        self._of: State | None = None  # whose moment it is, with other settings
+        self._of: ConversationState | None = None  # whose moment it is, with other settings
 
     @property
     def facts(self) -> list[Recorded]:
@@ -63,53 +63,53 @@ class State(Moment):
         """The number of the newest fact; 0 before the first."""
         return self.seq
 
-    def advance(self, recorded: Recorded, branch: Branch | None = None) -> None:
+    def advance_state(self, recorded: Recorded, branch: ConversationBranch | None = None) -> None:
         """Take in the next fact. Costs the same however long the conversation is; a rewind costs its branch, which may be
-        given (`branch_at`).
+        given (`branch_at_rewind`).
         """
         self._shown = None
         self.record.facts.append(recorded)
-        self.record.ledger.take(recorded)
+        self.record.ledger.add_cost_of(recorded)
         self.seq = recorded.seq
         fact = recorded.fact
         if isinstance(fact, Rewound):
             target = self.record.note_rewind(recorded.seq, fact.to)
-            self.branch = branch or self.branch_at(target)
+            self.branch = branch or self.branch_at_rewind(target)
         else:
-            self._note(recorded)
-            self._change(recorded)
-        fixed = self.settings.tokens
-        self.record.ledger.count(self.branch.total_tokens + fixed, self.branch.unfolded + fixed)
+            self._note_fact(recorded)
+            self._apply_change(recorded)
+        fixed = self.settings.settings_tokens
+        self.record.ledger.append_view_tokens(self.branch.total_tokens + fixed, self.branch.unfolded + fixed)
 
-    def branch_at(self, seq: int) -> Branch:
+    def branch_at_rewind(self, seq: int) -> ConversationBranch:
         """The branch a rewind to `seq` goes on from: made again from the facts that lead there."""
-        branch = self._new_branch()
-        for recorded in self.record.chain(seq):
-            branch.advance(recorded)
+        branch = self._empty_branch()
+        for recorded in self.record.facts_leading_to(seq):
+            branch.advance_branch(recorded)
         return branch
 
-    def _new_branch(self) -> Branch:
-        return Branch(facts=self.record.facts, ids=self.record.ids, answered=self.record.answered)
+    def _empty_branch(self) -> ConversationBranch:
+        return ConversationBranch(facts=self.record.facts, ids=self.record.ids, answered=self.record.answered)
 
-    def view(self) -> View:
+    def take_view(self) -> View:
         """The view now. Blocks are shared with the views before; nothing is computed twice."""
         if self._shown is None and self._of is not None:
-            behind = self._of.view().blocks[len(self._of.settings.blocks) :]
-            self._shown = self._view_of((*self.settings.blocks, *behind))
+            behind = self._of.take_view().blocks[len(self._of.settings.settings_blocks) :]
+            self._shown = self._view_of_blocks((*self.settings.settings_blocks, *behind))
         if self._shown is None:
-            self._catch_up()
-            self._shown = self._view_of(tuple(self._blocks))
+            self._refresh_blocks()
+            self._shown = self._view_of_blocks(tuple(self._blocks))
         return self._shown
 
-    def with_settings(self, settings: Settings) -> State:
+    def with_settings(self, settings: RequestSettings) -> ConversationState:
         """The same moment with other settings: to look at, never to advance."""
         other = copy(self)
         other.settings, other._shown, other._of = settings, None, self  # noqa: SLF001 -- a copy of this one
         return other
 
-    def holds(self, fact: Fact) -> bool:
+    def already_holds(self, fact: Fact) -> bool:
         """Whether the settings are what this fact would make them: then it need not be appended."""
-        return self.settings.after(Recorded("", 0, 0.0, fact)).values == self.settings.values
+        return self.settings.settings_after(Recorded("", 0, 0.0, fact)).values_set == self.settings.values_set
 
     def last_return_of(self, digest: Digest) -> int:
         """The seq of the last output with this content; 0 where there is none."""
@@ -118,25 +118,25 @@ class State(Moment):
     def _open_batch(self) -> int:
         return self.branch.steps[-1] if self.branch.running_calls else 0
 
-    def _change(self, recorded: Recorded) -> None:
+    def _apply_change(self, recorded: Recorded) -> None:
         """Settings hold on every branch; all else is the branch's."""
-        settings = self.settings.after(recorded)
+        settings = self.settings.settings_after(recorded)
         if settings is not self.settings:
             self.settings = settings
             self.record.note_settings(recorded.seq, settings)
             return
         messages = len(self.branch.order)
-        effect = self.branch.advance(recorded)
+        effect = self.branch.advance_branch(recorded)
         if effect is not None:
             self.record.note_effect(effect)
         elif len(self.branch.order) > messages:
             self.record.messages.append(recorded.seq)
 
-    def _catch_up(self) -> None:
+    def _refresh_blocks(self) -> None:
         """Bring the list of blocks up to date from the first item that changed."""
         changed = self.branch.take_changed()
-        if self._head is not self.settings.blocks:
-            self._head = self.settings.blocks
+        if self._head is not self.settings.settings_blocks:
+            self._head = self.settings.settings_blocks
             self._blocks, self._starts = list(self._head), []
         if changed < len(self._starts):
             del self._blocks[self._starts[changed] :]
@@ -145,13 +145,13 @@ class State(Moment):
             self._starts.append(len(self._blocks))
             self._blocks.extend(item.blocks)
 
-    def _note(self, recorded: Recorded) -> None:
+    def _note_fact(self, recorded: Recorded) -> None:
         """What is remembered of a fact whatever branch it is on."""
         match recorded.fact:
             case ModelReplied() | Spent() as paid:
                 self.spent.append(paid)
             case Folded(fold=name, batch=batch):
-                self.last_fold = max(self.last_fold, _number(name), _number(batch))
+                self.last_fold = max(self.last_fold, _number_in_name(name), _number_in_name(batch))
             case ToolReturned(output=output):
                 self._returned[output.digest.raw] = recorded.seq
             case ConversationStarted(title=title, agent=agent):
@@ -163,15 +163,15 @@ class State(Moment):
                 pass
 
 
-def _number(name: str) -> int:
+def _number_in_name(name: str) -> int:
     """The number at the end of a fold's name; 0 where there is none."""
     end = name.rpartition("-")[2]
     return int(end) if end.isdecimal() and len(end) < MOST_DIGITS else 0
 
 
-def state_of(facts: Iterable[Recorded]) -> State:
+def build_state(facts: Iterable[Recorded]) -> ConversationState:
     """The state these facts come to."""
-    state = State()
+    state = ConversationState()
     for recorded in facts:
-        state.advance(recorded)
+        state.advance_state(recorded)
     return state

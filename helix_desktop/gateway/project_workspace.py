@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop.store.workspaces import Known, Workspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
 
 LONGEST_NAME = 60
 
 
-def find_project_workspace(known: Sequence[Known], folder: Path) -> Known | None:
+def find_project_workspace(known: Sequence[KnownWorkspace], folder: Path) -> KnownWorkspace | None:
     """The workspace that works on the folder, or on one above it within the same project."""
     roots = {Path(root).resolve(): each for each in known for root in each.settings.roots}
     project = project_folder(folder)
@@ -19,13 +19,13 @@ def find_project_workspace(known: Sequence[Known], folder: Path) -> Known | None
     return next((roots[each] for each in inside if each in roots), None)
 
 
-def make_project_workspace(workspaces: Workspaces, folder: Path) -> Known:
+def create_project_workspace(workspaces: AllWorkspaces, folder: Path) -> KnownWorkspace:
     """A new workspace on the project, with its name, and the name of the folder it is in where another one is called so."""
     project = project_folder(folder)
     name = project.name[:LONGEST_NAME]
-    if name.casefold() in {each.name.casefold() for each in workspaces.list()}:
+    if name.casefold() in {each.name.casefold() for each in workspaces.list_workspaces()}:
         name = f"{name} ({project.parent.name[: 75 - len(name)]})"
-    return workspaces.create(name, project)
+    return workspaces.create_stored_workspace(name, project)
 
 
 def has_project(folder: Path, home: Path) -> bool:

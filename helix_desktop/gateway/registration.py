@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, field
 from typing import Any
 
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Registration:
+class GatewayRegistration:
     """`upstream`: where everything goes; empty: to each protocol's own provider, or to what `upstreams` names for it.
     `folds_plans`: also of agents signed in with a subscription. `key`: of the keyring, for requests that come without one
     and go to `key_host`, and to nowhere else. `folder`: where the agent works; its workspace is used unless `workspace` names one. `proxies`: the environment's
@@ -37,7 +37,7 @@ class Registration:
     since: float = 0.0
     sees_all: bool = False
 
-    def told(self) -> dict[str, Any]:
+    def as_json_without_key(self) -> dict[str, Any]:
         """As JSON has it, for another process of this user. A key is never told."""
         return {name: value for name, value in asdict(self).items() if name != "key"}
 
@@ -47,21 +47,21 @@ def new_token() -> str:
     return secrets.token_urlsafe(24)
 
 
-class Registrations:
+class GatewayRegistrations:
     """All addresses that answer now."""
 
-    def __init__(self, *first: Registration) -> None:
-        self._known: dict[bytes, Registration] = {}
-        self.replace(first)
+    def __init__(self, *first: GatewayRegistration) -> None:
+        self._known: dict[bytes, GatewayRegistration] = {}
+        self.replace_all(first)
 
-    def replace(self, registrations: Iterable[Registration]) -> None:
+    def replace_all(self, registrations: Iterable[GatewayRegistration]) -> None:
         """From now on these alone."""
-        self._known = {_digest(one.token): one for one in registrations if one.token}
+        self._known = {_digest_of_token(one.token): one for one in registrations if one.token}
 
-    def find(self, token: str) -> Registration | None:
+    def find_by_token(self, token: str) -> GatewayRegistration | None:
         """By a digest: how long a comparison takes tells nothing about a token."""
-        return self._known.get(_digest(token)) if token else None
+        return self._known.get(_digest_of_token(token)) if token else None
 
 
-def _digest(token: str) -> bytes:
+def _digest_of_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()

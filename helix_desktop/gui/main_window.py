@@ -1,4 +1,4 @@
-"""The main window's content: which workspace and conversation it shows. What each action does is in `wiring.py`."""
+"""The main window's content: which workspace and conversation it shows. What each action does is in `window_wiring.py`."""
 
 from __future__ import annotations
 
@@ -10,120 +10,127 @@ from typing import Any
 
 from PySide6.QtCore import QEvent, QTimer, Signal
 
-from helix_desktop.engine import budget
-from helix_desktop.engine.events import (
-    Answered,
-    Asked,
+from helix_desktop.engine import token_budget
+from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserSaid
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    ConversationReplaced,
     Event,
     FactAppended,
-    Folding,
-    Measured,
-    Queued,
-    ReadAnew,
-    Running,
-    StateChanged,
+    FoldProgress,
+    MessagesQueued,
+    MeterChanged,
+    QuestionAnswered,
+    QuestionAsked,
 )
-from helix_desktop.engine.facts import Attachment, ModelReplied, Spent, UserSaid
-from helix_desktop.engine.rows import ConversationRow
-from helix_desktop.errors import HelixError, Refused
-from helix_desktop.gui import finding
-from helix_desktop.gui.actions import OF_A_CONVERSATION, OF_A_QUESTION, OF_A_WORKSPACE, Actions
-from helix_desktop.gui.activity import WORKING, Watched
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.bridge import Bridge
-from helix_desktop.gui.chat.approvals import question_words, uncovered
-from helix_desktop.gui.chat.attaching import Attaching
-from helix_desktop.gui.chat.drafts import DraftPlace, UnsentMessage, UnsentMessages
-from helix_desktop.gui.chat.page import ChatPage
-from helix_desktop.gui.conversation_acts import ConversationActs
-from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.frame.connect import DEMO
-from helix_desktop.gui.frame.first_start import WelcomePage
-from helix_desktop.gui.frame.frame import Frame
-from helix_desktop.gui.frame.notices import Notices, announce
-from helix_desktop.gui.frame.pages import Pages
-from helix_desktop.gui.frame.palette import Find, Palette
-from helix_desktop.gui.links import Place
-from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.ports import Desk, Session, Workbench, WorkspaceRow
-from helix_desktop.gui.shared.folds import kind_words
-from helix_desktop.gui.shared.policies import policy_choices
+from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.gui import search_suggestions
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.attachment_reading import AttachmentReader
+from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage, UnsentMessages
+from helix_desktop.gui.chat.permission_questions import announce_question_text, describe_uncovered_files
+from helix_desktop.gui.colour_tokens import WORKSPACE_COLOURS
+from helix_desktop.gui.conversation_actions import ConversationActions
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.event_bridge import EventBridge
+from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem
+from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
+from helix_desktop.gui.frame.notices import Notices, announce_to_screen_reader
+from helix_desktop.gui.frame.welcome_page import WelcomePage
+from helix_desktop.gui.frame.window_frame import WindowFrame
+from helix_desktop.gui.frame.window_pages import WindowPages
+from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
+from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.tokens import WORKSPACE_COLOURS
-from helix_desktop.gui.words import tr
-from helix_desktop.settings import Settings
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_actions import CONVERSATION_ACTIONS, QUESTION_ACTIONS, WORKSPACE_ACTIONS, ActionRegistry
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_ports import SessionPort, WorkbenchesPort, WorkbenchPort, WorkspaceRowPort
+from helix_desktop.gui.workspace_activity import WORKING_STATES, WorkspaceActivity
+from helix_desktop.program_settings import ProgramSettings
 
 TITLE = "Helix Desktop"
-LONGEST_NAME = 80  # characters of a workspace's name
-SHOWN_NAME = 40  # of which so many are shown in a heading
-SETTLED = 100  # milliseconds without a conversation, before one that has not begun is measured
+LONGEST_NAME_LENGTH = 80  # characters of a workspace's name
+SHOWN_NAME_LENGTH = 40  # of which so many are shown in a heading
+MEASURE_PAUSE_MS = 100  # milliseconds without a conversation, before one that has not begun is measured
 
 
-class MainWindow(Frame):
-    """`settled`: see activity.py. `setup_wanted`: a model is needed. `settings_wanted` carries a page's name.
+class MainWindow(WindowFrame):
+    """`activity_ended`: see activity.py. `model_setup_wanted`: a model is needed. `settings_wanted` carries a page's name.
     `conversation_opened` carries its workspace, its session, and the messages that waited for it.
     """
 
-    settled = Signal(str, str, object, str)
-    setup_wanted = Signal()
-    trying_again = Signal()
+    activity_ended = Signal(str, str, object, str)
+    model_setup_wanted = Signal()
+    retry_wanted = Signal()
     settings_wanted = Signal(str)
     workbench_shown = Signal()
     conversation_opened = Signal(object, object, object)
 
-    def __init__(self, theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> None:
+    def __init__(self, theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> None:
         super().__init__(theme, memory)
-        self._desk: Desk | None = None
-        self._waiting: list[Callable[[], object]] = []  # what was asked for before the stores could be opened
-        self._blocked: HelixError | None = None  # why they never can be
-        self._listed: Sequence[WorkspaceRow] = ()
-        self.doing = doing
+        self._desk: WorkbenchesPort | None = None
+        self._startup_queue: list[Callable[[], object]] = []  # what was asked for before the stores could be opened
+        self._blocking_error: HelixError | None = None  # why they never can be
+        self._workspace_rows: Sequence[WorkspaceRowPort] = ()
+        self.background_runner = doing
         self.settings = settings
-        self._watched: dict[str, Watched] = {}
+        self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
         self._wanted_workspace = ""  # the last one asked for: answers to earlier requests are ignored
         self._wanted_conversation = ""
-        self.awaited = ""  # the conversation the message box stands in already while it is being opened or made
-        self.unsent = UnsentMessages(memory)
+        self.awaited_conversation = (
+            ""  # the conversation the message box stands in already while it is being opened or made
+        )
+        self.unsent_messages = UnsentMessages(memory)
         self._cost = 0.0
-        self._measuring = QTimer(self, interval=SETTLED, singleShot=True)
-        self._measuring.timeout.connect(self._measure_next)
-        self.actions_ = Actions(self, settings)
-        self.pages = Pages(theme, doing, self.showing, memory, self)
+        self._measuring = QTimer(self, interval=MEASURE_PAUSE_MS, singleShot=True)
+        self._measuring.timeout.connect(self._price_next_message)
+        self.window_actions = ActionRegistry(self, settings)
+        self.pages = WindowPages(theme, doing, self.showing, memory, self)
         self.chat = ChatPage(theme, memory, self.pages.transcript, self)
         self.add_page("chat", self.chat, self.pages.inspector)
-        self.add_unmade("changes", lambda: (self.pages.changes,))
-        self.add_unmade("cache", lambda: (self.pages.cache,))
-        self.add_unmade("timeline", lambda: (self.pages.timeline, self.pages.timeline.panel))
+        self.add_page_factory("changes", lambda: (self.pages.changes,))
+        self.add_page_factory("cache", lambda: (self.pages.cache,))
+        self.add_page_factory("timeline", lambda: (self.pages.timeline, self.pages.timeline.panel))
         self.welcome = WelcomePage(theme, self)
-        self.welcome.show_ready(ready=False)
+        self.welcome.enable_first_steps(ready=False)
         self.add_page("welcome", self.welcome)
-        if not memory.get("workspace", default=""):
-            self.show_page("welcome")
+        if not memory.get_remembered("workspace", default=""):
+            self.switch_to_page("welcome")
         self.notices = Notices(theme, self._middle, self._composer_height)
         for below in (self.chat.composer, self.chat.foreign, self.chat.approvals, self.chat.way_on):
             below.installEventFilter(self.notices)
-        self.palette_ = Palette(theme, self._at_hand, self)
-        self.bridge = Bridge(self)
-        self.bridge.happened.connect(self._happened)
-        self.acts = ConversationActs(
-            self, doing, self.notices, changed=self.refresh_conversations, gone=memory.drop, opened=self.show_session_of
+        self.palette_box = CommandPalette(theme, self._suggest_without_search, self)
+        self.bridge = EventBridge(self)
+        self.bridge.events_arrived.connect(self._on_session_events)
+        self.conversation_actions = ConversationActions(
+            self,
+            doing,
+            self.notices,
+            changed=self.refresh_conversations,
+            gone=memory.forget_deleted_ids,
+            opened=self.show_session_if_current,
         )
-        self.attaching = Attaching(doing, lambda: self.showing.bench, self.attacher)
-        doing.failed.connect(self.notices.tell_error)
+        self.attaching = AttachmentReader(doing, lambda: self.showing.bench, self.attachment_receiver)
+        doing.failed.connect(self.notices.show_error_notice)
 
     @property
-    def bench(self) -> Workbench | None:
+    def current_workbench(self) -> WorkbenchPort | None:
         """The workspace in front."""
         return self.showing.bench
 
     @property
-    def session(self) -> Session | None:
+    def current_session(self) -> SessionPort | None:
         """The conversation that is shown; None: one that has not begun."""
         return self.showing.session
 
     def _composer_height(self) -> int:
         """The height at the lower edge that must not be covered: the composer and the questions above it."""
-        if self.page != "chat":
+        if self.shown_page_name != "chat":
             return 0
         above = (self.chat.approvals, self.chat.way_on)
         writes = self.chat.composer if self.chat.foreign.isHidden() else self.chat.foreign
@@ -131,59 +138,59 @@ class MainWindow(Frame):
 
     # --- what is written before a conversation is open -----------------------------------------------------------
 
-    def stand_in(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
+    def await_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
         """Write in this conversation from now on, before anything can be opened. `sent`: messages that were sent there already."""
-        self.awaited = place[1]
-        self.unsent.hold_kept(place, sent)
-        self.chat.show_begun(name, begun=place[1] != "new")
-        if self.memory.get("layout", place[0], "page", default="chat") == "chat":
-            self.restore_layout(place[0])
+        self.awaited_conversation = place[1]
+        self.unsent_messages.add_remembered_messages(place, sent)
+        self.chat.show_transcript_or_start(name, begun=place[1] != "new")
+        if self.memory.get_remembered("layout", place[0], "page", default="chat") == "chat":
+            self.restore_window_layout(place[0])
         self._show_in_composer(place, name)
 
     def hold_message(self, message: UnsentMessage) -> None:
         """Send it as soon as the conversation is open that the message box belongs to."""
-        place = self.chat.composer.place
-        self.unsent.hold(place, message)
-        self.chat.composer.show_queue(self.unsent.at(place))
+        place = self.chat.composer.draft_place
+        self.unsent_messages.add_unsent_message(place, message)
+        self.chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
     def _show_in_composer(self, place: DraftPlace, name: str) -> None:
-        self.chat.composer.show_conversation(*place, name)
-        self.chat.composer.show_queue(self.unsent.at(place))
+        self.chat.composer.show_draft_of(*place, name)
+        self.chat.composer.show_waiting_messages(self.unsent_messages.unsent_messages_of(place))
 
     # --- workspaces ----------------------------------------------------------------------------------------------
 
     @property
-    def desk(self) -> Desk:
-        """There from `begin` on; the window is painted before anything is opened."""
+    def workbenches(self) -> WorkbenchesPort:
+        """There from `begin_with_workspaces` on; the window is painted before anything is opened."""
         if self._desk is None:
-            raise Refused(tr("Helix Desktop is still starting. Try again in a moment."))
+            raise ActionRefused(tr("Helix Desktop is still starting. Try again in a moment."))
         return self._desk
 
-    def begin(self, desk: Desk) -> None:
+    def begin_with_workspaces(self, desk: WorkbenchesPort) -> None:
         """The stores can be opened now."""
         self._desk = desk
-        self.welcome.show_ready(ready=True)
-        waiting, self._waiting = self._waiting, []
+        self.welcome.enable_first_steps(ready=True)
+        waiting, self._startup_queue = self._startup_queue, []
         for act in waiting:
             act()
-        self.start()
+        self.open_last_workspace()
 
-    def show_blocked(self, error: HelixError) -> None:
+    def show_why_blocked(self, error: HelixError) -> None:
         """Nothing can be opened: show why instead of the first steps."""
-        self._blocked = error
-        self.show_page("welcome")
-        self.welcome.show_blocked(said(str(error)))
+        self._blocking_error = error
+        self.switch_to_page("welcome")
+        self.welcome.show_startup_problem(translate_sentences(str(error)))
 
-    def if_able(self, act: Callable[[], object]) -> None:
+    def run_unless_blocked(self, act: Callable[[], object]) -> None:
         """Do it, unless the stores never can be opened: then say so."""
-        if self._blocked is not None:
-            self.notices.tell_error(self._blocked)
+        if self._blocking_error is not None:
+            self.notices.show_error_notice(self._blocking_error)
         else:
             act()
 
-    def _wait(self, act: Callable[[], object]) -> None:
+    def _run_once_started(self, act: Callable[[], object]) -> None:
         """Until the stores can be opened; where they never can be, say so."""
-        self.if_able(lambda: self._waiting.append(act))
+        self.run_unless_blocked(lambda: self._startup_queue.append(act))
 
     def changeEvent(self, event: QEvent) -> None:
         """The command line may have created, renamed or trashed a workspace."""
@@ -191,304 +198,340 @@ class MainWindow(Frame):
         if event.type() is QEvent.Type.ActivationChange and self.isActiveWindow() and self._desk is not None:
             self.refresh_workspaces()
 
-    def workspaces(self) -> Sequence[WorkspaceRow]:
+    def listed_workspaces(self) -> Sequence[WorkspaceRowPort]:
         """As they were listed last: listing reads a file of each."""
-        return self._listed
+        return self._workspace_rows
 
     def refresh_workspaces(self, then: Callable[[], object] | None = None) -> None:
         """List them again, in a thread, and show them in the rail."""
 
-        def listed(rows: Sequence[WorkspaceRow]) -> None:
-            rows = self._listed = self._in_order(rows)
-            self.rail.show_workspaces(rows, self.bench.id if self.bench else "")
-            for name, watched in self._watched.items():
-                self.rail.show_running(name, watched.running)
+        def show_listed_workspaces(rows: Sequence[WorkspaceRowPort]) -> None:
+            rows = self._workspace_rows = self._sort_workspaces(rows)
+            self.rail.show_workspace_buttons(rows, self.current_workbench.id if self.current_workbench else "")
+            for name, watched in self._activity_by_workspace.items():
+                self.rail.show_workspace_state(name, watched.most_urgent_state)
             if then is not None:
                 then()
 
-        work = asyncio.to_thread(self.desk.workspaces)
-        self.doing.do(work, name="list the workspaces", then=listed, owner=self)
+        work = asyncio.to_thread(self.workbenches.list_workspaces)
+        self.background_runner.run_in_background(
+            work, name="list the workspaces", then=show_listed_workspaces, owner=self
+        )
 
-    def _in_order(self, rows: Sequence[WorkspaceRow]) -> Sequence[WorkspaceRow]:
+    def _sort_workspaces(self, rows: Sequence[WorkspaceRowPort]) -> Sequence[WorkspaceRowPort]:
         """New workspaces come last, so that Ctrl+1 to Ctrl+9 keep their meaning."""
-        known: list[str] = self.memory.get("rail", default=[])
+        known: list[str] = self.memory.get_remembered("rail", default=[])
         order = [*known, *(row.id for row in rows if row.id not in known)]
         there = {row.id for row in rows}
-        self.memory.put("rail", value=[name for name in order if name in there])
+        self.memory.remember_value("rail", value=[name for name in order if name in there])
         return sorted(rows, key=lambda row: order.index(row.id))
 
-    def order_workspaces(self, order: Sequence[str]) -> None:
+    def save_workspace_order(self, order: Sequence[str]) -> None:
         """As the user has ordered them. Ctrl+1 to Ctrl+9 follow."""
-        self.memory.put("rail", value=list(order))
-        self._listed = self._in_order(self._listed)
+        self.memory.remember_value("rail", value=list(order))
+        self._workspace_rows = self._sort_workspaces(self._workspace_rows)
 
-    def find_workspace(self) -> None:
+    def ask_for_workspace(self) -> None:
         """Ask for a workspace by its name; where there is none, for a folder."""
-        others = [row for row in self.workspaces() if self.bench is None or row.id != self.bench.id]
+        others = [
+            row
+            for row in self.listed_workspaces()
+            if self.current_workbench is None or row.id != self.current_workbench.id
+        ]
         if others:
-            self.palette_.open(known=finding.of_workspaces(others, self.go))
+            self.palette_box.open_palette(known=search_suggestions.suggest_workspaces(others, self.go_to_place))
         else:
-            self.actions_["open-folder"].trigger()
+            self.window_actions["open-folder"].trigger()
 
-    def open_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
+    def go_to_workspace(self, workspace: str, then: Callable[[], object] | None = None) -> None:
         """Bring a workspace to the front; the others keep running. The last one asked for is shown."""
         self._wanted_workspace = workspace
-        if self.bench is not None and self.bench.id == workspace:
+        if self.current_workbench is not None and self.current_workbench.id == workspace:
             if then is not None:
                 then()
             return
         if self._desk is None:
-            self._wait(partial(self.open_workspace, workspace, then))
+            self._run_once_started(partial(self.go_to_workspace, workspace, then))
             return
 
-        def opened(bench: Workbench) -> None:
+        def show_opened_workspace(bench: WorkbenchPort) -> None:
             if self._wanted_workspace == workspace:
-                self.show_workbench(bench)
+                self.bring_workspace_to_front(bench)
                 if then is not None:
                     then()
 
-        work = self.desk.open(workspace)
-        self.doing.do(work, name=f"open workspace {workspace}", then=opened, owner=self, failed=self._not_opened)
+        work = self.workbenches.open_workspace(workspace)
+        self.background_runner.run_in_background(
+            work,
+            name=f"open workspace {workspace}",
+            then=show_opened_workspace,
+            owner=self,
+            failed=self._report_not_opened,
+        )
 
-    def create_workspace(self, folder: Path) -> None:
+    def create_workspace_for_folder(self, folder: Path) -> None:
         wanted = self._wanted_workspace = str(folder)
         if self._desk is None:
-            self._wait(partial(self.create_workspace, folder))
+            self._run_once_started(partial(self.create_workspace_for_folder, folder))
             return
 
-        def created(bench: Workbench) -> None:
+        def show_created_workspace(bench: WorkbenchPort) -> None:
             if self._wanted_workspace == wanted:
-                self.show_workbench(bench)
+                self.bring_workspace_to_front(bench)
                 self.chat.composer.text.setFocus()
             else:
                 self.refresh_workspaces()
 
-        work = self._create(folder)
-        self.doing.do(work, name="create a workspace", then=created, owner=self, failed=self._not_opened)
+        work = self._open_or_create_workspace(folder)
+        self.background_runner.run_in_background(
+            work, name="create a workspace", then=show_created_workspace, owner=self, failed=self._report_not_opened
+        )
 
-    def _not_opened(self, error: HelixError) -> None:
+    def _report_not_opened(self, error: HelixError) -> None:
         self._wanted_workspace = ""
-        self.notices.tell_error(error)
-        if self.bench is None:
-            self.show_page("welcome")
+        self.notices.show_error_notice(error)
+        if self.current_workbench is None:
+            self.switch_to_page("welcome")
 
-    async def _create(self, folder: Path) -> Workbench:
+    async def _open_or_create_workspace(self, folder: Path) -> WorkbenchPort:
         """A folder that has a workspace already is opened, not doubled."""
-        known = next((row for row in self.workspaces() if row.folder == folder), None)
+        known = next((row for row in self.listed_workspaces() if row.main_folder == folder), None)
         if known is not None:
-            return await self.desk.open(known.id)
-        colour = WORKSPACE_COLOURS[len(self.workspaces()) % len(WORKSPACE_COLOURS)]
-        bench = await self.desk.create(self.name_for(folder), folder)
-        await self.desk.recolour(bench.id, colour)
+            return await self.workbenches.open_workspace(known.id)
+        colour = WORKSPACE_COLOURS[len(self.listed_workspaces()) % len(WORKSPACE_COLOURS)]
+        bench = await self.workbenches.create_workspace(self.suggest_workspace_name(folder), folder)
+        await self.workbenches.recolour_workspace(bench.id, colour)
         return bench
 
-    def name_for(self, folder: Path) -> str:
+    def suggest_workspace_name(self, folder: Path) -> str:
         """The folder's name; with the folder it lies in where another workspace is called so."""
-        taken = {row.name.casefold() for row in self.workspaces()}
-        name = folder.name[:LONGEST_NAME] or str(folder)
+        taken = {row.name.casefold() for row in self.listed_workspaces()}
+        name = folder.name[:LONGEST_NAME_LENGTH] or str(folder)
         if name.casefold() not in taken:
             return name
-        longer = f"{name} ({folder.parent.name})"[:LONGEST_NAME]
-        return longer if longer.casefold() not in taken else f"{name[: LONGEST_NAME - 5]} ({len(taken) + 1})"
+        longer = f"{name} ({folder.parent.name})"[:LONGEST_NAME_LENGTH]
+        return longer if longer.casefold() not in taken else f"{name[: LONGEST_NAME_LENGTH - 5]} ({len(taken) + 1})"
 
-    def show_workbench(self, bench: Workbench) -> None:
+    def bring_workspace_to_front(self, bench: WorkbenchPort) -> None:
         """Show an open workspace: its layout, its list, the conversation that was open last."""
-        if self.bench is not None:
-            self.keep_layout()
-            self.bridge.leave()
-        self.notices.drop_offers()
+        if self.current_workbench is not None:
+            self.save_window_layout()
+            self.bridge.stop_listening_to_session()
+        self.notices.discard_offers()
         self._wanted_workspace = bench.id
-        self.showing.show_workspace(bench)
-        last = self.memory.get("conversation", bench.id, default="")
-        self.memory.put("workspace", value=bench.id)
-        self._watch(bench)
-        if any(row.id == bench.id for row in self._listed):
-            self.rail.mark(bench.id)
+        self.showing.set_shown_workspace(bench)
+        last = self.memory.get_remembered("conversation", bench.id, default="")
+        self.memory.remember_value("workspace", value=bench.id)
+        self._follow_workspace(bench)
+        if any(row.id == bench.id for row in self._workspace_rows):
+            self.rail.mark_open_workspace(bench.id)
         else:
             self.refresh_workspaces()
-        self.sidebar.show_workspace(bench.name, next(iter(bench.folders), None))
-        self.show_choices()
-        self.restore_layout(bench.id)
+        self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
+        self.show_workspace_choices()
+        self.restore_window_layout(bench.id)
         self.refresh_conversations()
-        row = bench.row(last)
+        row = bench.conversation_row(last)
         awaited = last if row is not None and not row.trashed else ""
-        self.show_session(None, awaited=awaited)  # nothing of the other workspace can be seen while one is opened
+        self.show_session_or_new(
+            None, awaited=awaited
+        )  # nothing of the other workspace can be seen while one is opened
         self.workbench_shown.emit()
         if row is not None and awaited:
-            self.chat.show_writer(row.agent)
-            self.open_conversation(awaited)
+            self.chat.show_chat_writer(row.agent)
+            self.go_to_conversation(awaited)
 
-    def leave_workspace(self, workspace: str) -> None:
+    def stop_following_workspace(self, workspace: str) -> None:
         """It closes: stop listening to it."""
-        watched = self._watched.pop(workspace, None)
+        watched = self._activity_by_workspace.pop(workspace, None)
         if watched is not None:
-            watched.leave()
+            watched.stop_watching_workspace()
             watched.deleteLater()
         if self._wanted_workspace == workspace:
             self._wanted_workspace = ""
-        if self.bench is not None and self.bench.id == workspace:
-            self.bridge.leave()
-            self.showing.show_workspace(None)
-            self._enable()
-            self._name_window()
+        if self.current_workbench is not None and self.current_workbench.id == workspace:
+            self.bridge.stop_listening_to_session()
+            self.showing.set_shown_workspace(None)
+            self.enable_possible_actions()
+            self._update_window_title()
 
-    def open_anew(
+    def change_and_reopen(
         self,
         workspace: str,
-        work: Coroutine[Any, Any, Workbench],
-        then: Callable[[Workbench], object] = lambda _bench: None,
+        work: Coroutine[Any, Any, WorkbenchPort],
+        then: Callable[[WorkbenchPort], object] = lambda _bench: None,
     ) -> None:
         """Reopen a workspace after `work` has changed it; if that fails, open it as it was."""
-        self.leave_workspace(workspace)
+        self.stop_following_workspace(workspace)
 
-        def changed(bench: Workbench) -> None:
-            if self.bench is None:
-                self.show_workbench(bench)
+        def show_reopened(bench: WorkbenchPort) -> None:
+            if self.current_workbench is None:
+                self.bring_workspace_to_front(bench)
             then(bench)
 
-        def not_changed(error: HelixError) -> None:
-            if self.bench is None:
-                self.open_workspace(workspace)
-            self.notices.tell_error(error)
+        def reopen_unchanged(error: HelixError) -> None:
+            if self.current_workbench is None:
+                self.go_to_workspace(workspace)
+            self.notices.show_error_notice(error)
 
-        self.doing.do(work, name="open a workspace anew", then=changed, owner=self, failed=not_changed)
+        self.background_runner.run_in_background(
+            work, name="open a workspace anew", then=show_reopened, owner=self, failed=reopen_unchanged
+        )
 
-    def workspace_gone(self, workspace: str) -> None:
+    def on_workspace_trashed(self, workspace: str) -> None:
         """It was moved to the trash: show another one, or the welcome page."""
-        self.leave_workspace(workspace)
-        if self.bench is None:
-            self.start()
+        self.stop_following_workspace(workspace)
+        if self.current_workbench is None:
+            self.open_last_workspace()
         else:
             self.refresh_workspaces()
 
-    def start(self) -> None:
+    def open_last_workspace(self) -> None:
         """Open the workspace that was open last, or any; without one, welcome."""
-        self.refresh_workspaces(self._open_any)
+        self.refresh_workspaces(self._open_last_or_first)
 
-    def _open_any(self) -> None:
+    def _open_last_or_first(self) -> None:
         """Unless one was asked for in the meantime, as by the link the program was started with."""
         if self._wanted_workspace:
             return
-        rows = self._listed
-        last = self.memory.get("workspace", default="")
+        rows = self._workspace_rows
+        last = self.memory.get_remembered("workspace", default="")
         found = next((row.id for row in rows if row.id == last), rows[0].id if rows else "")
         if found:
-            self.open_workspace(found)
+            self.go_to_workspace(found)
         else:
-            self.show_page("welcome")
-            self._enable()
+            self.switch_to_page("welcome")
+            self.enable_possible_actions()
 
-    def show_choices(self) -> None:
+    def show_workspace_choices(self) -> None:
         """Policy, model and permission mode, as the workspace has them."""
-        bench = self.bench
+        bench = self.current_workbench
         if bench is None:
             return
         self._measuring.start()
-        self.top.policy.show_choice(bench.policy, dict(policy_choices()).get(bench.policy, ""))
+        self.top.policy.show_choice(bench.policy_name, dict(list_policy_choices()).get(bench.policy_name, ""))
         self._show_model()
-        self.chat.composer.show_modes([(name, tr(words)) for name, words in bench.modes().items()], bench.mode)
+        self.chat.composer.show_permission_modes(
+            [(name, tr(words)) for name, words in bench.describe_permission_modes().items()], bench.permission_mode
+        )
 
     @property
-    def model(self) -> str:
+    def current_model(self) -> str:
         """The main model of what is shown: the conversation's own, or the workspace's."""
-        bench = self.bench
-        return "" if bench is None else bench.model_of(self.session.id if self.session is not None else "")
+        bench = self.current_workbench
+        return (
+            ""
+            if bench is None
+            else bench.model_of_conversation(self.current_session.id if self.current_session is not None else "")
+        )
 
     def _show_model(self) -> None:
-        self.top.model.show_choice(self.model)
-        self.chat.empty.show_scripted(scripted=self.model == DEMO)
-        self.top.fit()
+        self.top.model.show_choice(self.current_model)
+        self.chat.empty.show_demo_suggestions(scripted=self.current_model == DEMO_MODEL)
+        self.top.fit_top_bar()
 
-    def _watch(self, bench: Workbench) -> None:
-        if bench.id in self._watched:
+    def _follow_workspace(self, bench: WorkbenchPort) -> None:
+        if bench.id in self._activity_by_workspace:
             return
-        watched = self._watched[bench.id] = Watched(bench, self.memory, self)
-        watched.changed.connect(lambda: self.refresh_conversations() if self.bench is bench else None)
-        watched.settings_changed.connect(lambda: self._settings_changed(bench))
-        watched.state_changed.connect(lambda conversation, running: self._state_changed(watched, conversation, running))
-        watched.settled.connect(partial(self.settled.emit, bench.id))
-        for conversation in watched.failures():
-            self._state_changed(watched, conversation, Running.FAILED)
+        watched = self._activity_by_workspace[bench.id] = WorkspaceActivity(bench, self.memory, self)
+        watched.list_changed.connect(lambda: self.refresh_conversations() if self.current_workbench is bench else None)
+        watched.settings_changed.connect(lambda: self._on_settings_changed(bench))
+        watched.state_changed.connect(
+            lambda conversation, running: self._on_state_changed(watched, conversation, running)
+        )
+        watched.activity_ended.connect(partial(self.activity_ended.emit, bench.id))
+        for conversation in watched.failed_conversations():
+            self._on_state_changed(watched, conversation, ConversationActivity.FAILED)
 
-    def _settings_changed(self, bench: Workbench) -> None:
+    def _on_settings_changed(self, bench: WorkbenchPort) -> None:
         """The settings were changed, in the window or elsewhere."""
-        if self.bench is bench:
-            self.show_choices()
-            self.sidebar.show_workspace(bench.name, next(iter(bench.folders), None))
+        if self.current_workbench is bench:
+            self.show_workspace_choices()
+            self.sidebar.show_workspace_title(bench.name, next(iter(bench.allowed_folders), None))
         self.refresh_workspaces()
 
-    def _state_changed(self, watched: Watched, conversation: str, running: Running) -> None:
-        self.rail.show_running(watched.bench.id, watched.running)
-        if watched.bench is self.bench:
-            self.sidebar.show_running(conversation, running)
+    def _on_state_changed(self, watched: WorkspaceActivity, conversation: str, running: ConversationActivity) -> None:
+        self.rail.show_workspace_state(watched.bench.id, watched.most_urgent_state)
+        if watched.bench is self.current_workbench:
+            self.sidebar.show_conversation_state(conversation, running)
 
     # --- conversations -------------------------------------------------------------------------------------------
 
-    def title_of(self, workspace: str, conversation: str) -> str:
+    def title_of_conversation(self, workspace: str, conversation: str) -> str:
         """What a conversation of any open workspace is called."""
-        row = self._watched[workspace].bench.row(conversation) if workspace in self._watched else None
+        row = (
+            self._activity_by_workspace[workspace].bench.conversation_row(conversation)
+            if workspace in self._activity_by_workspace
+            else None
+        )
         return row.title if row else ""
 
-    def open_workspaces(self) -> Sequence[Workbench]:
+    def open_workspaces(self) -> Sequence[WorkbenchPort]:
         """The one in front first."""
-        benches = [watched.bench for watched in self._watched.values()]
-        return sorted(benches, key=lambda bench: bench is not self.bench)
+        benches = [watched.bench for watched in self._activity_by_workspace.values()]
+        return sorted(benches, key=lambda bench: bench is not self.current_workbench)
 
     @property
-    def watched_in_front(self) -> Watched:
+    def current_activity(self) -> WorkspaceActivity:
         """Of the workspace that is shown."""
-        return self._watched[self.showing.bench.id if self.showing.bench else ""]
+        return self._activity_by_workspace[self.showing.bench.id if self.showing.bench else ""]
 
-    def rows(self) -> Sequence[ConversationRow]:
-        return self.bench.conversations() if self.bench else ()
+    def current_conversation_rows(self) -> Sequence[ConversationListRow]:
+        return self.current_workbench.list_conversations() if self.current_workbench else ()
 
-    def row(self, conversation: str = "") -> ConversationRow | None:
+    def find_current_row(self, conversation: str = "") -> ConversationListRow | None:
         """A conversation of the list; without a name the open one."""
-        name = conversation or (self.session.id if self.session else "")
-        return self.bench.row(name) if self.bench else None
+        name = conversation or (self.current_session.id if self.current_session else "")
+        return self.current_workbench.conversation_row(name) if self.current_workbench else None
 
     def refresh_conversations(self) -> None:
-        self.sidebar.show_conversations(self.rows())
-        current = self.row()
-        if self.session is not None and (current is None or current.trashed):
-            self.show_session(None)
-        self.sidebar.mark(self.session.id if self.session else "")
-        self._name_window()
+        self.sidebar.list_conversation_rows(self.current_conversation_rows())
+        current = self.find_current_row()
+        if self.current_session is not None and (current is None or current.trashed):
+            self.show_session_or_new(None)
+        self.sidebar.mark_open_conversation(self.current_session.id if self.current_session else "")
+        self._update_window_title()
 
-    def open_conversation(self, conversation: str, then: Callable[[], object] | None = None) -> None:
-        bench, self._wanted_conversation = self.bench, conversation
+    def go_to_conversation(self, conversation: str, then: Callable[[], object] | None = None) -> None:
+        bench, self._wanted_conversation = self.current_workbench, conversation
         if bench is None:
             return
 
-        def opened(session: Session) -> None:
-            unsent = self.unsent.take((bench.id, conversation))
-            if self._wanted_conversation == conversation and self.show_session_of(bench, session) and then is not None:
+        def show_opened_conversation(session: SessionPort) -> None:
+            unsent = self.unsent_messages.take_unsent_messages((bench.id, conversation))
+            if (
+                self._wanted_conversation == conversation
+                and self.show_session_if_current(bench, session)
+                and then is not None
+            ):
                 then()
             self.conversation_opened.emit(bench, session, unsent)
 
-        def not_opened(error: HelixError) -> None:
-            self.unsent.leave((bench.id, conversation))
-            if self.bench is bench and self.awaited == conversation:
-                self.show_session(None)
-            self.notices.tell_error(error)
+        def report_not_opened(error: HelixError) -> None:
+            self.unsent_messages.turn_into_draft((bench.id, conversation))
+            if self.current_workbench is bench and self.awaited_conversation == conversation:
+                self.show_session_or_new(None)
+            self.notices.show_error_notice(error)
 
-        work = self._read(bench, conversation)
-        self.doing.do(work, name="open a conversation", then=opened, owner=self, failed=not_opened)
+        work = self._open_and_prepare_session(bench, conversation)
+        self.background_runner.run_in_background(
+            work, name="open a conversation", then=show_opened_conversation, owner=self, failed=report_not_opened
+        )
 
-    async def _read(self, bench: Workbench, conversation: str) -> Session:
-        session = await bench.session(conversation)
-        await self.pages.transcript.prepare(session.conversation.state)
+    async def _open_and_prepare_session(self, bench: WorkbenchPort, conversation: str) -> SessionPort:
+        session = await bench.open_session(conversation)
+        await self.pages.transcript.prepare_transcript(session.conversation.state)
         return session
 
-    def show_session_of(self, bench: Workbench, session: Session) -> bool:
+    def show_session_if_current(self, bench: WorkbenchPort, session: SessionPort) -> bool:
         """Show a conversation that has been opened or created, unless another workspace is in front now."""
-        if self.bench is bench:
-            self.show_session(session)
-        return self.bench is bench
+        if self.current_workbench is bench:
+            self.show_session_or_new(session)
+        return self.current_workbench is bench
 
-    def _has_begun(self, session: Session | None) -> bool:
+    def _has_begun(self, session: SessionPort | None) -> bool:
         """Whether it has a message; one of the user's own without any counts as new."""
-        row = self.row(session.id) if session is not None else None
+        row = self.find_current_row(session.id) if session is not None else None
         said = (
             (isinstance(each.fact, UserSaid | ModelReplied) for each in session.conversation.state.facts)
             if session
@@ -496,178 +539,199 @@ class MainWindow(Frame):
         )
         return bool(row and row.agent) or any(said)
 
-    def begin_anew(self) -> None:
+    def begin_new_conversation(self) -> None:
         """A new conversation, and not one that is still being opened."""
         self._wanted_conversation = ""
-        self.show_session(None)
+        self.show_session_or_new(None)
 
-    def show_session(self, session: Session | None, *, awaited: str = "") -> None:
-        """A conversation, or a new one that begins with its first message. `awaited`: it is still being opened."""
-        bench = self.bench
+    def show_session_or_new(self, session: SessionPort | None, *, awaited: str = "") -> None:
+        """A conversation, or a new one that begins with its first message. `awaited_conversation`: it is still being opened."""
+        bench = self.current_workbench
         if bench is None:
             return
-        self.bridge.leave()
-        self.awaited = awaited
-        self.showing.show_conversation(session)
+        self.bridge.stop_listening_to_session()
+        self.awaited_conversation = awaited
+        self.showing.set_shown_conversation(session)
         name = session.id if session else awaited
-        self.memory.put("conversation", bench.id, value=name)
+        self.memory.remember_value("conversation", bench.id, value=name)
         if session is not None:
-            self.chat.transcript.hear(self._watched[bench.id].going_on(session))
-        named = bench.name if len(bench.name) <= SHOWN_NAME else f"{bench.name[: SHOWN_NAME - 1]}…"
-        self.memory.put("box", value={"name": named, "is_shown": not self.chat.composer.isHidden()})
-        self.chat.show_begun(named, begun=bool(awaited) or self._has_begun(session), scripted=self.model == DEMO)
+            self.chat.transcript.show_new_events(self._activity_by_workspace[bench.id].events_in_progress(session))
+        named = bench.name if len(bench.name) <= SHOWN_NAME_LENGTH else f"{bench.name[: SHOWN_NAME_LENGTH - 1]}…"
+        self.memory.remember_value("box", value={"name": named, "is_shown": not self.chat.composer.isHidden()})
+        self.chat.show_transcript_or_start(
+            named, begun=bool(awaited) or self._has_begun(session), scripted=self.current_model == DEMO_MODEL
+        )
         composer = self.chat.composer
         self._show_in_composer((bench.id, name or "new"), named)
-        composer.show_running(session.running if session else Running.IDLE)
+        composer.show_run_state(session.running if session else ConversationActivity.IDLE)
         if session is not None:
-            composer.show_queue([waiting.parts for waiting in session.queue])
+            composer.show_waiting_messages([waiting.parts for waiting in session.queue])
         if session is not None and not session.queue:
-            composer.bring_back()
-        self.chat.approvals.show_questions(session.questions if session else {}, uncovered(self.bench))
-        self.chat.way_on.show_end(session)
-        self.top.tell("")
-        self._cost = _cost(session)
+            composer.restore_waiting_messages()
+        self.chat.approvals.show_oldest_question(
+            session.questions if session else {}, describe_uncovered_files(self.current_workbench)
+        )
+        self.chat.way_on.show_last_turn_end(session)
+        self.top.show_background_work("")
+        self._cost = _cost_of_session(session)
         self._show_model()
-        self._show_meter()
+        self._update_meter_and_price()
         self._measuring.start()
         if session is not None:
-            self.bridge.listen(session.subscribe)
-            self._watched[bench.id].seen(name)
-        self.sidebar.mark(name)
-        self._enable()
-        self._name_window()
-        if self.page == "chat" and not self.palette_.isVisible():
+            self.bridge.listen_to_session(session.subscribe_to_events)
+            self._activity_by_workspace[bench.id].note_failure_seen(name)
+        self.sidebar.mark_open_conversation(name)
+        self.enable_possible_actions()
+        self._update_window_title()
+        if self.shown_page_name == "chat" and not self.palette_box.isVisible():
             composer.text.setFocus()
 
-    def _name_window(self) -> None:
-        row = self.row()
-        parts = [row.title if row else "", self.bench.name if self.bench else "", TITLE]
+    def _update_window_title(self) -> None:
+        row = self.find_current_row()
+        parts = [row.title if row else "", self.current_workbench.name if self.current_workbench else "", TITLE]
         self.window().setWindowTitle(" — ".join(filter(None, parts)))
 
     # --- what happens --------------------------------------------------------------------------------------------
 
-    def _happened(self, events: tuple[Event, ...]) -> None:
-        session = self.session
+    def _on_session_events(self, events: tuple[Event, ...]) -> None:
+        session = self.current_session
         if session is None:
             return
-        self.pages.take(events)
+        self.pages.pass_events_to_pages(events)
         for event in events:
-            self._take(session, event)
-        if any(isinstance(event, ReadAnew) for event in events):
-            self.show_session(session)
+            self._show_session_event(session, event)
+        if any(isinstance(event, ConversationReplaced) for event in events):
+            self.show_session_or_new(session)
         if any(isinstance(event, FactAppended) for event in events):
             self.chat.show_transcript()
-        row = self.row()
-        if any(isinstance(event, FactAppended | Measured) for event in events) and (row is None or not row.agent):
-            self._show_meter()  # a connected agent's conversation has no composer to show it
+        row = self.find_current_row()
+        if any(isinstance(event, FactAppended | MeterChanged) for event in events) and (row is None or not row.agent):
+            self._update_meter_and_price()  # a connected agent's conversation has no composer to show it
 
-    def _take(self, session: Session, event: Event) -> None:
+    def _show_session_event(self, session: SessionPort, event: Event) -> None:
         composer = self.chat.composer
-        if isinstance(event, StateChanged):
-            composer.show_running(event.running)
-            self.chat.way_on.show_end(session)
-            self._enable()
-            if event.running not in WORKING:
+        if isinstance(event, ActivityChanged):
+            composer.show_run_state(event.running)
+            self.chat.way_on.show_last_turn_end(session)
+            self.enable_possible_actions()
+            if event.running not in WORKING_STATES:
                 self._measuring.start()
-        elif isinstance(event, Asked | Answered):
-            self.chat.approvals.show_questions(session.questions, uncovered(self.bench))
-            if isinstance(event, Asked):
-                self._asked(event)
-        elif isinstance(event, Queued):
-            composer.show_queue(event.messages)
-            self.chat.way_on.show_end(session)
-        elif isinstance(event, Folding):
-            self.top.tell("" if event.done else tr("Folding: {kind}…", kind=kind_words(event.kind)))
+        elif isinstance(event, QuestionAsked | QuestionAnswered):
+            self.chat.approvals.show_oldest_question(
+                session.questions, describe_uncovered_files(self.current_workbench)
+            )
+            if isinstance(event, QuestionAsked):
+                self._focus_question(event)
+        elif isinstance(event, MessagesQueued):
+            composer.show_waiting_messages(event.messages)
+            self.chat.way_on.show_last_turn_end(session)
+        elif isinstance(event, FoldProgress):
+            self.top.show_background_work(
+                "" if event.done else tr("Folding: {kind}…", kind=describe_fold_kind(event.kind))
+            )
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | Spent):
             self._cost += event.recorded.fact.usage.cost
 
-    def _asked(self, event: Asked) -> None:
+    def _focus_question(self, event: QuestionAsked) -> None:
         """Focus the question, unless the user is writing."""
-        announce(self, question_words(event.question))
-        card = self.chat.approvals.card
+        announce_to_screen_reader(self, announce_question_text(event.question))
+        card = self.chat.approvals.visible_card
         if card is not None and not self.chat.composer.text.toPlainText().strip():
-            card.focus()
+            card.focus_first_control()
 
-    def _show_meter(self) -> None:
-        if self.session is not None:
-            self._measure(self.session)
+    def _update_meter_and_price(self) -> None:
+        if self.current_session is not None:
+            self._show_meter_of(self.current_session)
         else:
-            self.chat.composer.show_meter({}, 0)
-            self.chat.composer.show_price(None)
+            self.chat.composer.show_window_meter({}, 0)
+            self.chat.composer.show_next_message_cost(None)
 
-    def _measure(self, session: Session) -> None:
-        meter = session.meter()
-        self.chat.composer.show_meter(meter.parts, meter.window, self._cost, meter.factor)
-        self.chat.composer.show_price(session.next_message(), session.fold_first)
+    def _show_meter_of(self, session: SessionPort) -> None:
+        meter = session.next_request_meter()
+        self.chat.composer.show_window_meter(meter.parts, meter.window, self._cost, meter.factor)
+        self.chat.composer.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
 
-    def _measure_next(self) -> None:
+    def _price_next_message(self) -> None:
         """What the next message would cost, and go with; of a conversation that has not begun, the first."""
-        bench = self.bench
+        bench = self.current_workbench
 
-        def measured(session: Session) -> None:
-            if self.session is None and not self.awaited and self.bench is bench:
-                self._measure(session)
+        def show_first_price(session: SessionPort) -> None:
+            if self.current_session is None and not self.awaited_conversation and self.current_workbench is bench:
+                self._show_meter_of(session)
 
-        if bench is None or not self.model or self.awaited:
+        if bench is None or not self.current_model or self.awaited_conversation:
             return
-        if self.session is not None:
-            self.doing.do(bench.look_ahead(self.session.id), name="price the next message", owner=self)
+        if self.current_session is not None:
+            self.background_runner.run_in_background(
+                bench.predict_next_request(self.current_session.id), name="price the next message", owner=self
+            )
         else:
-            self.doing.do(bench.unbegun(), name="price a first message", then=measured, owner=self)
+            self.background_runner.run_in_background(
+                bench.preview_new_conversation(), name="price a first message", then=show_first_price, owner=self
+            )
 
-    def _enable(self) -> None:
+    def enable_possible_actions(self) -> None:
         """Enable the actions that are possible now."""
-        running = self.session.running if self.session else Running.IDLE
-        works, allow = running in WORKING, self.actions_.allow
-        allow(OF_A_WORKSPACE, when=self.bench is not None)
-        allow(OF_A_CONVERSATION, when=self.session is not None)
-        allow(OF_A_QUESTION, when=running is Running.ASKING)
-        allow(("regenerate", "resume"), when=self.session is not None and not works)
+        running = self.current_session.running if self.current_session else ConversationActivity.IDLE
+        works, allow = running in WORKING_STATES, self.window_actions.set_actions_enabled
+        allow(WORKSPACE_ACTIONS, when=self.current_workbench is not None)
+        allow(CONVERSATION_ACTIONS, when=self.current_session is not None)
+        allow(QUESTION_ACTIONS, when=running is ConversationActivity.ASKING)
+        allow(("regenerate", "resume"), when=self.current_session is not None and not works)
         allow(("stop",), when=works)
 
-    def attacher(self) -> Callable[[Attachment], None]:
+    def attachment_receiver(self) -> Callable[[Attachment], None]:
         """A function that adds an attachment to the message being written now, even if it arrives later."""
-        return partial(self._attach, self.chat.composer.place)
+        return partial(self._attach_to_draft, self.chat.composer.draft_place)
 
-    def _attach(self, place: DraftPlace, attachment: Attachment) -> None:
-        if self.chat.composer.hold(place, (attachment,)):
-            self.show_page("chat")
+    def _attach_to_draft(self, place: DraftPlace, attachment: Attachment) -> None:
+        if self.chat.composer.add_to_draft(place, (attachment,)):
+            self.switch_to_page("chat")
             self.chat.composer.text.setFocus()
 
     # --- finding -------------------------------------------------------------------------------------------------
 
-    def _at_hand(self) -> Sequence[Find]:
-        bench = self.bench
-        talks = finding.of_conversations(self.rows(), bench.id, self.go) if bench else []
-        others = [row for row in self.workspaces() if bench is None or row.id != bench.id]
-        return [*talks[:5], *finding.of_workspaces(others, self.go), *finding.of_actions(self.actions_), *talks[5:]]
+    def _suggest_without_search(self) -> Sequence[PaletteItem]:
+        bench = self.current_workbench
+        talks = (
+            search_suggestions.suggest_conversations(self.current_conversation_rows(), bench.id, self.go_to_place)
+            if bench
+            else []
+        )
+        others = [row for row in self.listed_workspaces() if bench is None or row.id != bench.id]
+        return [
+            *talks[:5],
+            *search_suggestions.suggest_workspaces(others, self.go_to_place),
+            *search_suggestions.suggest_actions(self.window_actions),
+            *talks[5:],
+        ]
 
-    def go(self, place: Place) -> None:
+    def go_to_place(self, place: WindowPlace) -> None:
         """Go to a place in this or another workspace."""
         if place.kind == "settings":
             self.settings_wanted.emit("")
         else:
-            self.open_workspace(place.workspace, lambda: self._go_inside(place))
+            self.go_to_workspace(place.workspace, lambda: self._go_to_place_in_workspace(place))
 
-    def _go_inside(self, place: Place) -> None:
+    def _go_to_place_in_workspace(self, place: WindowPlace) -> None:
         if place.kind == "entry" and place.digest is not None:
-            self.show_page("cache")
-            self.pages.show_entry(place.digest)
+            self.switch_to_page("cache")
+            self.pages.show_entry_on_cache_page(place.digest)
         elif place.kind in ("conversation", "fold"):
-            self.show_page("timeline" if place.kind == "fold" else "chat")
-            if self.session is not None and self.session.id == place.conversation:
-                self.pages.show_place(place)
+            self.switch_to_page("timeline" if place.kind == "fold" else "chat")
+            if self.current_session is not None and self.current_session.id == place.conversation:
+                self.pages.show_linked_place(place)
             else:
-                self.open_conversation(place.conversation, lambda: self.pages.show_place(place))
+                self.go_to_conversation(place.conversation, lambda: self.pages.show_linked_place(place))
 
     # --- the end -------------------------------------------------------------------------------------------------
 
-    def keep(self) -> None:
+    def save_window_state(self) -> None:
         """Write down what is remembered."""
-        self.keep_layout()
-        self.pages.keep()
-        self.memory.write()
+        self.save_window_layout()
+        self.pages.save_page_layouts()
+        self.memory.write_memory_file()
 
 
-def _cost(session: Session | None) -> float:
-    return budget.savings(session.conversation.state).paid if session else 0.0
+def _cost_of_session(session: SessionPort | None) -> float:
+    return token_budget.compute_savings(session.conversation.state).paid if session else 0.0

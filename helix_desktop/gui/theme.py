@@ -2,7 +2,7 @@
 
 Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on `changed`. Everything else
 is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a length that grows with the text zoom.
-A standard widget says what it is with the property `look` (`set_look`): "pill", "primary", "chip", "muted", ...
+A standard widget says what it is with the property `look` (`set_widget_look`): "pill", "primary", "chip", "muted", ...
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from PySide6.QtWidgets import QApplication, QWidget
 from shiboken6 import isValid
 
 from helix_desktop import resources
-from helix_desktop.gui.tokens import DARK, LIGHT, Tokens, fill_of, policy_colour
+from helix_desktop.gui.colour_tokens import DARK, LIGHT, ColourTokens, colour_token_of_policy, fill_token_of_kind
 
 if TYPE_CHECKING:  # the window is painted before the engine is imported
-    from helix_desktop.engine.blocks import Kind
+    from helix_desktop.engine.blocks import ContextKind
 
 SCHEMES = ("system", "light", "dark")
 ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
@@ -65,7 +65,7 @@ class Theme(QObject):
         self._scheme = scheme
         self._zoom = 1.0
         self._dark = self._wants_dark()
-        self._applied: tuple[object, ...] = ()
+        self._applied_inputs: tuple[object, ...] = ()
         self._colours: dict[str, QColor] = {}
         self._sans = self._mono = ""
         self.set_fonts("", "")
@@ -74,62 +74,64 @@ class Theme(QObject):
     # --- what others ask -----------------------------------------------------------------------------------------
 
     @property
-    def tokens(self) -> Tokens:
+    def colour_tokens(self) -> ColourTokens:
         return DARK if self._dark else LIGHT
 
     @property
-    def dark(self) -> bool:
+    def is_dark(self) -> bool:
         return self._dark
 
     @property
-    def zoom(self) -> float:
+    def text_zoom(self) -> float:
         return self._zoom
 
-    def colour(self, name: str) -> QColor:
+    def colour_of_token(self, name: str) -> QColor:
         """A token as a colour. Shared: do not change it."""
         found = self._colours.get(name)
         if found is None:
-            found = self._colours[name] = QColor(getattr(self.tokens, name))
+            found = self._colours[name] = QColor(getattr(self.colour_tokens, name))
         return found
 
-    def kind(self, kind: Kind) -> QColor:
+    def fill_colour_of_kind(self, kind: ContextKind) -> QColor:
         """The fill of a kind: meters, dots, marks."""
-        return self.colour(fill_of(kind))
+        return self.colour_of_token(fill_token_of_kind(kind))
 
-    def kind_text(self, kind: Kind) -> QColor:
+    def text_colour_of_kind(self, kind: ContextKind) -> QColor:
         """The same kind for words, which need more contrast."""
-        return self.colour(f"{fill_of(kind)}_text")
+        return self.colour_of_token(f"{fill_token_of_kind(kind)}_text")
 
-    def policy(self, name: str) -> QColor:
+    def colour_of_policy(self, name: str) -> QColor:
         """What a policy is drawn in where several stand side by side."""
-        return self.colour(policy_colour(name))
+        return self.colour_of_token(colour_token_of_policy(name))
 
-    def px(self, length: float) -> int:
+    def zoomed_pixels(self, length: float) -> int:
         """A length of the pictures at the present text zoom."""
         return max(1, round(length * self._zoom))
 
-    def fit(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
+    def keep_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
         """Give margins, spacings or widths in lengths of the pictures: now, and at every other zoom while `owner` lives."""
 
-        def fitted() -> None:
+        def apply_scaled_lengths() -> None:
             if isValid(owner):
-                give(*(self.px(length) if length else 0 for length in lengths))
+                give(*(self.zoomed_pixels(length) if length else 0 for length in lengths))
 
-        fitted()
-        self.changed.connect(fitted)
+        apply_scaled_lengths()
+        self.changed.connect(apply_scaled_lengths)
 
-    def font(self, size: float = TEXT, *, weight: QFont.Weight = QFont.Weight.Normal, mono: bool = False) -> QFont:
+    def build_font(
+        self, size: float = TEXT, *, weight: QFont.Weight = QFont.Weight.Normal, mono: bool = False
+    ) -> QFont:
         font = QFont()
         font.setFamilies([self._mono, "monospace"] if mono else [self._sans, "sans-serif"])
-        font.setPixelSize(self.px(size))
+        font.setPixelSize(self.zoomed_pixels(size))
         font.setWeight(weight)
         if mono:
             font.setStyleHint(QFont.StyleHint.Monospace)
             font.setFixedPitch(True)
         return font
 
-    def mono(self, size: float = MONO) -> QFont:
-        return self.font(size, mono=True)
+    def monospaced_font(self, size: float = MONO) -> QFont:
+        return self.build_font(size, mono=True)
 
     # --- what the user chooses -----------------------------------------------------------------------------------
 
@@ -137,17 +139,17 @@ class Theme(QObject):
         """Scheme and zoom at once: one restyling."""
         self._scheme = scheme if scheme in SCHEMES else "system"
         self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
-        if self._look() != self._applied:
-            self.apply()
+        if self._style_inputs() != self._applied_inputs:
+            self.apply_to_application()
 
     def set_zoom(self, zoom: float) -> None:
         self._zoom = min(max(zoom, ZOOMS[0]), ZOOMS[-1])
-        self.apply()
+        self.apply_to_application()
 
     def set_fonts(self, text: str, code: str) -> None:
-        """Families the user chose; an empty one means the system's own. In force with the next `apply`."""
-        self._sans = text or _family(QFontDatabase.SystemFont.GeneralFont, _SANS, _GENERIC)
-        self._mono = code or _family(QFontDatabase.SystemFont.FixedFont, _MONO, _GENERIC_MONO)
+        """Families the user chose; an empty one means the system's own. In force with the next `apply_to_application`."""
+        self._sans = text or _preferred_font_family(QFontDatabase.SystemFont.GeneralFont, _SANS, _GENERIC)
+        self._mono = code or _preferred_font_family(QFontDatabase.SystemFont.FixedFont, _MONO, _GENERIC_MONO)
 
     def zoom_by(self, steps: int) -> None:
         """To the next larger (1) or smaller (-1) text size; 0 goes back to the usual one."""
@@ -156,32 +158,32 @@ class Theme(QObject):
         nearest = min(range(len(ZOOMS)), key=lambda i: abs(ZOOMS[i] - self._zoom))
         return self.set_zoom(ZOOMS[min(max(nearest + steps, 0), len(ZOOMS) - 1)])
 
-    def apply(self) -> None:
+    def apply_to_application(self) -> None:
         """Put palette, font and style sheet into force for the whole application."""
         self._dark = self._wants_dark()
-        self._applied = self._look()
+        self._applied_inputs = self._style_inputs()
         self._colours.clear()
         application = QApplication.instance()
         if isinstance(application, QApplication):
-            application.setPalette(self.palette())
-            application.setFont(self.font())
-            application.setStyleSheet(self.sheet())
+            application.setPalette(self.build_palette())
+            application.setFont(self.build_font())
+            application.setStyleSheet(self.build_style_sheet())
         self.changed.emit()
 
-    def _look(self) -> tuple[object, ...]:
+    def _style_inputs(self) -> tuple[object, ...]:
         """All that the style sheet depends on."""
         return self._wants_dark(), self._zoom, self._sans, self._mono
 
-    def palette(self) -> QPalette:
+    def build_palette(self) -> QPalette:
         palette = QPalette()
         for role, name in _ROLES.items():
-            palette.setColor(role, self.colour(name))
+            palette.setColor(role, self.colour_of_token(name))
         for role in (QPalette.ColorRole.Text, QPalette.ColorRole.WindowText, QPalette.ColorRole.ButtonText):
-            palette.setColor(QPalette.ColorGroup.Disabled, role, self.colour("faint"))
+            palette.setColor(QPalette.ColorGroup.Disabled, role, self.colour_of_token("faint"))
         return palette
 
-    def sheet(self) -> str:
-        return fill_sheet(_template(), self.tokens, self._zoom, mono=self._mono)
+    def build_style_sheet(self) -> str:
+        return fill_style_sheet(_read_style_template(), self.colour_tokens, self._zoom, mono=self._mono)
 
     def _wants_dark(self) -> bool:
         if self._scheme == "system":
@@ -190,14 +192,14 @@ class Theme(QObject):
 
     def _system_changed(self) -> None:
         if self._scheme == "system" and self._wants_dark() != self._dark:
-            self.apply()
+            self.apply_to_application()
 
 
-def fill_sheet(template: str, tokens: Tokens, zoom: float, *, mono: str = "monospace") -> str:
+def fill_style_sheet(template: str, tokens: ColourTokens, zoom: float, *, mono: str = "monospace") -> str:
     """Replace `$token` by its colour, `$mono` by the monospaced family and `@13` by so many pixels at this zoom."""
     own = {
         "mono": mono,
-        "arrow": (resources.folder() / "style").as_posix(),
+        "arrow": (resources.resources_folder() / "style").as_posix(),
         "chevron": "dark" if tokens is DARK else "light",
     }
     values = asdict(tokens) | own
@@ -205,7 +207,7 @@ def fill_sheet(template: str, tokens: Tokens, zoom: float, *, mono: str = "monos
     return re.sub(r"@(\d+(?:\.\d+)?)", lambda found: f"{max(1, round(float(found[1]) * zoom))}px", named)
 
 
-def set_look(widget: QWidget, look: str) -> None:
+def set_widget_look(widget: QWidget, look: str) -> None:
     """Say what a widget is to the style sheet; also later, when it becomes something else."""
     if widget.property("look") == look:
         return
@@ -215,11 +217,11 @@ def set_look(widget: QWidget, look: str) -> None:
     style.polish(widget)
 
 
-def _template() -> str:
-    return (resources.folder() / "style" / "helix.qss").read_text("utf-8")
+def _read_style_template() -> str:
+    return (resources.resources_folder() / "style" / "helix.qss").read_text("utf-8")
 
 
-def _family(system: QFontDatabase.SystemFont, wanted: tuple[str, ...], generic: set[str]) -> str:
+def _preferred_font_family(system: QFontDatabase.SystemFont, wanted: tuple[str, ...], generic: set[str]) -> str:
     named = QFontDatabase.systemFont(system).family()
     if named not in generic:
         return named

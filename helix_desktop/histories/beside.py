@@ -8,7 +8,7 @@ import stat
 import sys
 from pathlib import Path
 
-from helix_desktop.tools.beneath import DIRECTORY, open_beneath
+from helix_desktop.tools.opening_within_folder import DIRECTORY, choose_opener
 
 LARGEST = 256 << 20
 
@@ -19,7 +19,7 @@ def read_beneath(folder: Path, path: str, limit_bytes: int = LARGEST) -> bytes:
         return _read_resolved(folder, path, limit_bytes)
     inside = os.open(folder, DIRECTORY)
     try:
-        handle = open_beneath()(inside, path, os.O_RDONLY)
+        handle = choose_opener()(inside, path, os.O_RDONLY)
     finally:
         os.close(inside)
     with os.fdopen(handle, "rb") as file:

@@ -9,22 +9,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
-from helix_desktop.histories import openai_style
-from helix_desktop.histories.recording import RecordedMessage, Recording, Speaker, reply
-from helix_desktop.histories.rows import (
-    Row,
-    Told,
-    Unreadable,
-    arguments_of,
-    cost,
-    mapping,
-    number,
-    objects,
-    pictures_of,
-    string,
-    text_of,
-    time_of,
+from helix_desktop.histories import openai_history
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    UnreadableRow,
+    arguments_json,
+    cost_or_zero,
+    count_or_zero,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    pictures_in_content,
+    text_of_message_content,
 )
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, Speaker, build_recorded_reply
 
 KIND = "trajectory"
 _AGENT = ("agent.tool_use", "agent.mcp_tool_use", "agent.custom_tool_use")
@@ -35,13 +35,13 @@ _RESULTS = {
 }
 
 
-def is_swe_agent(value: Mapping[str, object]) -> bool:
+def is_swe_agent_trajectory(value: Mapping[str, object]) -> bool:
     return isinstance(value.get("trajectory"), list) and (
         "history" in value or "environment" in value or "info" in value
     )
 
 
-def is_atif(value: Mapping[str, object]) -> bool:
+def is_atif_trajectory(value: Mapping[str, object]) -> bool:
     return (
         isinstance(value.get("steps"), list)
         and ("schema_version" in value or "session_id" in value)
@@ -49,145 +49,165 @@ def is_atif(value: Mapping[str, object]) -> bool:
     )
 
 
-def is_managed(value: Mapping[str, object]) -> bool:
+def is_managed_agent_log(value: Mapping[str, object]) -> bool:
     kind = value.get("type")
     return isinstance(kind, str) and kind.partition(".")[0] in ("agent", "session", "span") and "." in kind
 
 
-def recordings(rows: Sequence[Row], told: Told, path: Path) -> list[Recording]:
+def read_trajectory_recordings(
+    rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
+) -> list[RecordedSession]:
     """The sessions of the rows, whichever of the three they are."""
-    made: list[Recording] = []
-    for number_, row in enumerate(row for row in rows if is_swe_agent(row.value) or is_atif(row.value)):
-        read = _swe_agent if is_swe_agent(row.value) else _atif
-        messages = tuple(_careful(read(row.value), told, row))
+    made: list[RecordedSession] = []
+    for number_, row in enumerate(
+        row for row in rows if is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value)
+    ):
+        read = _read_swe_agent if is_swe_agent_trajectory(row.value) else _read_atif
+        messages = tuple(_messages_until_unreadable(read(row.value), told, row))
         name = str(path) if not number_ else f"{path}#{number_ + 1}"
-        made.append(Recording(name, messages, KIND, string(row.value, "session_id") or path.stem))
-    events = [row for row in rows if not (is_swe_agent(row.value) or is_atif(row.value))]
+        made.append(RecordedSession(name, messages, KIND, first_text_field(row.value, "session_id") or path.stem))
+    events = [row for row in rows if not (is_swe_agent_trajectory(row.value) or is_atif_trajectory(row.value))]
     if events and not made:
-        made.append(Recording(str(path), tuple(_managed(events, told)), KIND, path.stem))
+        made.append(RecordedSession(str(path), tuple(_read_managed_log(events, told)), KIND, path.stem))
     return made
 
 
-def _careful(found: Iterator[RecordedMessage], told: Told, row: Row) -> Iterator[RecordedMessage]:
+def _messages_until_unreadable(
+    found: Iterator[RecordedMessage], told: ReadingComplaints, row: HistoryRow
+) -> Iterator[RecordedMessage]:
     try:
         yield from found
-    except Unreadable as error:
+    except UnreadableRow as error:
         told.complaints.append(f"{row.place}: {error}; what stands behind it was left out.")
 
 
 # --- SWE-agent -------------------------------------------------------------------------------------------------------
 
 
-def _swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
+def _read_swe_agent(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
     """The history where there is one, with calls; else thought, action and observation of each step."""
-    history = objects(value.get("history"))
+    history = objects_in_list(value.get("history"))
     if any(one.get("tool_calls") for one in history):
-        yield from openai_style.messages([Row(one, "history") for one in history], [])
+        yield from openai_history.read_openai_messages([HistoryRow(one, "history") for one in history], [])
         return
-    yield from _before(history)
-    for number_, step in enumerate(objects(value.get("trajectory"))):
+    yield from _messages_before_first_reply(history)
+    for number_, step in enumerate(objects_in_list(value.get("trajectory"))):
         name, time = f"step-{number_}", 0.0
-        action, thought = string(step, "action"), string(step, "thought")
-        said = thought or string(step, "response").removesuffix(action).strip()
-        calls = [ToolCall(name, "bash", arguments_of({"command": action}))] if action.strip() else []
-        yield reply([Text(said), *calls], time=time)
+        action, thought = first_text_field(step, "action"), first_text_field(step, "thought")
+        said = thought or first_text_field(step, "response").removesuffix(action).strip()
+        calls = [ToolCall(name, "bash", arguments_json({"command": action}))] if action.strip() else []
+        yield build_recorded_reply([Text(said), *calls], time=time)
         if calls:
-            yield RecordedMessage("tool", text_of(step.get("observation")), answers=name)
+            yield RecordedMessage("tool", text_of_message_content(step.get("observation")), answers=name)
 
 
-def _before(history: Sequence[Mapping[str, object]]) -> Iterator[RecordedMessage]:
+def _messages_before_first_reply(history: Sequence[Mapping[str, object]]) -> Iterator[RecordedMessage]:
     """The system prompt, demonstrations and the task, which stand before the agent's first reply."""
     for one in history:
         if one.get("role") == "assistant" and not one.get("is_demo"):
             return
         speaker: Speaker = "system" if one.get("role") == "system" else "user"
-        yield RecordedMessage(speaker, text_of(one.get("content")))
+        yield RecordedMessage(speaker, text_of_message_content(one.get("content")))
 
 
 # --- ATIF ------------------------------------------------------------------------------------------------------------
 
 
-def _atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
-    model = string(mapping(value.get("agent")), "model_name")
-    for step in objects(value.get("steps")):
-        time, source = time_of(step.get("timestamp")), step.get("source")
+def _read_atif(value: Mapping[str, object]) -> Iterator[RecordedMessage]:
+    model = first_text_field(mapping_or_empty(value.get("agent")), "model_name")
+    for step in objects_in_list(value.get("steps")):
+        time, source = parse_time(step.get("timestamp")), step.get("source")
         message = step.get("message")
         if source == "agent":
-            yield from _atif_reply(step, model, time)
+            yield from _read_atif_reply(step, model, time)
         elif source in ("user", "system"):
-            yield RecordedMessage("user" if source == "user" else "system", text_of(message), time=time)
+            yield RecordedMessage("user" if source == "user" else "system", text_of_message_content(message), time=time)
         else:
-            raise Unreadable(f"there is no source {source!r}")
+            raise UnreadableRow(f"there is no source {source!r}")
 
 
-def _atif_reply(step: Mapping[str, object], model: str, time: float) -> Iterator[RecordedMessage]:
-    thought = string(step, "reasoning_content")
+def _read_atif_reply(step: Mapping[str, object], model: str, time: float) -> Iterator[RecordedMessage]:
+    thought = first_text_field(step, "reasoning_content")
     parts: list[ReplyPart] = [Reasoning(thought)] if thought else []
-    parts.append(Text(text_of(step.get("message"))))
-    calls = objects(step.get("tool_calls"))
+    parts.append(Text(text_of_message_content(step.get("message"))))
+    calls = objects_in_list(step.get("tool_calls"))
     for at, call in enumerate(calls):
-        name = string(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
-        parts.append(ToolCall(name, string(call, "function_name") or "tool", arguments_of(call.get("arguments"))))
-    yield reply(
-        parts, model=string(step, "model_name") or model, time=time, usage=_metrics(mapping(step.get("metrics")))
+        name = first_text_field(call, "tool_call_id") or f"step-{step.get('step_id')}-{at}"
+        parts.append(
+            ToolCall(name, first_text_field(call, "function_name") or "tool", arguments_json(call.get("arguments")))
+        )
+    yield build_recorded_reply(
+        parts,
+        model=first_text_field(step, "model_name") or model,
+        time=time,
+        usage=_usage_of_metrics(mapping_or_empty(step.get("metrics"))),
     )
     waiting = [part.id for part in parts if isinstance(part, ToolCall)]
-    for result in objects(mapping(step.get("observation")).get("results")):
-        name = string(result, "source_call_id") or (waiting[0] if waiting else "")
-        text = text_of(result.get("content"))
+    for result in objects_in_list(mapping_or_empty(step.get("observation")).get("results")):
+        name = first_text_field(result, "source_call_id") or (waiting[0] if waiting else "")
+        text = text_of_message_content(result.get("content"))
         if name in waiting:
             waiting.remove(name)
-            yield RecordedMessage("tool", text, answers=name, time=time, pictures=pictures_of(result.get("content")))
+            yield RecordedMessage(
+                "tool", text, answers=name, time=time, pictures=pictures_in_content(result.get("content"))
+            )
         else:
             yield RecordedMessage("user", text, time=time, beside=True)
 
 
-def _metrics(found: Mapping[str, object]) -> Usage:
+def _usage_of_metrics(found: Mapping[str, object]) -> Usage:
     return Usage(
-        number(found.get("prompt_tokens")),
-        number(found.get("cached_tokens")),
+        count_or_zero(found.get("prompt_tokens")),
+        count_or_zero(found.get("cached_tokens")),
         0,
-        number(found.get("completion_tokens")),
-        cost=cost(found.get("cost_usd")),
+        count_or_zero(found.get("completion_tokens")),
+        cost=cost_or_zero(found.get("cost_usd")),
     )
 
 
 # --- managed agents ---------------------------------------------------------------------------------------------------
 
 
-def _managed(rows: Sequence[Row], told: Told) -> Iterator[RecordedMessage]:
+def _read_managed_log(rows: Sequence[HistoryRow], told: ReadingComplaints) -> Iterator[RecordedMessage]:
     parts: list[ReplyPart] = []
     begun = 0.0
     for row in rows:
-        value, kind = row.value, string(row.value, "type")
-        time = time_of(value.get("processed_at", value.get("created_at")))
-        part = _agent_part(value, kind)
+        value, kind = row.value, first_text_field(row.value, "type")
+        time = parse_time(value.get("processed_at", value.get("created_at")))
+        part = _managed_agent_part(value, kind)
         if part is not None:
             begun = begun if parts else time
             parts.append(part)
             continue
         if parts and (kind in _RESULTS or kind == "user.message"):
-            yield reply(parts, time=begun)
+            yield build_recorded_reply(parts, time=begun)
             parts = []
         if kind in _RESULTS:
-            answers, text = string(value, _RESULTS[kind], "tool_use_id"), text_of(value.get("content"))
+            answers, text = (
+                first_text_field(value, _RESULTS[kind], "tool_use_id"),
+                text_of_message_content(value.get("content")),
+            )
             yield RecordedMessage("tool", text, answers=answers, ok=not value.get("is_error"), time=time)
         elif kind == "user.message":
             content = value.get("content")
-            yield RecordedMessage("user", text_of(content), time=time, pictures=pictures_of(content))
+            yield RecordedMessage(
+                "user", text_of_message_content(content), time=time, pictures=pictures_in_content(content)
+            )
         else:
             told.left_out[kind or "no type"] += 1
     if parts:
-        yield reply(parts, time=begun)
+        yield build_recorded_reply(parts, time=begun)
 
 
-def _agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | None:
+def _managed_agent_part(value: Mapping[str, object], kind: str) -> ReplyPart | None:
     if kind == "agent.message":
-        return Text(text_of(value.get("content")))
+        return Text(text_of_message_content(value.get("content")))
     if kind == "agent.thinking":
-        return Reasoning(text_of(value.get("content")))
+        return Reasoning(text_of_message_content(value.get("content")))
     if kind in _AGENT:
         return ToolCall(
-            string(value, "id") or "call", string(value, "name") or "tool", arguments_of(value.get("input"))
+            first_text_field(value, "id") or "call",
+            first_text_field(value, "name") or "tool",
+            arguments_json(value.get("input")),
         )
     return None

@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, cast
 
-from helix_desktop.processes.starter import DEVNULL, Process, ProcessLaunch, Whose, start_process
+from helix_desktop.processes.starter import DEVNULL, CommandAuthor, Process, ProcessLaunch, start_process
 
 SECONDS = 5.0
 _GONE = 0.5
 _MARK = b"helix-path-begins:"
 
 
-async def login_path(environment: Mapping[str, str]) -> str:
+async def read_login_path(environment: Mapping[str, str]) -> str:
     """PATH as a login shell has it, with what we have ourselves behind it; ours alone where the shell does not answer."""
     ours = environment.get("PATH", os.defpath)
     if sys.platform == "win32":
         return ours
-    theirs = await _asked(_shell(environment), environment)
+    theirs = await _ask_shell_for_path(_login_shell(environment), environment)
     return os.pathsep.join(dict.fromkeys([*theirs.split(os.pathsep), *ours.split(os.pathsep)])) if theirs else ours
 
 
-def _shell(environment: Mapping[str, str]) -> str:
+def _login_shell(environment: Mapping[str, str]) -> str:
     if given := environment.get("SHELL"):
         return given
     import pwd  # there is none on Windows
@@ -36,23 +36,23 @@ def _shell(environment: Mapping[str, str]) -> str:
     return "/bin/sh"
 
 
-async def _asked(shell: str, environment: Mapping[str, str]) -> str:
+async def _ask_shell_for_path(shell: str, environment: Mapping[str, str]) -> str:
     try:
         argv = [shell, "-l", "-i", "-c", f'printf "\\n%s%s\\n" "{_MARK.decode()}" "$PATH"']
-        launch = ProcessLaunch(Whose.USER, argv, environment=environment, has_own_session=True)
-        process = await start_process(launch, stderr=DEVNULL, end=_gone)
+        launch = ProcessLaunch(CommandAuthor.USER, argv, environment=environment, has_own_session=True)
+        process = await start_process(launch, stderr=DEVNULL, end=_wait_until_shell_ended)
     except OSError:
         return ""
     try:
         async with asyncio.timeout(SECONDS):
-            return await _told(cast(asyncio.StreamReader, process.stdout))
+            return await _read_path_behind_mark(cast(asyncio.StreamReader, process.stdout))
     except TimeoutError:
         return ""
     finally:
-        await _gone(process)
+        await _wait_until_shell_ended(process)
 
 
-async def _told(printed: asyncio.StreamReader) -> str:
+async def _read_path_behind_mark(printed: asyncio.StreamReader) -> str:
     """What stands behind the mark, as soon as it is there: what the shell has started may hold the pipe for longer."""
     with suppress(ValueError):  # a line that is too long
         async for line in printed:
@@ -61,13 +61,13 @@ async def _told(printed: asyncio.StreamReader) -> str:
     return ""
 
 
-async def _gone(process: Process) -> None:
-    await _hang_up(process)
+async def _wait_until_shell_ended(process: Process) -> None:
+    await _end_shell_process(process)
     cast(Any, process)._transport.close()  # noqa: SLF001 - what it has started may hold the pipe for ever
     await asyncio.sleep(0)
 
 
-async def _hang_up(process: Process) -> None:
+async def _end_shell_process(process: Process) -> None:
     """As a terminal that is closed, so that what was begun is tidied up (a version manager's lock); then by force.
 
     One after another: a second signal cuts the tidying up short. An interactive shell heeds the first alone, and one

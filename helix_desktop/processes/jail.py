@@ -50,58 +50,58 @@ _NEW_USER, _TYPE_AHEAD, _CONSOLE = 0x10000000, 0x5412, 0x541C
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
 
 
-def argv(options: Mapping[str, object], command: Sequence[str]) -> list[str]:
+def jail_command_line(options: Mapping[str, object], command: Sequence[str]) -> list[str]:
     """The command line that runs `command` in here: by the interpreter alone, from what it has compiled before."""
     folder = __file__.rpartition(os.sep)[0]
     return [sys.executable, "-I", "-S", "-c", _START, folder, marshal.dumps(dict(options)).hex(), *command]
 
 
 def main() -> int:
-    options = marshal.loads(bytes.fromhex(sys.argv[1]))  # noqa: S302 -- what `argv` wrote, in this very Python
+    options = marshal.loads(bytes.fromhex(sys.argv[1]))  # noqa: S302 -- what `jail_command_line` wrote, in this very Python
     lifeline = options["lifeline"]
     if sys.platform.startswith("linux"):
-        _libc().prctl(_SUBREAPER, 1, 0, 0, 0)
+        _open_c_library().prctl(_SUBREAPER, 1, 0, 0, 0)
     wake, waker = os.pipe()
     os.set_blocking(waker, False)
     signal.set_wakeup_fd(waker)
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
-    group = _make_group()
+    group = _create_control_group()
     child = os.fork()
     if not child:
-        _become(options, group, sys.argv[2:])
-    code = _watch(child, lifeline, wake, _Use(group, options.get("limits") or {}))
-    _end_all(group)
+        _become_command(options, group, sys.argv[2:])
+    code = _watch_until_end(child, lifeline, wake, _ResourceUse(group, options.get("limits") or {}))
+    _kill_all_remaining(group)
     return code
 
 
-def _become(options: dict[str, Any], group: str, command: list[str]) -> None:
+def _become_command(options: dict[str, Any], group: str, command: list[str]) -> None:
     """In the child: lock ourselves in and turn into the command. Never returns."""
     try:
         if group:
-            _write(f"{group}/cgroup.procs", "0")
+            _write_to_system_file(f"{group}/cgroup.procs", "0")
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         if limits := options.get("limits"):
-            _limit(limits)
+            _set_system_limits(limits)
         if options.get("landlock"):
-            lock_in(options)
+            restrict_this_process(options)
         elif options.get("scoped"):
-            keep_from_abstract_sockets()
+            close_abstract_sockets()
         if options.get("filter"):
-            command = [command[0], "--seccomp", str(_filter_file()), *command[1:]]
+            command = [command[0], "--seccomp", str(_open_seccomp_filter()), *command[1:]]
         os.execvp(command[0], command)  # noqa: S606 -- to run this command is the purpose
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
         os._exit(127 if isinstance(error, FileNotFoundError) else 126)
 
 
-def _watch(child: int, lifeline: int, wake: int, use: _Use) -> int:
+def _watch_until_end(child: int, lifeline: int, wake: int, use: _ResourceUse) -> int:
     """Until the command has ended, or is to end. Orphans are reaped by the way."""
     while True:
         ready, _, _ = select.select([lifeline, wake], [], [], _LOOK if use.limits else None)
-        if too_much := use.too_much():
+        if too_much := use.describe_excess():
             os.write(2, f"\n[stopped: {too_much}]\n".encode())
             return 128 + signal.SIGKILL
         if wake in ready and signal.SIGTERM in os.read(wake, 512):
@@ -120,7 +120,7 @@ def _watch(child: int, lifeline: int, wake: int, use: _Use) -> int:
             return 128 + signal.SIGKILL
 
 
-class _Use:
+class _ResourceUse:
     """What the command and all it started take, looked at a few times a second."""
 
     def __init__(self, group: str, limits: dict[str, int]) -> None:
@@ -128,28 +128,28 @@ class _Use:
         if group and limits:
             for name, limit in (("pids.max", limits["processes"]), ("memory.max", limits["memory"])):
                 with contextlib.suppress(OSError):
-                    _write(f"{group}/{name}", str(limit or "max"))
+                    _write_to_system_file(f"{group}/{name}", str(limit or "max"))
 
-    def too_much(self) -> str:
+    def describe_excess(self) -> str:
         """What it has more of than it may; empty while it has not."""
         if not self.limits or time.monotonic() < self.next:
             return ""
-        pids = self._members()
+        pids = self._list_group_members()
         if len(pids) > self.limits["processes"]:
             return f"it started more than {self.limits['processes']:,} processes"
-        if self.limits["memory"] and sum(map(_memory, pids)) > self.limits["memory"]:
+        if self.limits["memory"] and sum(map(_private_memory_bytes, pids)) > self.limits["memory"]:
             return f"it used more than {self.limits['memory'] >> 20:,} MB of memory"
         self.next = time.monotonic() + _LOOK
         return ""
 
-    def _members(self) -> list[int]:
+    def _list_group_members(self) -> list[int]:
         if self.group:
             with contextlib.suppress(OSError), open(f"{self.group}/cgroup.procs") as file:
                 return [int(line) for line in file]
-        return descendants(os.getpid())
+        return list_descendants(os.getpid())
 
 
-def _memory(pid: int) -> int:
+def _private_memory_bytes(pid: int) -> int:
     """What a process holds for itself, in bytes."""
     with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/statm") as file:
         words = file.read().split()
@@ -157,7 +157,7 @@ def _memory(pid: int) -> int:
     return 0
 
 
-def _limit(limits: dict[str, int]) -> None:
+def _set_system_limits(limits: dict[str, int]) -> None:
     """What the system counts for each process, or for the user."""
     import resource
 
@@ -174,13 +174,13 @@ def _limit(limits: dict[str, int]) -> None:
             resource.setrlimit(kind, (limit, limit))
 
 
-def _end_all(group: str) -> None:
+def _kill_all_remaining(group: str) -> None:
     """Kill what is left until nothing is: whatever is forked meanwhile is still a descendant of ours."""
     with contextlib.suppress(OSError):
-        _write(f"{group}/cgroup.kill", "1")
-    while _reap():
-        below = descendants(os.getpid())
-        for target in [*(-pgid for pgid in {_group_of(pid) for pid in below} - {0, os.getpgrp()}), *below]:
+        _write_to_system_file(f"{group}/cgroup.kill", "1")
+    while _reap_ended_children():
+        below = list_descendants(os.getpid())
+        for target in [*(-pgid for pgid in {_process_group_of(pid) for pid in below} - {0, os.getpgrp()}), *below]:
             with contextlib.suppress(OSError):
                 os.kill(target, signal.SIGKILL)
         time.sleep(0.002)
@@ -189,7 +189,7 @@ def _end_all(group: str) -> None:
             os.rmdir(group)
 
 
-def _reap() -> bool:
+def _reap_ended_children() -> bool:
     """Collect what has ended; whether there is anything that has not."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -199,14 +199,14 @@ def _reap() -> bool:
     return True
 
 
-def _group_of(pid: int) -> int:
+def _process_group_of(pid: int) -> int:
     try:
         return os.getpgid(pid)
     except OSError:
         return 0
 
 
-def _make_group() -> str:
+def _create_control_group() -> str:
     """A control group for the command, where the system lets us have one: its members can be killed in one go."""
     try:
         with open("/proc/self/cgroup") as file:
@@ -220,15 +220,15 @@ def _make_group() -> str:
     return group if os.path.exists(f"{group}/cgroup.kill") else ""
 
 
-def _write(path: str, text: str) -> None:
+def _write_to_system_file(path: str, text: str) -> None:
     with open(path, "w") as file:
         file.write(text)
 
 
-def descendants(root: int) -> list[int]:
+def list_descendants(root: int) -> list[int]:
     """All living processes below `root`."""
     children: dict[int, list[int]] = {}
-    for pid, parent in _parents():
+    for pid, parent in _list_parent_ids():
         children.setdefault(parent, []).append(pid)
     found, todo = [], [root]
     while todo:
@@ -238,7 +238,7 @@ def descendants(root: int) -> list[int]:
     return found
 
 
-def _parents() -> list[tuple[int, int]]:
+def _list_parent_ids() -> list[tuple[int, int]]:
     if not os.path.exists("/proc/self/stat"):
         import subprocess  # only where there is no /proc (macOS)
 
@@ -255,49 +255,57 @@ def _parents() -> list[tuple[int, int]]:
 # --- Landlock and seccomp --------------------------------------------------------------------------------------------
 
 
-def _libc() -> ctypes.CDLL:
+def _open_c_library() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
 def landlock_version() -> int:
     """The version of the kernel's Landlock, 0 where there is none."""
-    return max(0, _libc().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)) if sys.platform == "linux" else 0
+    return (
+        max(0, _open_c_library().syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1))
+        if sys.platform == "linux"
+        else 0
+    )
 
 
-def lock_in(options: dict[str, Any]) -> None:
+def restrict_this_process(options: dict[str, Any]) -> None:
     """Restrict this process and all it becomes. An error here means: do not run the command."""
     version = landlock_version()
     rights = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
     attributes = struct.pack("QQQ", rights, 0, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
-    ruleset = _checked(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
-    for path in _all_but(options.get("closed") or [], options.get("read") or ["/"]):
-        _allow(ruleset, path, _READING & rights)
+    ruleset = _check_system_call(
+        _open_c_library().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    )
+    for path in _folders_without_closed(options.get("closed") or [], options.get("read") or ["/"]):
+        _allow_path_in_ruleset(ruleset, path, _READING & rights)
     for path in _DEVICES:
-        _allow(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
+        _allow_path_in_ruleset(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
     for path in options.get("write") or []:
-        _allow(ruleset, path, rights)
+        _allow_path_in_ruleset(ruleset, path, rights)
     if not os.geteuid():  # root's command is not to have root's powers: they see through Landlock in places
-        _checked(_libc().prctl(_SECUREBITS, 3, 0, 0, 0))
-    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
+        _check_system_call(_open_c_library().prctl(_SECUREBITS, 3, 0, 0, 0))
+    _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
-    _no_sockets(network=bool(options.get("network")))
+    _refuse_sockets(network=bool(options.get("network")))
 
 
-def keep_from_abstract_sockets() -> None:
+def close_abstract_sockets() -> None:
     """No socket without a path that somebody outside listens on (X11, D-Bus): with the network allowed they are in reach.
 
     Where the kernel cannot do that, nothing is done.
     """
     if landlock_version() < 6:
         return
-    ruleset = _checked(_libc().syscall(_CREATE_RULESET, struct.pack("QQQ", 0, 0, 1), ctypes.c_size_t(24), 0))
-    _checked(_libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
-    _checked(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
+    ruleset = _check_system_call(
+        _open_c_library().syscall(_CREATE_RULESET, struct.pack("QQQ", 0, 0, 1), ctypes.c_size_t(24), 0)
+    )
+    _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
+    _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
 
 
-def _allow(ruleset: int, path: str, rights: int) -> None:
+def _allow_path_in_ruleset(ruleset: int, path: str, rights: int) -> None:
     try:
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
@@ -306,12 +314,12 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
         rights &= _FILE_RIGHTS
     rule = ctypes.create_string_buffer(struct.pack("=Qi", rights, handle))
     try:
-        _checked(_libc().syscall(_ADD_RULE, ruleset, 1, rule, 0))
+        _check_system_call(_open_c_library().syscall(_ADD_RULE, ruleset, 1, rule, 0))
     finally:
         os.close(handle)
 
 
-def _all_but(closed: list[str], opened: list[str]) -> list[str]:
+def _folders_without_closed(closed: list[str], opened: list[str]) -> list[str]:
     """Folders that together hold all that is `opened` but `closed`: Landlock can only allow, so the way there is opened up."""
     todo, found = [os.path.realpath(path) for path in opened], []
     while todo:
@@ -326,7 +334,7 @@ def _all_but(closed: list[str], opened: list[str]) -> list[str]:
     return found
 
 
-def _filter(families: tuple[int, ...] | None) -> bytes:
+def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
     """A seccomp program: what is refused, and no sockets but of these families (None: any)."""
     arch, which = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}.get(os.uname().machine, (0, 0))
     if not arch:
@@ -363,26 +371,26 @@ def _filter(families: tuple[int, ...] | None) -> bytes:
     return b"".join(struct.pack("HBBI", *line) for line in code)
 
 
-def _filter_file() -> int:
+def _open_seccomp_filter() -> int:
     """The filter as an open file, for a program that sets it just before it starts another."""
     handle = os.memfd_create("filter", 0)
-    os.write(handle, _filter(None))
+    os.write(handle, _build_seccomp_filter(None))
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
 
 
-def _no_sockets(*, network: bool) -> None:
+def _refuse_sockets(*, network: bool) -> None:
     """seccomp: no sockets but those of the internet, if allowed; sockets of the desktop and of Docker never.
 
     Landlock knows nothing of sockets with a path, nor of UDP. io_uring is refused as well: it opens sockets unseen.
     """
-    lines = _filter((2, 10, 16) if network else ())
+    lines = _build_seccomp_filter((2, 10, 16) if network else ())
     program = ctypes.create_string_buffer(lines)
     filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(lines) // 8, ctypes.addressof(program)))
-    _checked(_libc().prctl(_SECCOMP, 2, filter_, 0, 0))
+    _check_system_call(_open_c_library().prctl(_SECCOMP, 2, filter_, 0, 0))
 
 
-def _checked(result: int) -> int:
+def _check_system_call(result: int) -> int:
     if result < 0:
         raise OSError(ctypes.get_errno(), f"the sandbox cannot be set up ({os.strerror(ctypes.get_errno())})")
     return int(result)

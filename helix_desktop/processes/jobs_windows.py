@@ -10,7 +10,7 @@ if sys.platform == "win32":
 
     _ALL_ACCESS, _EXTENDED_LIMITS, _KILL_ON_CLOSE = 0x1F0FFF, 9, 0x2000
 
-    class _Basic(ctypes.Structure):
+    class _BasicLimits(ctypes.Structure):
         _fields_ = (
             ("PerProcessUserTimeLimit", wintypes.LARGE_INTEGER),
             ("PerJobUserTimeLimit", wintypes.LARGE_INTEGER),
@@ -23,9 +23,9 @@ if sys.platform == "win32":
             ("SchedulingClass", wintypes.DWORD),
         )
 
-    class _Extended(ctypes.Structure):
+    class _ExtendedLimits(ctypes.Structure):
         _fields_ = (
-            ("BasicLimitInformation", _Basic),
+            ("BasicLimitInformation", _BasicLimits),
             ("IoInfo", ctypes.c_ulonglong * 6),
             ("ProcessMemoryLimit", ctypes.c_size_t),
             ("JobMemoryLimit", ctypes.c_size_t),
@@ -42,24 +42,26 @@ if sys.platform == "win32":
     _kernel.AssignProcessToJobObject.argtypes = [wintypes.HANDLE, wintypes.HANDLE]
     _kernel.CloseHandle.argtypes = [wintypes.HANDLE]
 
-    def job_for(pid: int) -> int:
-        """A job that holds the process; `end` kills all that is in it."""
-        job = _checked(_kernel.CreateJobObjectW(None, None))
-        limits = _Extended()
+    def create_job_for_process(pid: int) -> int:
+        """A job that holds the process; `close_job` kills all that is in it."""
+        job = _require_handle(_kernel.CreateJobObjectW(None, None))
+        limits = _ExtendedLimits()
         limits.BasicLimitInformation.LimitFlags = _KILL_ON_CLOSE
-        _checked(_kernel.SetInformationJobObject(job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)))
-        process = _checked(_kernel.OpenProcess(_ALL_ACCESS, False, pid))
+        _require_handle(
+            _kernel.SetInformationJobObject(job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits))
+        )
+        process = _require_handle(_kernel.OpenProcess(_ALL_ACCESS, False, pid))
         try:
-            _checked(_kernel.AssignProcessToJobObject(job, process))
+            _require_handle(_kernel.AssignProcessToJobObject(job, process))
         finally:
             _kernel.CloseHandle(process)
         return job
 
-    def end(job: int) -> None:
+    def close_job(job: int) -> None:
         """Close the job: everything in it is killed."""
         _kernel.CloseHandle(job)
 
-    def _checked(result: int) -> int:
+    def _require_handle(result: int) -> int:
         if not result:
             raise ctypes.WinError(ctypes.get_last_error())
         return result

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
 from helix_desktop import tasks
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 PIPE, DEVNULL, STDOUT = subprocess.PIPE, subprocess.DEVNULL, subprocess.STDOUT
 Process = asyncio.subprocess.Process
@@ -41,7 +41,7 @@ _OWN_CODE = (
 _WEB = ("http://", "https://", "mailto:")
 
 
-class Whose(StrEnum):
+class CommandAuthor(StrEnum):
     """Whose words a process runs."""
 
     PROGRAM = "program"
@@ -50,7 +50,7 @@ class Whose(StrEnum):
     MODEL = "model"
 
 
-class Where(StrEnum):
+class ProcessPlace(StrEnum):
     """What holds a process. WATCHED: nothing but the keeper, which ends all that it started."""
 
     SANDBOX = "sandbox"
@@ -61,7 +61,7 @@ class Where(StrEnum):
 class ChecksAfterwards(Protocol):
     """What is looked at once a process has ended, and put back where nobody wants it."""
 
-    async def take_back(self) -> None: ...
+    async def revert_without_asking(self) -> None: ...
 
 
 class UnsafeLaunch(Exception):
@@ -70,46 +70,46 @@ class UnsafeLaunch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProcessLaunch:
-    """What is started. `trust`: the hash of a trusted item. `checks`: of what runs the words of a model or of a folder;
-    `unchecked`: why there are none. `is_allowed_outside`: the user allowed this very command to run without a sandbox.
+    """What is started. `trusted_hash`: the hash of a trusted item. `checks`: of what runs the words of a model or of a folder;
+    `reason_unchecked`: why there are none. `is_allowed_outside`: the user allowed this very command to run without a sandbox.
     """
 
-    whose: Whose
+    author: CommandAuthor
     argv: Sequence[str]
     folder: Path | str | None = None
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    where: Where = Where.OUTSIDE
-    trust: str = ""
+    place: ProcessPlace = ProcessPlace.OUTSIDE
+    trusted_hash: str = ""
     checks: ChecksAfterwards | None = None
-    unchecked: str = ""
+    reason_unchecked: str = ""
     is_allowed_outside: bool = False
     inherited: Sequence[int] = ()  # open files that it gets as well
     has_own_session: bool = False  # a group of its own, which can be ended as a whole
     memory_bytes: int = 0  # what it may take of addresses, where the system can limit that
 
     def __post_init__(self) -> None:
-        if wrong := _broken_rule(self):
+        if wrong := _find_broken_rule(self):
             raise UnsafeLaunch(f"{list(self.argv)[:2]} was not started: {wrong}.")
 
 
-def _broken_rule(launch: ProcessLaunch) -> str:
+def _find_broken_rule(launch: ProcessLaunch) -> str:
     """Which rule a launch breaks; empty where it keeps to all of them."""
     if not launch.argv:
         return "there is no program to run"
-    if launch.whose is Whose.PROGRAM:
+    if launch.author is CommandAuthor.PROGRAM:
         return _broken_rule_of_own(launch.argv)
-    return "" if launch.whose is Whose.USER else _broken_rule_of_others(launch)
+    return "" if launch.author is CommandAuthor.USER else _broken_rule_of_others(launch)
 
 
 def _broken_rule_of_others(launch: ProcessLaunch) -> str:
-    is_outside = launch.where is not Where.SANDBOX
-    if launch.whose is Whose.TRUSTED and not _HASH.fullmatch(launch.trust):
+    is_outside = launch.place is not ProcessPlace.SANDBOX
+    if launch.author is CommandAuthor.TRUSTED and not _HASH.fullmatch(launch.trusted_hash):
         return "an item of a folder runs only with the hash that was trusted"
-    if launch.whose is Whose.TRUSTED and is_outside:
+    if launch.author is CommandAuthor.TRUSTED and is_outside:
         return "an item of a folder runs only in the sandbox"
     if is_outside and not launch.is_allowed_outside:
         return "a command of the model runs outside the sandbox only when the user allowed it"
-    return "" if launch.checks is not None or launch.unchecked else "nothing is checked afterwards"
+    return "" if launch.checks is not None or launch.reason_unchecked else "nothing is checked afterwards"
 
 
 def _broken_rule_of_own(argv: Sequence[str]) -> str:
@@ -123,20 +123,20 @@ def _broken_rule_of_own(argv: Sequence[str]) -> str:
 # --- what is named ---------------------------------------------------------------------------------------------------
 
 
-def isolated_python(*arguments: str) -> list[str]:
+def isolated_python_command(*arguments: str) -> list[str]:
     """A clean interpreter: neither the folder it is started in nor a variable says where modules are."""
     return [sys.executable, "-I", *arguments]
 
 
-def own_program(*arguments: str) -> list[str]:
+def own_program_command(*arguments: str) -> list[str]:
     """Starts this program anew, isolated. A bundle is isolated by the way it was built."""
     if _is_bundle():
         return [sys.executable, *arguments]
     more = _own_folders()
     if not more:
-        return isolated_python("-m", "helix_desktop", *arguments)
+        return isolated_python_command("-m", "helix_desktop", *arguments)
     code = _OWN_CODE.format(separator=os.pathsep)
-    return isolated_python("-c", code, os.pathsep.join(more), *arguments)
+    return isolated_python_command("-c", code, os.pathsep.join(more), *arguments)
 
 
 def _is_bundle() -> bool:
@@ -183,7 +183,7 @@ async def start_process(
 ) -> Process:
     """Start it beside the event loop. If this is cancelled meanwhile, it is ended, by `end` where that is given."""
     starting = start_unguarded(launch, stdin=stdin, stdout=stdout, stderr=stderr, line_limit=line_limit)
-    return await tasks.made(starting, end or end_process)
+    return await tasks.finish_making(starting, end or end_process)
 
 
 async def start_unguarded(
@@ -191,7 +191,7 @@ async def start_unguarded(
 ) -> Process:
     """The same for whoever sees to its end themselves when they are cancelled."""
     process = await asyncio.create_subprocess_exec(
-        *_found(launch),
+        *_with_resolved_program(launch),
         cwd=launch.folder or None,
         env=dict(launch.environment),
         stdin=stdin,
@@ -208,8 +208,8 @@ async def start_unguarded(
 async def start_worker(script: Path, *, line_limit: int = _LINE_LIMIT, memory_bytes: int = 0) -> Process:
     """A script of ours that works on foreign bytes: it is sent them, and answers. It gets nothing of our environment."""
     kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
-    argv = isolated_python("-S", str(script))
-    launch = ProcessLaunch(Whose.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes)
+    argv = isolated_python_command("-S", str(script))
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, script.parent, kept, memory_bytes=memory_bytes)
     return await start_process(launch, stdin=PIPE, stderr=DEVNULL, line_limit=line_limit)
 
 
@@ -247,7 +247,7 @@ def open_process(
 ) -> ChildProcess:
     """Start it, for whoever has no event loop. Its output is text; what is not given it shares with this process."""
     started = subprocess.Popen(
-        _found(launch),
+        _with_resolved_program(launch),
         cwd=launch.folder or None,
         env=dict(launch.environment),
         stdin=stdin,
@@ -271,7 +271,7 @@ class FinishedProcess:
 def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | None = None) -> FinishedProcess:
     """Start it and wait until it has ended, in a thread of one's own. ProcessTimeout when it takes longer."""
     done = subprocess.run(
-        _found(launch),
+        _with_resolved_program(launch),
         cwd=launch.folder or None,
         env=dict(launch.environment),
         input=given,
@@ -290,7 +290,7 @@ def open_page(address: str) -> None:
         webbrowser.open(address)
 
 
-def _found(launch: ProcessLaunch) -> list[str]:
+def _with_resolved_program(launch: ProcessLaunch) -> list[str]:
     """The words to start, the program by its place: never one that lies in the folder it is started in."""
     name = launch.argv[0]
     if os.path.dirname(name):  # noqa: PTH120 -- a path is taken as it is

@@ -8,8 +8,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.errors import WrongUse
-from helix_desktop.project.item import Item, front_matter, hash_of, plain, text_of
+from helix_desktop.errors import InvalidInput
+from helix_desktop.project.project_item import (
+    ProjectItem,
+    hash_of_file,
+    read_plain_file,
+    split_front_matter,
+    text_value,
+)
 
 PLACES = (".agents/skills", ".claude/skills")
 FIELDS = frozenset({"name", "description", "license", "allowed-tools", "metadata", "compatibility"})
@@ -18,27 +24,31 @@ MOST_FILES, MOST_BYTES = 500, 20 << 20
 _MOST_LOOKED_AT = 20_000
 
 
-def file_of(folder: Path) -> Path | None:
+def skill_file_in(folder: Path) -> Path | None:
     return next((path for name in ("SKILL.md", "skill.md") if (path := folder / name).is_file()), None)
 
 
-def properties(text: str) -> tuple[dict[str, Any], str]:
+def parse_skill(text: str) -> tuple[dict[str, Any], str]:
     """The values in front and the instructions behind; WrongUse where there are no values."""
     if not text.startswith("---"):
-        raise WrongUse("SKILL.md must start with YAML frontmatter (---).")
-    values, body = front_matter(text)
+        raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
+    values, body = split_front_matter(text)
     return values, body.strip()
 
 
-def mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
+def find_skill_mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
     """What is wrong with the values in front."""
     found = []
     if strange := sorted(set(values) - FIELDS):
         found.append(f"Unexpected fields in frontmatter: {', '.join(strange)}.")
-    found += _name(values["name"], folder) if "name" in values else ["Missing required field in frontmatter: name"]
+    found += (
+        _mistakes_in_name(values["name"], folder)
+        if "name" in values
+        else ["Missing required field in frontmatter: name"]
+    )
     if "description" not in values:
         found.append("Missing required field in frontmatter: description")
-    elif not plain(values["description"]):
+    elif not text_value(values["description"]):
         found.append("The field 'description' must be a non-empty string.")
     elif len(values["description"]) > LONGEST_DESCRIPTION:
         found.append(f"The description exceeds {LONGEST_DESCRIPTION} characters ({len(values['description'])}).")
@@ -50,8 +60,8 @@ def mistakes(values: Mapping[str, Any], folder: str) -> list[str]:
     return found
 
 
-def _name(value: Any, folder: str) -> list[str]:
-    if not plain(value):
+def _mistakes_in_name(value: Any, folder: str) -> list[str]:
+    if not text_value(value):
         return ["The field 'name' must be a non-empty string."]
     name = unicodedata.normalize("NFKC", value.strip())
     found = []
@@ -72,32 +82,32 @@ def _name(value: Any, folder: str) -> list[str]:
     return found
 
 
-def of_place(place: Path, within: Path, *, own: bool = False) -> Iterator[Item]:
+def find_skills(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
     """The skills in a folder of skills. What differs from the specification and does no harm is a note."""
     try:
         folders = sorted(each for each in place.iterdir() if each.is_dir())[:1_000]
     except OSError:
         return
     for folder in folders:
-        path = file_of(folder)
-        text = text_of(path, within) if path else None
+        path = skill_file_in(folder)
+        text = read_plain_file(path, within) if path else None
         if path is None or text is None:
             continue
         try:
-            values, body = properties(text)
-        except WrongUse as error:
-            yield Item("skill", folder.name, path, text, "", own=own, notes=(str(error),), broken=True)
+            values, body = parse_skill(text)
+        except InvalidInput as error:
+            yield ProjectItem("skill", folder.name, path, text, "", own=own, notes=(str(error),), broken=True)
             continue
-        name = unicodedata.normalize("NFKC", plain(values.get("name"))) or folder.name
-        about = " ".join(plain(values.get("description")).split())[:LONGEST_DESCRIPTION]
-        others, left = _others(folder, path)
-        notes = tuple(mistakes(values, folder.name))
+        name = unicodedata.normalize("NFKC", text_value(values.get("name"))) or folder.name
+        about = " ".join(text_value(values.get("description")).split())[:LONGEST_DESCRIPTION]
+        others, left = _hash_other_files(folder, path)
+        notes = tuple(find_skill_mistakes(values, folder.name))
         if left:
             notes += (
                 f"{left} files of this skill are not covered by your trust: it has more than 500 files or 20 MB.",
             )
         shown = text + others
-        yield Item("skill", name, path, shown, body, about, own, values, notes, broken=not about)
+        yield ProjectItem("skill", name, path, shown, body, about, own, values, notes, broken=not about)
 
 
 def _files_below(folder: Path) -> list[Path]:
@@ -113,7 +123,7 @@ def _files_below(folder: Path) -> list[Path]:
     return sorted(found)
 
 
-def _others(folder: Path, skill: Path) -> tuple[str, int]:
+def _hash_other_files(folder: Path, skill: Path) -> tuple[str, int]:
     """The names and hashes of the files beside SKILL.md: who trusts a skill trusts these as well. And how many there are
     beyond what is looked at.
     """
@@ -124,7 +134,7 @@ def _others(folder: Path, skill: Path) -> tuple[str, int]:
             size += path.stat().st_size
             if size > MOST_BYTES:
                 break
-            lines.append(f"{path.relative_to(folder).as_posix()}  {hash_of(path)[:16]}")
+            lines.append(f"{path.relative_to(folder).as_posix()}  {hash_of_file(path)[:16]}")
         except OSError:
             lines.append(f"{path.relative_to(folder).as_posix()}  cannot be read")
     said = "\n\n---\nFiles of this skill:\n" + "\n".join(lines) + "\n" if lines else ""

@@ -10,9 +10,9 @@ from enum import IntEnum
 from helix_desktop.engine.blocks import ToolResult
 from helix_desktop.engine.facts import ToolCall, ToolSpec
 from helix_desktop.engine.tool_names import ToolName
-from helix_desktop.providers.demo_speech import Say
-from helix_desktop.providers.wire import Json, Object, object_at, parse_object
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers.demo_language import Say
+from helix_desktop.providers.json_values import Json, Object, object_at, parse_object
 
 Arguments = Mapping[str, Json]
 RECORDS, WANTED = 6000, 4711
@@ -25,7 +25,7 @@ _WORD = re.compile(r"[A-Za-z]{5,20}")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ScriptedReply:
     """What the script says, and the tools it calls, by name."""
 
     text: str
@@ -33,7 +33,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class DemoScene:
     """All the script knows. `done`: the calls since the user asked, each with its result as it is shown now."""
 
     asked: str
@@ -43,15 +43,15 @@ class Scene:
     say: Say
     note: str = ""
 
-    def offers(self, name: str) -> bool:
+    def offers_tool(self, name: str) -> bool:
         return any(tool.name == name for tool in self.tools)
 
-    def results(self, station: Station) -> list[str]:
+    def results_of_station(self, station: TourStation) -> list[str]:
         """What the calls of a station returned."""
-        return [result.text for call, result in self.done if result is not None and station_of(call) is station]
+        return [result.text for call, result in self.done if result is not None and station_of_call(call) is station]
 
 
-class Station(IntEnum):
+class TourStation(IntEnum):
     PLAN = 1
     LIST = 2
     READ = 3
@@ -63,166 +63,176 @@ class Station(IntEnum):
 
 
 PLAN = (
-    ("Look at the folder", Station.LIST),
-    ("Read some files side by side", Station.READ),
-    ("Search in them", Station.SEARCH),
-    ("Run a command", Station.RUN),
-    ("Meet a large output, and recall a part of it by its hash", Station.RECALL),
+    ("Look at the folder", TourStation.LIST),
+    ("Read some files side by side", TourStation.READ),
+    ("Search in them", TourStation.SEARCH),
+    ("Run a command", TourStation.RUN),
+    ("Meet a large output, and recall a part of it by its hash", TourStation.RECALL),
 )
 
 
-def large_command() -> str:
+def command_with_large_output() -> str:
     """A command that prints some thousand lines, on this system's shell."""
     if sys.platform == "win32":
         return f"for /L %i in (1,1,{RECORDS}) do @echo record %i value %i"
     return f"awk 'BEGIN {{ for (i = 1; i <= {RECORDS}; i++) printf \"record %d value %d\\n\", i, (i * 7919) % 10007 }}'"
 
 
-def small_command() -> str:
+def command_with_small_output() -> str:
     return "dir" if sys.platform == "win32" else "uname -s; date; ls | wc -l"
 
 
-_STATION_OF: Mapping[str, Station] = {
-    ToolName.LIST_FILES: Station.LIST,
-    ToolName.READ_FILE: Station.READ,
-    ToolName.SEARCH_FILES: Station.SEARCH,
-    ToolName.RECALL: Station.RECALL,
-    ToolName.SEARCH_CACHE: Station.RECALL,
+_STATION_OF: Mapping[str, TourStation] = {
+    ToolName.LIST_FILES: TourStation.LIST,
+    ToolName.READ_FILE: TourStation.READ,
+    ToolName.SEARCH_FILES: TourStation.SEARCH,
+    ToolName.RECALL: TourStation.RECALL,
+    ToolName.SEARCH_CACHE: TourStation.RECALL,
 }
 
 
-def station_of(call: ToolCall) -> Station | None:
+def station_of_call(call: ToolCall) -> TourStation | None:
     """Which station made this call."""
     if call.name == ToolName.RUN_COMMAND:
-        return Station.LARGE if "record" in call.arguments else Station.RUN
+        return TourStation.LARGE if "record" in call.arguments else TourStation.RUN
     if call.name == ToolName.SET_TODO:
-        return Station.PLAN if '"doing"' in call.arguments else Station.CLOSE
+        return TourStation.PLAN if '"doing"' in call.arguments else TourStation.CLOSE
     return _STATION_OF.get(call.name)
 
 
-def next_step(scene: Scene) -> Said:
+def next_tour_step(scene: DemoScene) -> ScriptedReply:
     """The first station behind the last one that can be seen and whose tool is offered; after the last, the closing
     words.
     """
-    reached = max((one for call, _ in scene.done if (one := station_of(call)) is not None), default=None)
+    reached = max((one for call, _ in scene.done if (one := station_of_call(call)) is not None), default=None)
     note = " ".join(scene.note.split())[:120]
     heard = scene.say("I read your note: “{note}”. The script cannot act on it.", note=note) + "\n\n" if note else ""
-    for station in Station:
+    for station in TourStation:
         if reached is not None and station <= reached:
             continue
         said = STATIONS[station](scene)
         if said is not None:
-            return Said(heard + said.text, said.calls)
-    return Said(heard + _closing(scene))
+            return ScriptedReply(heard + said.text, said.calls)
+    return ScriptedReply(heard + _closing_words(scene))
 
 
 # --- stations: what is said and called, or None where the tool is not offered ----------------------------------------
 
 
-def _plan(scene: Scene) -> Said | None:
+def _plan_step(scene: DemoScene) -> ScriptedReply | None:
     greeting = scene.say(
         "I am the built-in demonstration: a script, not a language model. Everything else you see is real. The tools run in "
         "your folder, their outputs go into the cache, and what I am sent is the view the program made."
     )
     words = f"{greeting}\n\n{scene.say('First, a plan.')}"
-    return Said(words, ((ToolName.SET_TODO, _todo(scene, "doing", 0)),)) if scene.offers(ToolName.SET_TODO) else None
+    return (
+        ScriptedReply(words, ((ToolName.SET_TODO, _todo_arguments(scene, "doing", 0)),))
+        if scene.offers_tool(ToolName.SET_TODO)
+        else None
+    )
 
 
-def _todo(scene: Scene, first: str, done: int) -> Arguments:
+def _todo_arguments(scene: DemoScene, first: str, done: int) -> Arguments:
     """The plan with so many items done and the next one as `first` says."""
     states = ["done"] * done + [first] + ["open"] * len(PLAN)
     return {"items": [{"text": scene.say(text), "state": states[at]} for at, (text, _) in enumerate(PLAN)]}
 
 
-def _list(scene: Scene) -> Said | None:
+def _list_step(scene: DemoScene) -> ScriptedReply | None:
     words = scene.say("What is in this folder?")
-    return Said(words, ((ToolName.LIST_FILES, {}),)) if scene.offers(ToolName.LIST_FILES) else None
+    return ScriptedReply(words, ((ToolName.LIST_FILES, {}),)) if scene.offers_tool(ToolName.LIST_FILES) else None
 
 
-def _read(scene: Scene) -> Said | None:
-    names = _files_in(scene)[:3]
-    if not names or not scene.offers(ToolName.READ_FILE):
+def _read_step(scene: DemoScene) -> ScriptedReply | None:
+    names = _readable_listed_files(scene)[:3]
+    if not names or not scene.offers_tool(ToolName.READ_FILE):
         return None
     files = ", ".join(f"`{name}`" for name in names)
     several = "I read these files in parallel: {files}. The calls run at the same time."
     words = scene.say(several if len(names) > 1 else "I read {files}.", files=files)
     calls: tuple[tuple[str, Arguments], ...] = tuple((ToolName.READ_FILE, {"path": name}) for name in names)
-    return Said(words, calls)
+    return ScriptedReply(words, calls)
 
 
-def _files_in(scene: Scene) -> list[str]:
+def _readable_listed_files(scene: DemoScene) -> list[str]:
     """Text files of the listing, as the tool wrote it, that are not too long to be looked at."""
-    lines = [line for text in scene.results(Station.LIST) for line in text.splitlines()]
+    lines = [line for text in scene.results_of_station(TourStation.LIST) for line in text.splitlines()]
     matches = [match for line in lines if (match := _TEXT_FILE.match(line)) is not None]
     return [match[1] for match in matches if int(match[2].replace(",", "")) <= LARGEST_READ]
 
 
-def _search(scene: Scene) -> Said | None:
-    if not scene.offers(ToolName.SEARCH_FILES):
+def _search_step(scene: DemoScene) -> ScriptedReply | None:
+    if not scene.offers_tool(ToolName.SEARCH_FILES):
         return None
-    found = (word for text in scene.results(Station.READ) for word in _WORD.findall(text[:4000]))
+    found = (word for text in scene.results_of_station(TourStation.READ) for word in _WORD.findall(text[:4000]))
     word = max(found, key=lambda one: (len(one), one), default="the")
     words = scene.say("I search the folder for “{word}”, a word I have just read.", word=word)
-    return Said(words, ((ToolName.SEARCH_FILES, {"pattern": word}),))
+    return ScriptedReply(words, ((ToolName.SEARCH_FILES, {"pattern": word}),))
 
 
-def _run(scene: Scene) -> Said | None:
-    if not scene.offers(ToolName.RUN_COMMAND):
+def _run_step(scene: DemoScene) -> ScriptedReply | None:
+    if not scene.offers_tool(ToolName.RUN_COMMAND):
         return None
     words = scene.say(
         "Now a command. It runs in a sandbox if this system has one. Depending on the permission mode, you are asked first."
     )
-    return Said(words, ((ToolName.RUN_COMMAND, {"command": small_command()}),))
+    return ScriptedReply(words, ((ToolName.RUN_COMMAND, {"command": command_with_small_output()}),))
 
 
-def _large(scene: Scene) -> Said | None:
-    if not scene.offers(ToolName.RUN_COMMAND):
+def _large_output_step(scene: DemoScene) -> ScriptedReply | None:
+    if not scene.offers_tool(ToolName.RUN_COMMAND):
         return None
     words = scene.say(
         "Now one that prints {n} lines. With the call, I say what I need from the output, so that the program can store all of "
         "it in the cache and show me a short excerpt.",
         n=RECORDS,
     )
-    return Said(words, ((ToolName.RUN_COMMAND, with_keep({"command": large_command()}, "large", scene)),))
-
-
-def _recall(scene: Scene) -> Said | None:
-    found = [digest for text in scene.results(Station.LARGE) for digest in _HASH.findall(text)]
-    anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
-    if found and scene.offers(ToolName.RECALL):
-        words = scene.say("The excerpt names the hash of the whole output. I recall line {n} from the cache.", n=WANTED)
-        return Said(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {WANTED} "}),))
-    if anywhere and scene.offers(ToolName.RECALL):
-        words = scene.say("An earlier output is only a marker with a hash now. I recall the beginning of the original.")
-        return Said(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
-    if scene.offers(ToolName.SEARCH_CACHE):
-        return Said(scene.say("I search the cache for it."), ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),))
-    return None
-
-
-def _close(scene: Scene) -> Said | None:
-    return (
-        Said("", ((ToolName.SET_TODO, _todo(scene, "done", len(PLAN))),)) if scene.offers(ToolName.SET_TODO) else None
+    return ScriptedReply(
+        words, ((ToolName.RUN_COMMAND, with_keep_argument({"command": command_with_large_output()}, "large", scene)),)
     )
 
 
-STATIONS: Mapping[Station, Callable[[Scene], Said | None]] = {
-    Station.PLAN: _plan,
-    Station.LIST: _list,
-    Station.READ: _read,
-    Station.SEARCH: _search,
-    Station.RUN: _run,
-    Station.LARGE: _large,
-    Station.RECALL: _recall,
-    Station.CLOSE: _close,
+def _recall_step(scene: DemoScene) -> ScriptedReply | None:
+    found = [digest for text in scene.results_of_station(TourStation.LARGE) for digest in _HASH.findall(text)]
+    anywhere = [digest for text in reversed(scene.texts) for digest in _HASH.findall(text)]
+    if found and scene.offers_tool(ToolName.RECALL):
+        words = scene.say("The excerpt names the hash of the whole output. I recall line {n} from the cache.", n=WANTED)
+        return ScriptedReply(words, ((ToolName.RECALL, {"sha256": found[0], "grep": f"^record {WANTED} "}),))
+    if anywhere and scene.offers_tool(ToolName.RECALL):
+        words = scene.say("An earlier output is only a marker with a hash now. I recall the beginning of the original.")
+        return ScriptedReply(words, ((ToolName.RECALL, {"sha256": anywhere[0], "lines": "1-20"}),))
+    if scene.offers_tool(ToolName.SEARCH_CACHE):
+        return ScriptedReply(
+            scene.say("I search the cache for it."), ((ToolName.SEARCH_CACHE, {"query": f"record {WANTED}"}),)
+        )
+    return None
+
+
+def _close_step(scene: DemoScene) -> ScriptedReply | None:
+    return (
+        ScriptedReply("", ((ToolName.SET_TODO, _todo_arguments(scene, "done", len(PLAN))),))
+        if scene.offers_tool(ToolName.SET_TODO)
+        else None
+    )
+
+
+STATIONS: Mapping[TourStation, Callable[[DemoScene], ScriptedReply | None]] = {
+    TourStation.PLAN: _plan_step,
+    TourStation.LIST: _list_step,
+    TourStation.READ: _read_step,
+    TourStation.SEARCH: _search_step,
+    TourStation.RUN: _run_step,
+    TourStation.LARGE: _large_output_step,
+    TourStation.RECALL: _recall_step,
+    TourStation.CLOSE: _close_step,
 }
 
 
-def _closing(scene: Scene) -> str:
+def _closing_words(scene: DemoScene) -> str:
     """What happened, with what can really be seen of it, refusals included."""
     failed = [call.name for call, result in scene.done if result is not None and not result.ok]
     folded = sum(result.text.startswith("[CACHED]") for _, result in scene.done if result is not None)
-    recalled = scene.results(Station.RECALL)
+    recalled = scene.results_of_station(TourStation.RECALL)
     say = scene.say
     lines = [say("Done. I can still see {n} calls, all of them real.", n=len(scene.done))]
     if recalled and f"record {WANTED}" in recalled[-1]:
@@ -245,11 +255,11 @@ def _closing(scene: Scene) -> str:
 # --- single calls ----------------------------------------------------------------------------------------------------
 
 
-def call_for(verb: str, rest: str) -> tuple[str, Arguments]:
+def tool_call_for_word(verb: str, rest: str) -> tuple[str, Arguments]:
     """The tool a word of the user's names, and its arguments."""
     name, argument = _CALLS[verb]
     if verb == "large":
-        return name, {"command": large_command()}
+        return name, {"command": command_with_large_output()}
     if verb == "todo":
         return name, {"items": [{"text": item.strip(), "state": "open"} for item in rest.split(";") if item.strip()]}
     if verb == "write":
@@ -272,7 +282,7 @@ _CALLS = {
 }
 
 
-def with_keep(arguments: Arguments, verb: str, scene: Scene) -> Arguments:
+def with_keep_argument(arguments: Arguments, verb: str, scene: DemoScene) -> Arguments:
     """With the words that say what is needed of a long output, where the tool offers an argument for them."""
     if verb != "large":
         return arguments

@@ -7,7 +7,7 @@ then says less, and the tool checks its arguments anyway.
 
 from __future__ import annotations
 
-from helix_desktop.providers.wire import Json, Object, get, list_at, object_at, text_at
+from helix_desktop.providers.json_values import Json, Object, list_at, object_at, text_at, value_at
 
 _KEPT = frozenset({
     "description", "title", "nullable", "minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength", "pattern",
@@ -16,32 +16,32 @@ _FORMATS = {"string": {"enum", "date-time"}, "number": {"float", "double"}, "int
 _DEEPEST = 24
 
 
-def sanitized(schema: Object) -> Object:
+def gemini_parameters(schema: Object) -> Object:
     """`{"parameters": …}` for a function's declaration; nothing for a function without arguments."""
-    written = _schema(schema, object_at(schema, "$defs") | object_at(schema, "definitions"), 0)
+    written = _convert_schema(schema, object_at(schema, "$defs") | object_at(schema, "definitions"), 0)
     return {"parameters": written} if written.get("properties") else {}
 
 
-def _schema(schema: Json, definitions: Object, depth: int) -> Object:
+def _convert_schema(schema: Json, definitions: Object, depth: int) -> Object:
     if not isinstance(schema, dict) or depth > _DEEPEST:
         return {"type": "string"}
-    schema = _resolved(schema, definitions)
+    schema = _resolve_reference(schema, definitions)
     alternatives = list_at(schema, "anyOf") or list_at(schema, "oneOf")
     if alternatives:
-        return _any_of(schema, alternatives, definitions, depth)
+        return _convert_alternatives(schema, alternatives, definitions, depth)
     merged: Object = {}
     for part in list_at(schema, "allOf"):
         merged = {**merged, **object_at(part)}
     schema = {**merged, **schema}
-    kind, nullable = _type_of(schema)
+    kind, nullable = _single_type(schema)
     written: Object = {"type": kind, **{name: value for name, value in schema.items() if name in _KEPT}}
     if nullable:
         written["nullable"] = True
-    written.update(_details(kind, schema, definitions, depth))
+    written.update(_schema_details(kind, schema, definitions, depth))
     return written
 
 
-def _resolved(schema: Object, definitions: Object) -> Object:
+def _resolve_reference(schema: Object, definitions: Object) -> Object:
     """A reference becomes what it points at; what points at itself ends at the limit of depth."""
     name = text_at(schema, "$ref").rpartition("/")[2]
     if not name:
@@ -50,19 +50,19 @@ def _resolved(schema: Object, definitions: Object) -> Object:
     return {**object_at(definitions, name), **beside}
 
 
-def _any_of(schema: Object, alternatives: list[Json], definitions: Object, depth: int) -> Object:
-    real = [one for one in alternatives if get(one, "type") != "null"]
+def _convert_alternatives(schema: Object, alternatives: list[Json], definitions: Object, depth: int) -> Object:
+    real = [one for one in alternatives if value_at(one, "type") != "null"]
     nullable = len(real) < len(alternatives)
-    options: list[Json] = [_schema(one, definitions, depth + 1) for one in real]
+    options: list[Json] = [_convert_schema(one, definitions, depth + 1) for one in real]
     described: Object = {"description": schema["description"]} if text_at(schema, "description") else {}
     single = options[0] if len(options) == 1 else None
     written = {**single, **described} if isinstance(single, dict) else {**described, "anyOf": options}
     return {**written, "nullable": True} if nullable else written
 
 
-def _type_of(schema: Object) -> tuple[str, bool]:
+def _single_type(schema: Object) -> tuple[str, bool]:
     """One type. Of several, the first that is not null; of none, what the rest of the schema tells."""
-    kind = get(schema, "type")
+    kind = value_at(schema, "type")
     if isinstance(kind, list):
         real = [one for one in kind if isinstance(one, str) and one != "null"]
         return (real[0] if real else "string"), "null" in kind
@@ -73,11 +73,11 @@ def _type_of(schema: Object) -> tuple[str, bool]:
     return ("array" if "items" in schema else "string"), kind == "null"
 
 
-def _details(kind: str, schema: Object, definitions: Object, depth: int) -> Object:
+def _schema_details(kind: str, schema: Object, definitions: Object, depth: int) -> Object:
     if kind == "object":
-        return _object(schema, definitions, depth)
+        return _object_schema(schema, definitions, depth)
     if kind == "array":
-        return {"items": _schema(get(schema, "items") or {"type": "string"}, definitions, depth + 1)}
+        return {"items": _convert_schema(value_at(schema, "items") or {"type": "string"}, definitions, depth + 1)}
     details: Object = {}
     allowed = list_at(schema, "enum") or ([schema["const"]] if "const" in schema else [])
     if kind == "string" and allowed:
@@ -87,8 +87,10 @@ def _details(kind: str, schema: Object, definitions: Object, depth: int) -> Obje
     return details
 
 
-def _object(schema: Object, definitions: Object, depth: int) -> Object:
-    properties = {name: _schema(one, definitions, depth + 1) for name, one in object_at(schema, "properties").items()}
+def _object_schema(schema: Object, definitions: Object, depth: int) -> Object:
+    properties = {
+        name: _convert_schema(one, definitions, depth + 1) for name, one in object_at(schema, "properties").items()
+    }
     if not properties:
         return {}
     required: list[Json] = [

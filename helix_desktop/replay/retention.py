@@ -11,19 +11,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from helix_desktop.engine.blocks import Block, Kind
+from helix_desktop.engine.blocks import Block, ContextKind
 from helix_desktop.engine.facts import Attachment, Reasoning, Stored, Text, ToolCall
-from helix_desktop.histories.recording import RecordedMessage, texts
+from helix_desktop.histories.recorded_session import RecordedMessage, message_texts
 
 IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{9,80}")
-SUMMARIES = (Kind.HANDOVER, Kind.OBSERVATIONS)
+SUMMARIES = (ContextKind.HANDOVER, ContextKind.OBSERVATIONS)
 _NAMES_ONLY = re.compile(r'^\[CACHED\][^\n]*\n?[^\n]*$|^Names in it: .*$|\[CACHED\](?:[^"\\\n]|\\.)*', re.MULTILINE)
 
 Resolve = Callable[[Stored], str]
 
 
-class Retention:
-    """The count over one session. `show` takes each step's view, `uses` what the reply to it says."""
+class ReferenceRetention:
+    """The count over one session. `show_view` takes each step's view, `count_uses` what the reply to it says."""
 
     def __init__(self, resolve: Resolve) -> None:
         self.used = 0
@@ -37,16 +37,16 @@ class Retention:
         self._found: dict[str, frozenset[str]] = {}
 
     @property
-    def share(self) -> float:
+    def share_retained(self) -> float:
         """1 where nothing was used again."""
         return self.standing / self.used if self.used else 1.0
 
-    def heard(self, message: RecordedMessage) -> None:
+    def note_earlier_identifiers(self, message: RecordedMessage) -> None:
         """A message of the session: what it names has occurred from now on."""
-        for text in texts(message):
-            self._earlier |= self._identifiers(text)
+        for text in message_texts(message):
+            self._earlier |= self._identifiers_in(text)
 
-    def show(self, blocks: Iterable[Block]) -> None:
+    def show_view(self, blocks: Iterable[Block]) -> None:
         """The view the next reply is made from. Views share their blocks, so only what changed is looked at."""
         now = {id(block): block for block in blocks}
         for key in self._shown.keys() - now.keys():
@@ -54,28 +54,28 @@ class Retention:
             self._counts.subtract(names)
             self._plain.subtract(said)
         for key in now.keys() - self._shown.keys():
-            names, said = self._names(now[key])
+            names, said = self._names_in_block(now[key])
             self._shown[key] = (now[key], names, said)
             self._counts.update(names)
             self._plain.update(said)
 
-    def uses(self, reply: RecordedMessage) -> None:
+    def count_uses(self, reply: RecordedMessage) -> None:
         """The reply made from the view shown last."""
         named: set[str] = set()
-        for text in texts(reply):
-            named |= self._identifiers(text)
+        for text in message_texts(reply):
+            named |= self._identifiers_in(text)
         known = named & self._earlier
         self.used += len(known)
         self.standing += sum(self._counts[name] > 0 for name in known)
         self.standing_plain += sum(self._plain[name] > 0 for name in known)
 
-    def _names(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
+    def _names_in_block(self, block: Block) -> tuple[frozenset[str], frozenset[str]]:
         """All identifiers, and those that stand in more than a marker or a list of names."""
-        text = "" if block.kind in SUMMARIES else self._says(block)
-        names = self._identifiers(text)
-        return names, self._identifiers(_NAMES_ONLY.sub("", text)) if block.fold else names
+        text = "" if block.kind in SUMMARIES else self._text_shown_by(block)
+        names = self._identifiers_in(text)
+        return names, self._identifiers_in(_NAMES_ONLY.sub("", text)) if block.fold else names
 
-    def _says(self, block: Block) -> str:
+    def _text_shown_by(self, block: Block) -> str:
         match block.content:
             case Text(text=text) | Reasoning(text=text):
                 return text
@@ -84,7 +84,7 @@ class Retention:
             case Attachment(stored=stored) | (Stored() as stored):
                 return self._resolve(stored)
 
-    def _identifiers(self, text: str) -> frozenset[str]:
+    def _identifiers_in(self, text: str) -> frozenset[str]:
         if text not in self._found:
             self._found[text] = frozenset(IDENTIFIER.findall(text))
         return self._found[text]

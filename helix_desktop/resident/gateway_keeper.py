@@ -10,16 +10,16 @@ import threading
 from collections.abc import Iterable, Sequence
 
 from helix_desktop import tasks
-from helix_desktop.errors import HelixError, WrongUse
-from helix_desktop.gateway.listening import PORT, listen_on
-from helix_desktop.gateway.registration import Registration
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.gateway.gateway_socket import GATEWAY_PORT, listen_on_loopback
+from helix_desktop.gateway.registration import GatewayRegistration
 from helix_desktop.processes.starter import (
     DEVNULL,
     PIPE,
     ChildProcess,
+    CommandAuthor,
     ProcessLaunch,
     ProcessTimeout,
-    Whose,
     open_process,
 )
 
@@ -34,41 +34,41 @@ class GatewayKeeper:
 
     def __init__(self, command: Sequence[str]) -> None:
         self._command = [*command, "--told"]
-        self._told = "[]\n"
+        self._registrations_line = "[]\n"
         self._lock = threading.Lock()
         self._process: ChildProcess | None = None
         self._socket: socket.socket | None = None
-        self._ends = threading.Event()
+        self._is_ending = threading.Event()
         self.port = 0
 
     @property
-    def pid(self) -> int:
+    def gateway_pid(self) -> int:
         """The gateway process that runs now; 0 for none."""
         return self._process.pid if self._process is not None else 0
 
-    def begin(self, port: int = 0) -> None:
+    def start_first_gateway(self, port: int = 0) -> None:
         """Listen on this port, or on the usual one or any other that is free, and start the first gateway."""
         try:
-            self._socket = listen_on(port or PORT)
-        except WrongUse:
+            self._socket = listen_on_loopback(port or GATEWAY_PORT)
+        except InvalidInput:
             if port:
                 raise
-            self._socket = listen_on(0)
+            self._socket = listen_on_loopback(0)
         self.port = self._socket.getsockname()[1]
         if not INHERITS:
             self._socket.close()
-        self._start()
-        tasks.thread(self._watch, name="watch the gateway", daemon=True)
+        self._start_gateway_process()
+        tasks.start_thread(self._restart_ended_gateway, name="watch the gateway", daemon=True)
 
-    def tell(self, registrations: Iterable[Registration]) -> None:
+    def set_registrations(self, registrations: Iterable[GatewayRegistration]) -> None:
         """From now on the gateway answers these alone, also after it was started again."""
         with self._lock:
-            self._told = json.dumps([one.told() for one in registrations]) + "\n"
-            self._send()
+            self._registrations_line = json.dumps([one.as_json_without_key() for one in registrations]) + "\n"
+            self._send_registrations()
 
-    def end(self) -> None:
+    def stop_gateway_process(self) -> None:
         """End the gateway in order, and let go of the socket."""
-        self._ends.set()
+        self._is_ending.set()
         with self._lock:
             if self._socket is not None:
                 self._socket.close()
@@ -81,29 +81,29 @@ class GatewayKeeper:
         process.kill()
         process.wait()
 
-    def _start(self) -> None:
+    def _start_gateway_process(self) -> None:
         with self._lock:
-            if self._ends.is_set() or self._socket is None:
+            if self._is_ending.is_set() or self._socket is None:
                 return
             inherited = [self._socket.fileno()] if INHERITS else []
             place = ["--socket", str(inherited[0])] if INHERITS else ["--port", str(self.port)]
             try:
                 argv = [*self._command, *place]
-                launch = ProcessLaunch(Whose.PROGRAM, argv, inherited=inherited, has_own_session=True)
+                launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, inherited=inherited, has_own_session=True)
                 self._process = open_process(launch, stdin=PIPE, stdout=DEVNULL)
             except OSError as error:
                 raise HelixError(f"The gateway could not be started: {error.strerror}.") from error
-            self._send()
+            self._send_registrations()
 
-    def _send(self) -> None:
+    def _send_registrations(self) -> None:
         if self._process is not None and self._process.stdin is not None:
             with contextlib.suppress(OSError):  # it has just ended, and the next one is told
-                self._process.stdin.write(self._told)
+                self._process.stdin.write(self._registrations_line)
                 self._process.stdin.flush()
 
-    def _watch(self) -> None:
-        while not self._ends.is_set():
+    def _restart_ended_gateway(self) -> None:
+        while not self._is_ending.is_set():
             if self._process is not None:
                 self._process.wait()
-            if not self._ends.wait(PAUSE_SECONDS):
-                self._start()
+            if not self._is_ending.wait(PAUSE_SECONDS):
+                self._start_gateway_process()

@@ -12,27 +12,27 @@ import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
-from helix_desktop.engine import encoding
+from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About, Emptied
-from helix_desktop.errors import HelixError, NotThere
-from helix_desktop.store import backup
-from helix_desktop.store.entries import Entries
-from helix_desktop.store.index import used
-from helix_desktop.store.journal import JournalFile, Line
-from helix_desktop.store.records import Record
+from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin
+from helix_desktop.errors import HelixError, NotFound
+from helix_desktop.store import journal_backups
+from helix_desktop.store.cache_records import CacheRecord
+from helix_desktop.store.entry_store import EntryStore
+from helix_desktop.store.index_file import entries_used_by
+from helix_desktop.store.journal_file import JournalFile, StoredFact
 
 _PAGE = 200  # facts, or entries, before others get their turn
 _SHORTEST = 8  # digits; a shorter beginning of a hash is a word like any other
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 
-class Emptying:
-    """One emptying: `look` and `clear`, in slices on the thread that owns the stores; then `clear_backups`, `remove` and `end`.
+class TrashEmptying:
+    """One emptying: `find_what_goes` and `remove_trashed_content`, in slices on the thread that owns the stores; then `delete_from_backups`, `delete_conversations` and `end_emptying`.
     Content that is put in the meantime stays.
     """
 
-    def __init__(self, journal: JournalFile, cache: Entries) -> None:
+    def __init__(self, journal: JournalFile, cache: EntryStore) -> None:
         self._journal = journal
         self._cache = cache
         self._gone: set[str] = set()
@@ -40,45 +40,45 @@ class Emptying:
         self._seen = 0  # the last fact that was looked at
         self._entries = self._bytes = 0
 
-    def look(self) -> Iterator[bool]:
+    def find_what_goes(self) -> Iterator[bool]:
         """Find what is to go: what their facts use, but for what any other fact mentions."""
         self._cache.put_again = set()
-        self._gone = yield from self._conversations()
+        self._gone = yield from self._conversations_to_delete()
         for name in sorted(self._gone):
-            for lines in _pages(self._journal, name):
+            for lines in _pages_of_conversation(self._journal, name):
                 for line in lines:
-                    self._claim(line)
+                    self._claim_entries_of(line)
                 yield True
         while self._own and self._spare_mentioned():
             yield True
 
-    def _conversations(self) -> Generator[bool, None, set[str]]:
+    def _conversations_to_delete(self) -> Generator[bool, None, set[str]]:
         """Those in the trash, and their sub-agents' that no fork still shows. A fork belongs to nobody else."""
-        rows = self._journal.conversations()
+        rows = self._journal.conversation_rows()
         gone = {row.id for row in rows if row.trashed}
         shown: set[str] = set()
         for row in rows:
             if row.forked_from and row.id not in gone:
-                for lines in _pages(self._journal, row.id):
-                    shown.update(child for line in lines for child in _children(line))
+                for lines in _pages_of_conversation(self._journal, row.id):
+                    shown.update(child for line in lines for child in _child_conversations(line))
                     yield True
         while more := {row.id for row in rows if row.parent in gone and not row.forked_from} - gone - shown:
             gone |= more
         return gone
 
-    def _claim(self, line: Line) -> None:
+    def _claim_entries_of(self, line: StoredFact) -> None:
         try:
-            fact = encoding.decode(line.fact)
+            fact = fact_encoding.decode_fact(line.fact)
         except HelixError:
             return
-        for how, digest in used(fact):
+        for how, digest in entries_used_by(fact):
             held = self._own.setdefault(digest.hex[:_SHORTEST], [])
             if how != "recall" and digest.hex not in held:
                 held.append(digest.hex)
 
     def _spare_mentioned(self) -> bool:
         """The next facts of those that stay. Whether there were any."""
-        lines = self._journal.since(self._seen, _PAGE)
+        lines = self._journal.stored_facts_since(self._seen, _PAGE)
         for line in lines:
             self._seen = line.id
             if line.conversation not in self._gone:
@@ -87,61 +87,61 @@ class Emptying:
                     held[:] = [name for name in held if not name.startswith(mention)]
         return bool(lines)
 
-    def clear(self) -> Iterator[bool]:
+    def remove_trashed_content(self) -> Iterator[bool]:
         """Remove the content."""
         names = [name for held in self._own.values() for name in held]
-        pinned = self._cache.pinned()
+        pinned = self._cache.pinned_entries()
         for start in range(0, len(names), _PAGE):
             while self._spare_mentioned():
                 pass
             for name in names[start : start + _PAGE]:
-                self._clear(Digest.parse(name), pinned)
+                self._remove_unless_used(Digest.from_hex(name), pinned)
             yield True
-        self._cache.scrub()
+        self._cache.scrub_deleted_bytes()
         yield True
 
-    def end(self) -> None:
+    def end_emptying(self) -> None:
         """Also where it could not be done."""
         self._cache.put_again = None
 
-    def _clear(self, digest: Digest, pinned: frozenset[Digest]) -> None:
+    def _remove_unless_used(self, digest: Digest, pinned: frozenset[Digest]) -> None:
         again = self._cache.put_again or set()
         if digest in pinned or digest in again or digest.hex not in self._own[digest.hex[:_SHORTEST]]:
             return
         try:
-            record: Record | None = self._cache.described(digest)
-        except NotThere:
+            record: CacheRecord | None = self._cache.record_of_entry(digest)
+        except NotFound:
             return
         except (HelixError, ValueError):
             record = None  # damaged: it goes as well
-        if record is None or not _by_others(record.about):
-            self._cache.forget(digest)
+        if record is None or not _was_put_from_outside(record.about):
+            self._cache.forget_entry(digest)
             self._entries += 1
             self._bytes += record.kept if record else 0
 
-    def clear_backups(self, workspace: Path) -> None:
+    def delete_from_backups(self, workspace: Path) -> None:
         """Take them out of every dated copy of the journal; one that cannot be read is deleted."""
-        backup.change_each(workspace, self._remove_from)
+        journal_backups.change_each_backup(workspace, self._delete_from_journal)
 
-    def remove(self) -> Emptied:
-        self._remove_from(self._journal)
-        return Emptied(tuple(sorted(self._gone)), self._entries, self._bytes)
+    def delete_conversations(self) -> EmptyTrashResult:
+        self._delete_from_journal(self._journal)
+        return EmptyTrashResult(tuple(sorted(self._gone)), self._entries, self._bytes)
 
-    def _remove_from(self, journal: JournalFile) -> int:
-        removed = sum(journal.remove(name) for name in sorted(self._gone))
+    def _delete_from_journal(self, journal: JournalFile) -> int:
+        removed = sum(journal.delete_conversation(name) for name in sorted(self._gone))
         if removed:
-            journal.scrub()
+            journal.scrub_journal()
         return removed
 
 
-def _pages(journal: JournalFile, conversation: str) -> Iterator[list[Line]]:
+def _pages_of_conversation(journal: JournalFile, conversation: str) -> Iterator[list[StoredFact]]:
     after = 0
-    while lines := journal.lines(conversation, after, _PAGE):
+    while lines := journal.read_stored_facts(conversation, after, _PAGE):
         yield lines
         after = lines[-1].seq
 
 
-def _children(line: Line) -> set[str]:
+def _child_conversations(line: StoredFact) -> set[str]:
     """The sub-agents' conversations a fact leads to."""
     try:
         return {json.loads(line.fact)["child"]} if '"child"' in line.fact else set()
@@ -149,6 +149,6 @@ def _children(line: Line) -> set[str]:
         return set()
 
 
-def _by_others(about: About) -> bool:
+def _was_put_from_outside(about: EntryOrigin) -> bool:
     """Put by hand, or by a program outside: no conversation's own."""
     return not about.tool or about.tool.partition(":")[0] == "outside"

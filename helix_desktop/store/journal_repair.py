@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
-from helix_desktop.engine import encoding
+from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.facts import Forgotten
-from helix_desktop.store.journal import JournalFile, Line, seal
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 
 _HEADER = struct.Struct(">8I")
 _FRAME = struct.Struct(">6I")
@@ -30,7 +30,7 @@ _LOST = "This fact was damaged on disk and could not be recovered."
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
+class WriteAheadLog:
     """A write-ahead log as it lay there before SQLite opened it. `committed`: its frames up to the last commit."""
 
     content: bytes
@@ -39,7 +39,7 @@ class Log:
     committed: int
 
 
-def log_of(path: Path) -> Log | None:
+def read_write_ahead_log(path: Path) -> WriteAheadLog | None:
     """The log beside a journal, or None where there is nothing in it."""
     try:
         content = path.with_name(f"{path.name}-wal").read_bytes()
@@ -47,8 +47,8 @@ def log_of(path: Path) -> Log | None:
         return None
     if len(content) < _HEADER.size + _FRAME.size:
         return None
-    page = _page_size(path, content)
-    frames = list(_frames(content, page))
+    page = _log_page_size(path, content)
+    frames = list(_iterate_frames(content, page))
     if not frames:
         return None
     header = _HEADER.unpack_from(content)
@@ -60,46 +60,46 @@ def log_of(path: Path) -> Log | None:
         if found != salts:
             continue
         committed = number if size else committed
-    return Log(content, page, salts, committed)
+    return WriteAheadLog(content, page, salts, committed)
 
 
-def _page_size(path: Path, content: bytes) -> int:
-    for size in (_HEADER.unpack_from(content)[2], _database_page(path)):
+def _log_page_size(path: Path, content: bytes) -> int:
+    for size in (_HEADER.unpack_from(content)[2], _database_page_size(path)):
         if 512 <= size <= 65536 and size & (size - 1) == 0:
             return int(size)
     return 4096
 
 
-def _database_page(path: Path) -> int:
+def _database_page_size(path: Path) -> int:
     with path.open("rb") as file:
         head = file.read(18)
     size = int.from_bytes(head[16:18], "big")
     return 65536 if size == 1 else size
 
 
-def _frames(content: bytes, page: int) -> Iterator[tuple[int, tuple[int, int]]]:
+def _iterate_frames(content: bytes, page: int) -> Iterator[tuple[int, tuple[int, int]]]:
     """Of each frame: the database's size where it commits, and its salts."""
     for at in range(_HEADER.size, len(content) - _FRAME.size - page + 1, _FRAME.size + page):
         _, size, first, second, _, _ = _FRAME.unpack_from(content, at)
         yield size, (first, second)
 
 
-def resealed(log: Log) -> bytes:
+def with_valid_checksums(log: WriteAheadLog) -> bytes:
     """The log with every checksum made right, so that SQLite reads frames it would stop at."""
     out = bytearray(log.content[: _HEADER.size + log.committed * (_FRAME.size + log.page)])
     _HEADER.pack_into(out, 0, _MAGICS[1], 3007000, log.page, 0, *log.salts, 0, 0)
-    sums = _sums(out[:24], 0, 0)
+    sums = _log_checksums(out[:24], 0, 0)
     struct.pack_into(">2I", out, 24, *sums)
     for number in range(log.committed):
         at = _HEADER.size + number * (_FRAME.size + log.page)
         struct.pack_into(">2I", out, at + 8, *log.salts)
-        sums = _sums(out[at : at + 8], *sums)
-        sums = _sums(out[at + 24 : at + 24 + log.page], *sums)
+        sums = _log_checksums(out[at : at + 8], *sums)
+        sums = _log_checksums(out[at + 24 : at + 24 + log.page], *sums)
         struct.pack_into(">2I", out, at + 16, *sums)
     return bytes(out)
 
 
-def _sums(content: bytes | bytearray, first: int, second: int) -> tuple[int, int]:
+def _log_checksums(content: bytes | bytearray, first: int, second: int) -> tuple[int, int]:
     for left, right in struct.iter_unpack(">2I", content):
         first = (first + left + second) & 0xFFFFFFFF
         second = (second + right + first) & 0xFFFFFFFF
@@ -107,26 +107,26 @@ def _sums(content: bytes | bytearray, first: int, second: int) -> tuple[int, int
 
 
 @dataclass(frozen=True, slots=True)
-class Salvaged:
+class SalvagedFacts:
     """What a log still holds that SQLite would not read to its end: intact facts, and how long conversations were."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[StoredFact, ...]
     lengths: Mapping[str, int]
 
 
-def salvaged(path: Path, log: Log) -> Salvaged:
+def salvage_facts(path: Path, log: WriteAheadLog) -> SalvagedFacts:
     """Read it with its checksums made right; each fact is judged by its own digest."""
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         copy = Path(folder) / "journal.sqlite3"
         shutil.copyfile(path, copy)
-        copy.with_name("journal.sqlite3-wal").write_bytes(resealed(log))
-        return Salvaged(tuple(readable(copy)), _lengths(copy))
+        copy.with_name("journal.sqlite3-wal").write_bytes(with_valid_checksums(log))
+        return SalvagedFacts(tuple(read_intact_facts(copy)), _conversation_lengths(copy))
 
 
 # --- reading what can be read ----------------------------------------------------------------------------------------
 
 
-def readable(path: Path) -> Iterator[Line]:
+def read_intact_facts(path: Path) -> Iterator[StoredFact]:
     """Every intact fact of a journal, damaged or not, wherever SQLite still gets at it."""
     try:
         connection = sqlite3.connect(path, isolation_level=None)
@@ -136,26 +136,26 @@ def readable(path: Path) -> Iterator[Line]:
     with closing(connection):
         seen: set[tuple[str, int]] = set()
         for order in ("1", "1 DESC", "2, 3", "2 DESC, 3 DESC"):
-            for line in _all(connection, order):
-                if line.intact and (line.conversation, line.seq) not in seen:
+            for line in _rows_in_order(connection, order):
+                if line.is_intact and (line.conversation, line.seq) not in seen:
                     seen.add((line.conversation, line.seq))
                     yield line
 
 
-def _all(connection: sqlite3.Connection, order: str) -> Iterator[Line]:
+def _rows_in_order(connection: sqlite3.Connection, order: str) -> Iterator[StoredFact]:
     """Rows up to where the way through the file breaks off; another order gets behind that place.
 
     Columns by place and not by name: the names stand in the file as well, and may be what is damaged.
     """
     try:
         for row in connection.execute(f"SELECT * FROM facts ORDER BY {order}"):  # noqa: S608 - made of constants
-            if _shaped(row):
-                yield Line(*row)
+            if _has_row_shape(row):
+                yield StoredFact(*row)
     except sqlite3.Error:
         return
 
 
-def _shaped(row: tuple[object, ...]) -> bool:
+def _has_row_shape(row: tuple[object, ...]) -> bool:
     kinds = (int, str, int, float, str, bytes)
     return len(row) == len(kinds) and all(isinstance(value, kind) for value, kind in zip(row, kinds, strict=True))
 
@@ -164,35 +164,35 @@ def _shaped(row: tuple[object, ...]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairResult:
     """What became of the facts: `kept` are as they were; `lost` stood nowhere intact, each named in a sentence."""
 
     kept: int
     lost: tuple[str, ...]
 
 
-def rebuild(damaged: Path, backups: Iterable[Path], more: Salvaged | None, into: Path) -> Mended:
+def rebuild_journal(damaged: Path, backups: Iterable[Path], more: SalvagedFacts | None, into: Path) -> RepairResult:
     """Make a new journal of every intact fact there is: from the damaged file, its log, and its backups."""
-    found: dict[str, dict[int, Line]] = {}
-    for source in (readable(damaged), more.lines if more else (), *map(readable, backups)):
+    found: dict[str, dict[int, StoredFact]] = {}
+    for source in (read_intact_facts(damaged), more.lines if more else (), *map(read_intact_facts, backups)):
         for line in source:
             found.setdefault(line.conversation, {}).setdefault(line.seq, line)
-    expected = _lengths(damaged)
+    expected = _conversation_lengths(damaged)
     lost: list[str] = []
-    lines: list[Line] = []
+    lines: list[StoredFact] = []
     for conversation in {**found, **expected}:
         held = found.get(conversation, {})
         last = max([expected.get(conversation, 0), *held])
         lost += (f"Fact {seq} of the conversation {conversation}." for seq in range(1, last + 1) if seq not in held)
-        lines += (held.get(seq) or _placeholder(conversation, seq, held) for seq in range(1, last + 1))
+        lines += (held.get(seq) or _placeholder_for_lost(conversation, seq, held) for seq in range(1, last + 1))
     lines.sort(key=lambda line: (line.time, line.conversation, line.seq))
     journal = JournalFile(into)
-    journal.restore(lines)
+    journal.restore_facts(lines)
     journal.close()
-    return Mended(len(lines) - len(lost), tuple(lost))
+    return RepairResult(len(lines) - len(lost), tuple(lost))
 
 
-def _lengths(path: Path) -> dict[str, int]:
+def _conversation_lengths(path: Path) -> dict[str, int]:
     try:
         with closing(sqlite3.connect(path, isolation_level=None)) as connection:
             rows = connection.execute("SELECT id, last_seq FROM conversations").fetchall()
@@ -201,25 +201,25 @@ def _lengths(path: Path) -> dict[str, int]:
     return {name: last for name, last in rows if isinstance(name, str) and isinstance(last, int) and 0 < last < 1 << 32}
 
 
-def _placeholder(conversation: str, seq: int, held: dict[int, Line]) -> Line:
+def _placeholder_for_lost(conversation: str, seq: int, held: dict[int, StoredFact]) -> StoredFact:
     before = max((each for each in held if each < seq), default=0)
     time = held[before].time if before else 0.0
-    text = encoding.encode(Forgotten(facts=1, why=_LOST))
-    return Line(0, conversation, seq, time, text, seal(conversation, seq, time, text))
+    text = fact_encoding.encode_fact(Forgotten(facts=1, why=_LOST))
+    return StoredFact(0, conversation, seq, time, text, seal_fact(conversation, seq, time, text))
 
 
-def add_salvaged(journal: JournalFile, salvage: Salvaged) -> tuple[int, tuple[str, ...], bool]:
+def append_salvaged_facts(journal: JournalFile, salvage: SalvagedFacts) -> tuple[int, tuple[str, ...], bool]:
     """Append what a log still held behind what SQLite read of it.
 
     How many facts; the ones at the end that are not there, named; and whether one is missing before an intact one, so
     that the whole journal must be mended.
     """
-    ends = {row.id: row.last_seq for row in journal.conversations()}
+    ends = {row.id: row.last_seq for row in journal.conversation_rows()}
     added, gap = 0, False
     for line in sorted(salvage.lines, key=lambda line: (line.conversation, line.seq)):
         last = ends.get(line.conversation, 0)
         if line.seq == last + 1:
-            journal.take([line])
+            journal.insert_stored_facts([line])
             ends[line.conversation] = line.seq
             added += 1
         gap |= line.seq > last + 1

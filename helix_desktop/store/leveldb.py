@@ -22,9 +22,9 @@ from typing import Any
 
 import plyvel
 
-from helix_desktop.durable import keep_private, sync_folder
+from helix_desktop.atomic_files import make_path_private, sync_folder_to_disk
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
-from helix_desktop.store.database import sync
+from helix_desktop.store.sqlite_database import sync_file
 
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
@@ -43,32 +43,32 @@ Write = tuple[bytes, bytes | None]  # key and value; None deletes
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 500}
 
 
-class Level:
+class LevelDatabase:
     """One open LevelDB. Used from one thread. The owner holds the workspace's lock before it makes one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._names: set[str] = set()  # of its files, which are all known to the disk
         self._settled = 0  # the folder's time of change, from a moment when it could not change again unseen
-        self._db = self._open()
+        self._db = self._open_leveldb()
         self._failed = False
         self._read = 0
 
-    def _open(self) -> plyvel.DB:
+    def _open_leveldb(self) -> plyvel.DB:
         try:
-            opened = plyvel.DB(str(self.folder), create_if_missing=self._is_new(), **_OPTIONS)
+            opened = plyvel.DB(str(self.folder), create_if_missing=self._is_empty_folder(), **_OPTIONS)
         except plyvel.Error as error:
-            raise failure(error, "The cache cannot be opened") from error
-        keep_private(self.folder)
+            raise leveldb_error_of(error, "The cache cannot be opened") from error
+        make_path_private(self.folder)
         try:
-            sync_folder(self.folder.parent)
-            self._sync_names()
+            sync_folder_to_disk(self.folder.parent)
+            self._sync_file_names()
         except OSError as error:
             opened.close()
-            raise failure(error, "The cache cannot be opened") from error
+            raise leveldb_error_of(error, "The cache cannot be opened") from error
         return opened
 
-    def _sync_names(self) -> None:
+    def _sync_file_names(self) -> None:
         """Put the names of new files on the disk: LevelDB syncs what is in its logs, and not that they are there.
 
         The folder's time of change tells of a new one, but not which moment of the clock's tick it is from.
@@ -79,13 +79,13 @@ class Level:
         names = set(os.listdir(self.folder))  # noqa: PTH208
         if new := names - self._names:
             if any(name.endswith(".log") for name in new):  # with its other files LevelDB syncs the folder itself
-                sync_folder(self.folder)
+                sync_folder_to_disk(self.folder)
             for name in new:
-                keep_private(self.folder / name)
+                make_path_private(self.folder / name)
             self._names = names
         self._settled = changed if time.time_ns() - changed > _TICK else 0
 
-    def _release(self) -> None:
+    def _release_read_pages(self) -> None:
         """Let go of the pages read so far. LevelDB maps its tables, and would hold all of a large entry in memory.
 
         A compaction may unmap a table at any moment, and what is mapped there next belongs to somebody else. So only those
@@ -95,98 +95,100 @@ class Level:
         self._read = 0
         if sys.platform != "linux":
             return
-        before = self._tables()
+        before = self._live_table_numbers()
         with contextlib.closing(self._db.raw_iterator(fill_cache=False)):
-            held = before & self._tables()
+            held = before & self._live_table_numbers()
             advice = _DONTNEED if len(held) <= _SURELY_OPEN else _PAGEOUT
-            for first, last in _mapped(self.folder, held):
+            for first, last in _mapped_table_ranges(self.folder, held):
                 _MADVISE(ctypes.c_void_p(first), ctypes.c_size_t(last - first), advice)
 
-    def _tables(self) -> set[int]:
+    def _live_table_numbers(self) -> set[int]:
         """The numbers of the tables that hold what is there now."""
         return set(map(int, _TABLE.findall(self._db.get_property(b"leveldb.sstables") or b"")))
 
-    def _is_new(self) -> bool:
+    def _is_empty_folder(self) -> bool:
         """Whether nothing is there. Where CURRENT alone is missing, LevelDB would begin anew and delete the rest."""
         return not any(path.suffix in {".ldb", ".sst", ".log"} for path in self.folder.glob("*"))
 
     def close(self) -> None:
         self._db.close()
 
-    def _reopen(self) -> None:
+    def _reopen_after_failure(self) -> None:
         """After a failed write. While the disk takes nothing the old handle stays: it can still be read from."""
-        self._try_disk()
+        self._test_disk_write()
         self._db.close()
-        self._db = self._open()
+        self._db = self._open_leveldb()
         self._failed = False
 
-    def _try_disk(self) -> None:
+    def _test_disk_write(self) -> None:
         probe = self.folder.with_name(f"{self.folder.name}.probe")
         try:
             with probe.open("wb") as file:
                 file.write(bytes(_PROBE))
-                sync(file)
+                sync_file(file)
         except OSError as error:
-            raise failure(error, "The cache still cannot be written to; what was stored before is safe") from error
+            raise leveldb_error_of(
+                error, "The cache still cannot be written to; what was stored before is safe"
+            ) from error
         finally:
             with contextlib.suppress(OSError):
                 probe.unlink(missing_ok=True)
 
-    def _again(self) -> plyvel.DB:
+    def _open_handle(self) -> plyvel.DB:
         """The handle to read from, where opening it anew had failed half way."""
         if self._db.closed:
-            self._db = self._open()
+            self._db = self._open_leveldb()
         return self._db
 
-    def get(self, key: bytes) -> bytes | None:
+    def get_value(self, key: bytes) -> bytes | None:
         """The value. A miss is looked at twice: a damaged Bloom filter says "not there" of what is there."""
-        value = self.quick_get(key)
-        return value if value is not None else self._seek(key)
+        value = self.get_value_once(key)
+        return value if value is not None else self._seek_key(key)
 
-    def quick_get(self, key: bytes) -> bytes | None:
+    def get_value_once(self, key: bytes) -> bytes | None:
         """The value, or None where a miss does no harm."""
         try:
             value: bytes | None = self._db.get(key, verify_checksums=True)
         except RuntimeError:  # plyvel's word for a closed handle
-            value = self._again().get(key, verify_checksums=True)
+            value = self._open_handle().get(key, verify_checksums=True)
         except plyvel.Error as error:
-            raise failure(error, _UNREAD) from error
+            raise leveldb_error_of(error, _UNREAD) from error
         if value is not None:
-            self._touched(len(value))
+            self._count_touched_bytes(len(value))
         return value
 
-    def _touched(self, size: int) -> None:
+    def _count_touched_bytes(self, size: int) -> None:
         """So much went through the tables: read by us, or, when it was written, by compactions."""
         self._read += size
         if self._read > _MAPPED:
-            self._release()
+            self._release_read_pages()
 
-    def _seek(self, key: bytes) -> bytes | None:
-        for found, value in self.scan(key, key + b"\x00"):
+    def _seek_key(self, key: bytes) -> bytes | None:
+        for found, value in self.scan_range(key, key + b"\x00"):
             return value if found == key else None
         return None
 
-    def scan(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
+    def scan_range(self, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` up to but not `stop`, with their values. Around damage it goes, and says so at the end."""
         try:
-            with self._again().iterator(start=start, stop=stop, **_CHECKED) as found:
+            with self._open_handle().iterator(start=start, stop=stop, **_CHECKED) as found:
                 yield from found
         except plyvel.Error as error:
-            raise failure(error, _UNREAD) from error
+            raise leveldb_error_of(error, _UNREAD) from error
 
-    def keys(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
+    def keys_in_range(self, start: bytes, stop: bytes, *, reverse: bool = False) -> Iterator[bytes]:
         try:
-            with self._again().iterator(
+            with self._open_handle().iterator(
                 start=start, stop=stop, reverse=reverse, include_value=False, **_CHECKED
             ) as found:
                 yield from found
         except plyvel.Error as error:
-            raise failure(error, _UNREAD) from error
+            raise leveldb_error_of(error, _UNREAD) from error
 
-    def write(self, writes: Sequence[Write]) -> None:
+    def write_batch(self, writes: Sequence[Write]) -> None:
         """All or nothing, on the disk when it returns. StoreFull or StoreFailed: none of it counts as written."""
         if self._failed:
-            self._reopen()
+            self._reopen_after_failure()
         batch = self._db.write_batch(sync=True)
         size = 0
         for key, value in writes:
@@ -197,57 +199,59 @@ class Level:
                 size += len(value)
         try:
             batch.write()
-            self._sync_names()
+            self._sync_file_names()
         except (plyvel.Error, OSError) as error:
             self._failed = True
-            raise failure(error, "The cache could not be written to; what was stored before is safe") from error
-        self._touched(size)
+            raise leveldb_error_of(
+                error, "The cache could not be written to; what was stored before is safe"
+            ) from error
+        self._count_touched_bytes(size)
 
-    def compact(self) -> None:
+    def compact_database(self) -> None:
         """Give the room of what was deleted back."""
-        self._compact()
-        self._expect_done()
+        self._compact_range()
+        self._check_compaction()
 
-    def _compact(self, start: bytes = _FIRST, stop: bytes = _LAST) -> None:
+    def _compact_range(self, start: bytes = _FIRST, stop: bytes = _LAST) -> None:
         """Without its two ends plyvel compacts an empty range, silently."""
         if self._failed:
-            self._reopen()
-        self._again().compact_range(start=start, stop=stop)
+            self._reopen_after_failure()
+        self._open_handle().compact_range(start=start, stop=stop)
 
-    def flush(self) -> None:
+    def flush_log(self) -> None:
         """Write what is in the log into a table: the compaction of a range that holds nothing does no more.
 
         Where no new log could be begun, nothing was done, and LevelDB does not say so.
         """
-        last = self._last_log()
-        self._compact(_LAST + b"\xff", _LAST + b"\xff\xff")
-        if self._last_log() <= last:
+        last = self._last_log_number()
+        self._compact_range(_LAST + b"\xff", _LAST + b"\xff\xff")
+        if self._last_log_number() <= last:
             self._failed = True
             raise StoreFailed(
                 "The cache files couldn't be rewritten, so they may still contain deleted content.",
                 remedy="Check the disk, then try again.",
             )
 
-    def scrub(self) -> None:
+    def scrub_database_files(self) -> None:
         """Rewrite everything, so that nothing deleted is left in any file; StoreFailed where it could not be done.
 
         A compaction alone does not do: it leaves the lowest tables as they are, and a value that was deleted while it stood
         in the log goes into one of those together with its deletion. Two deletions around all keys force all of them.
         """
-        self.flush()
-        self.write([(_FIRST, None), (_LAST, None)])
-        self.flush()
-        self._compact()
-        self._expect_done()
+        self.flush_log()
+        self.write_batch([(_FIRST, None), (_LAST, None)])
+        self.flush_log()
+        self._compact_range()
+        self._check_compaction()
 
-    def _expect_done(self) -> None:
+    def _check_compaction(self) -> None:
         """A compaction that failed has said nothing, but the write behind it does."""
-        self.write([(_FIRST, None)])
+        self.write_batch([(_FIRST, None)])
 
-    def _last_log(self) -> int:
+    def _last_log_number(self) -> int:
         return max((int(path.stem) for path in self.folder.glob("*.log")), default=0)
 
-    def dropped(self) -> int:
+    def dropped_log_bytes(self) -> int:
         """How many bytes of its log LevelDB dropped as damaged when it opened; a torn end is not among them."""
         try:
             said = (self.folder / "LOG").read_text("utf-8", "replace")
@@ -256,7 +260,7 @@ class Level:
         return sum(int(line.split("dropping ")[1].split()[0]) for line in said.splitlines() if ": dropping " in line)
 
 
-def _mapped(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
+def _mapped_table_ranges(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
     """Where these tables of a folder stand in the memory of this process."""
     where = os.path.realpath(folder)
     names = {f"{where}/{number:06}.ldb\n" for number in tables}
@@ -267,7 +271,7 @@ def _mapped(folder: Path, tables: Collection[int]) -> Iterator[tuple[int, int]]:
                 yield int(first, 16), int(last, 16)
 
 
-def failure(error: Exception, what: str) -> StoreFailed:
+def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
     """The error of ours that says what LevelDB's means."""
     said = error.args[0] if error.args else ""
     text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)  # plyvel's are bytes
@@ -280,17 +284,17 @@ def failure(error: Exception, what: str) -> StoreFailed:
     return StoreFailed(f"{what}: {text.strip()}.", remedy="Check the disk, then try again.")
 
 
-def repairable(said: str) -> bool:
+def is_repairable_error(said: str) -> bool:
     """Whether an error at opening means files that are missing or make no sense, rather than a disk in trouble."""
     return any(
         sign in said for sign in ("No such file", "does not exist", "Corruption", "Invalid argument", "missing files")
     )
 
 
-def repair(folder: Path) -> None:
+def repair_leveldb(folder: Path) -> None:
     """LevelDB's own repair: keeps every table and log record it can read. Copy the folder aside before."""
     try:
         plyvel.repair_db(str(folder), **_OPTIONS)
     except plyvel.Error as error:
-        raise failure(error, "The cache cannot be repaired") from error
+        raise leveldb_error_of(error, "The cache cannot be repaired") from error
     shutil.rmtree(folder / "lost", ignore_errors=True)

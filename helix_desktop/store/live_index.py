@@ -8,18 +8,25 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from helix_desktop.engine.catalogue import EVERYTHING, Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import Hit
+from helix_desktop.engine.entry_catalogue import (
+    EVERYTHING,
+    CatalogueFigures,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+    EntryUse,
+)
+from helix_desktop.engine.ports import SearchHit
 from helix_desktop.errors import HelixError, StoreBusy
-from helix_desktop.store import database, opening, search
-from helix_desktop.store.cache import prefix_bounds
-from helix_desktop.store.catalogue import NEAR, Catalogue, Order
-from helix_desktop.store.entries import Entries
-from helix_desktop.store.index import IndexDamaged, Progress, reading
-from helix_desktop.store.journal import JournalFile, Line
-from helix_desktop.store.records import Record
-from helix_desktop.store.thread import StoreThread
+from helix_desktop.store import full_text_search, sqlite_database, store_opening
+from helix_desktop.store.cache_folder import prefix_bounds
+from helix_desktop.store.cache_records import CacheRecord
+from helix_desktop.store.catalogue_queries import NEAR, CatalogueQueries, Order
+from helix_desktop.store.entry_store import EntryStore
+from helix_desktop.store.index_file import IndexDamaged, IndexProgress, connect_for_queries
+from helix_desktop.store.journal_file import JournalFile, StoredFact
+from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
 _SLICE = 1 << 20  # bytes taken at once from the thread that also has to write
@@ -28,64 +35,68 @@ _SLICE = 1 << 20  # bytes taken at once from the thread that also has to write
 class StoreFeed:
     """What the index takes from the stores; called from the index's threads, answered by the stores' thread."""
 
-    def __init__(self, cache: Entries, journal: JournalFile, thread: StoreThread) -> None:
+    def __init__(self, cache: EntryStore, journal: JournalFile, thread: StoreThread) -> None:
         self._cache = cache
         self._journal = journal
         self._thread = thread
 
-    def ends(self) -> tuple[int, int]:
-        return self._thread.call(lambda: (self._cache.known_last(), self._journal.last()))
+    def last_entry_and_fact(self) -> tuple[int, int]:
+        return self._thread.call_and_wait(lambda: (self._cache.last_entry_number(), self._journal.last_fact_id()))
 
-    def records(self, after: int, limit: int) -> Sequence[Record]:
-        return self._thread.call(self._cache.records, after, limit)
+    def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]:
+        return self._thread.call_and_wait(self._cache.records_after, after, limit)
 
-    def described(self, digest: Digest) -> Record:
-        return self._thread.call(self._cache.record, digest)
+    def described_record(self, digest: Digest) -> CacheRecord:
+        return self._thread.call_and_wait(self._cache.record_of_content, digest)
 
-    def beginning(self, record: Record, limit: int) -> bytes:
-        return self._thread.call(self._cache.read, record.digest, 0, limit)
+    def read_content_beginning(self, record: CacheRecord, limit: int) -> bytes:
+        return self._thread.call_and_wait(self._cache.read_part, record.digest, 0, limit)
 
-    def beginnings(self, records: Sequence[Record], limit: int) -> Sequence[tuple[Record, bytes | None]]:
-        return self._thread.call(self._beginnings, records, limit)
+    def content_beginnings(
+        self, records: Sequence[CacheRecord], limit: int
+    ) -> Sequence[tuple[CacheRecord, bytes | None]]:
+        return self._thread.call_and_wait(self._read_beginnings, records, limit)
 
-    def _beginnings(self, records: Sequence[Record], limit: int) -> Sequence[tuple[Record, bytes | None]]:
-        found: list[tuple[Record, bytes | None]] = []
+    def _read_beginnings(
+        self, records: Sequence[CacheRecord], limit: int
+    ) -> Sequence[tuple[CacheRecord, bytes | None]]:
+        found: list[tuple[CacheRecord, bytes | None]] = []
         room = _SLICE
         for record in records:
-            content = self._beginning(record, limit)
+            content = self._read_beginning(record, limit)
             found.append((record, content))
             room -= len(content or b"")
             if room <= 0:
                 break
         return found
 
-    def _beginning(self, record: Record, limit: int) -> bytes | None:
+    def _read_beginning(self, record: CacheRecord, limit: int) -> bytes | None:
         try:
-            return self._cache.read(record.digest, 0, limit)
+            return self._cache.read_part(record.digest, 0, limit)
         except HelixError:
             return None  # damaged or gone: whoever reads it is told
 
-    def lines(self, after: int, limit: int) -> Sequence[Line]:
-        return self._thread.call(self._journal.since, after, limit)
+    def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
+        return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
 
-    def line(self, conversation: str, seq: int) -> Line | None:
-        found = self._thread.call(self._journal.lines, conversation, seq - 1, 1)
+    def find_fact_line(self, conversation: str, seq: int) -> StoredFact | None:
+        found = self._thread.call_and_wait(self._journal.read_stored_facts, conversation, seq - 1, 1)
         return found[0] if found and found[0].seq == seq else None
 
-    def pinned(self) -> frozenset[Digest]:
-        return self._thread.call(self._cache.pinned)
+    def pinned_digests(self) -> frozenset[Digest]:
+        return self._thread.call_and_wait(self._cache.pinned_entries)
 
-    def numbered(self, digest: Digest) -> Record | None:
-        return self._thread.call(self._numbered, digest)
+    def record_or_none(self, digest: Digest) -> CacheRecord | None:
+        return self._thread.call_and_wait(self._record_if_known, digest)
 
-    def _numbered(self, digest: Digest) -> Record | None:
+    def _record_if_known(self, digest: Digest) -> CacheRecord | None:
         try:
-            return self._cache.described(digest)
+            return self._cache.record_of_entry(digest)
         except HelixError:
             return None
 
 
-class Index:
+class WorkspaceIndex:
     """ports.Index, and the catalogue of entries. It follows the stores by itself, a little behind.
 
     Two threads: one writes and one answers, so a question waits neither for a commit nor for the index being made.
@@ -102,108 +113,114 @@ class Index:
         self._prepared: Future[None] | None = None
         self._closing = False
         self._damaged = self._removing = self._rebuilding = False
-        self.progress = Progress(0, 0, 0, 0, 0)
+        self.progress = IndexProgress(0, 0, 0, 0, 0)
 
     @classmethod
-    async def open(cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> Index:
+    async def open(cls, folder: Path, feed: StoreFeed, count: Callable[[str], int]) -> WorkspaceIndex:
         made = cls(folder, feed, count)
         try:
-            await made._open()
+            await made._open_index_file()
         except BaseException:
             await made.aclose()
             raise
         return made
 
-    async def _open(self) -> None:
-        self._file = await self._writer.open(opening.open_index, self._folder, self._feed, self._count)
-        path = self._folder / opening.INDEX
-        self._catalogue = Catalogue(await self._reader.open(reading, path))
-        self._preparing = Catalogue(await self._ahead.open(reading, path), self._catalogue.anchors)
+    async def _open_index_file(self) -> None:
+        self._file = await self._writer.open_there(
+            store_opening.open_or_rebuild_index, self._folder, self._feed, self._count
+        )
+        path = self._folder / store_opening.INDEX
+        self._catalogue = CatalogueQueries(await self._reader.open_there(connect_for_queries, path))
+        self._preparing = CatalogueQueries(
+            await self._ahead.open_there(connect_for_queries, path), self._catalogue.anchors
+        )
 
-    async def _close(self) -> None:
+    async def _close_threads(self) -> None:
         self._closing = True
         for thread in (self._writer, self._reader, self._ahead):
             await thread.close()
 
-    async def renew(self, between: Callable[[], Awaitable[None]]) -> None:
+    async def rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
         """Throw the index away, remove meanwhile what is to be in no file, and begin it anew. What is asked in between
         is refused.
         """
         self._removing = True
         try:
-            await self._renew(between)
+            await self._rebuild_around(between)
         finally:
             self._removing = False
 
-    async def _renew(self, between: Callable[[], Awaitable[None]]) -> None:
-        await self._close()
-        await self._writer.run(opening.drop_index, self._folder)
+    async def _rebuild_around(self, between: Callable[[], Awaitable[None]]) -> None:
+        await self._close_threads()
+        await self._writer.run_there(store_opening.delete_index, self._folder)
         try:
             await between()
         finally:
-            await self._open()
+            await self._open_index_file()
             self._closing = False
-            self.follow()
+            self.follow_stores()
 
-    def follow(self) -> None:
+    def follow_stores(self) -> None:
         """Catch up in the background; harmless while it does so already."""
         if not self._closing and (self._following is None or self._following.done()):
-            self._following = self._writer.submit(self._step)
+            self._following = self._writer.submit_work(self._index_in_background)
 
-    def _step(self) -> None:
+    def _index_in_background(self) -> None:
         try:
-            self.progress = self._file.step()
+            self.progress = self._file.index_next_slice()
         except IndexDamaged:
             self._damaged = True
             return
         except HelixError:
             return  # the stores are closing or in trouble; the next change tries again
-        if not self.progress.done and not self._closing:
-            self._following = self._writer.submit(self._step)
+        if not self.progress.is_complete and not self._closing:
+            self._following = self._writer.submit_work(self._index_in_background)
 
-    async def caught_up(self, report: Callable[[Progress], None] = lambda _: None, *, but: int = 0) -> Progress:
+    async def wait_until_indexed(
+        self, report: Callable[[IndexProgress], None] = lambda _: None, *, but: int = 0
+    ) -> IndexProgress:
         """Wait until everything is in the index, or all but so many, reporting after each slice. A damaged one is made anew first."""
-        self._refuse_while_renewed()
+        self._refuse_while_rebuilding()
         for _ in range(2):
             try:
-                return await self._catch_up(report, but)
+                return await self._index_until_caught_up(report, but)
             except IndexDamaged:
-                await self._make_anew()
-        return await self._catch_up(report, but)
+                await self._rebuild_damaged()
+        return await self._index_until_caught_up(report, but)
 
-    async def _catch_up(self, report: Callable[[Progress], None], but: int) -> Progress:
+    async def _index_until_caught_up(self, report: Callable[[IndexProgress], None], but: int) -> IndexProgress:
         while True:
-            self.progress = await self._writer.run(self._file.step)
+            self.progress = await self._writer.run_there(self._file.index_next_slice)
             report(self.progress)
-            if self.progress.done or self.progress.missing < but:
+            if self.progress.is_complete or self.progress.count_missing < but:
                 return self.progress
 
-    async def begin_anew(self) -> None:
+    async def rebuild_in_background(self) -> None:
         """Facts were moved to another conversation: what it says of them is made again, in the background."""
         self._rebuilding = True
         try:
-            await self._renew(_nothing)
+            await self._rebuild_around(_do_nothing)
         finally:
             self._rebuilding = False
 
-    async def _make_anew(self) -> None:
+    async def _rebuild_damaged(self) -> None:
         self._damaged = False
-        await self._renew(_nothing)
+        await self._rebuild_around(_do_nothing)
 
-    async def _ask(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
+    async def _run_query(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:
         """Answer it, a slow one where it holds up no page. A damaged index is made anew, and asked as far as it is then."""
-        self._refuse_while_renewed()
+        self._refuse_while_rebuilding()
         if self._damaged:
-            await self._make_anew()
+            await self._rebuild_damaged()
         thread = self._ahead if slow else self._reader
         for _ in range(2):  # the second time it may meet the new one while its tables are made
             try:
-                return await thread.run(self._answer, question, slow=slow)
+                return await thread.run_there(self._run_query_now, question, slow=slow)
             except IndexDamaged:
-                await self._make_anew()
-        return await thread.run(self._answer, question, slow=slow)
+                await self._rebuild_damaged()
+        return await thread.run_there(self._run_query_now, question, slow=slow)
 
-    def _refuse_while_renewed(self) -> None:
+    def _refuse_while_rebuilding(self) -> None:
         if self._removing:
             raise StoreBusy(
                 "Content is being permanently removed from this workspace.", remedy="Try again when that is done."
@@ -213,108 +230,118 @@ class Index:
                 "The search index of this workspace is being rebuilt.", remedy="Try again when that is done."
             )
 
-    def _answer(self, question: Callable[[Catalogue], T], *, slow: bool = False) -> T:
-        with database.Reading(IndexDamaged, "index"):
+    def _run_query_now(self, question: Callable[[CatalogueQueries], T], *, slow: bool = False) -> T:
+        with sqlite_database.SqliteErrors(IndexDamaged, "index"):
             return question(self._preparing if slow else self._catalogue)
 
-    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
-        return await self._ask(
-            lambda asked: search.search(
+    async def search_index(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[SearchHit]:
+        return await self._run_query(
+            lambda asked: full_text_search.search_full_text(
                 asked.connection, self._feed, query, tool=tool, limit=limit, entries_only=entries_only
             )
         )
 
-    async def entries(
+    async def entries_page(
         self,
-        chosen: Filter = EVERYTHING,
+        chosen: EntryFilter = EVERYTHING,
         *,
-        sort: Sort = Sort.TIME,
+        sort: EntrySort = EntrySort.TIME,
         descending: bool = True,
         offset: int = 0,
         limit: int = 200,
-    ) -> Sequence[Row]:
+    ) -> Sequence[EntryRow]:
         """A page of the catalogue. Behind it, what a jump far down will need is made ready."""
-        rows = await self._ask(
-            lambda asked: asked.entries(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
+        rows = await self._run_query(
+            lambda asked: asked.entries_page(chosen, sort=sort, descending=descending, offset=offset, limit=limit)
         )
         if not self._closing and (self._prepared is None or self._prepared.done()):
-            self._prepared = self._ahead.submit(self._prepare, (chosen, sort, descending))
+            self._prepared = self._ahead.submit_work(self._prepare_far_pages, (chosen, sort, descending))
         return rows
 
-    def _prepare(self, order: Order) -> None:
+    def _prepare_far_pages(self, order: Order) -> None:
         try:
-            with database.Reading(IndexDamaged, "index"):
-                if self._preparing.count(order[0]) > NEAR:
-                    self._preparing.prepare(order)
+            with sqlite_database.SqliteErrors(IndexDamaged, "index"):
+                if self._preparing.count_entries(order[0]) > NEAR:
+                    self._preparing.prepare_anchors(order)
         except HelixError:
             return  # whoever asks next is told
 
-    async def count(self, chosen: Filter = EVERYTHING) -> int:
-        return await self._ask(lambda asked: asked.count(chosen))
+    async def count_entries(self, chosen: EntryFilter = EVERYTHING) -> int:
+        return await self._run_query(lambda asked: asked.count_entries(chosen))
 
-    async def row(self, digest: Digest) -> Row | None:
-        return await self._ask(lambda asked: asked.row(digest))
+    async def find_entry_row(self, digest: Digest) -> EntryRow | None:
+        return await self._run_query(lambda asked: asked.find_entry_row(digest))
 
     async def tools(self) -> Sequence[tuple[str, int]]:
-        return await self._ask(Catalogue.tools)
+        return await self._run_query(CatalogueQueries.count_entries_by_tool)
 
-    async def uses(self, digest: Digest) -> Sequence[Use]:
-        return await self._ask(lambda asked: asked.uses(digest))
+    async def uses(self, digest: Digest) -> Sequence[EntryUse]:
+        return await self._run_query(lambda asked: asked.uses_of_entry(digest))
 
-    async def stats(self) -> Stats:
-        return await self._ask(Catalogue.stats, slow=True)
+    async def stats(self) -> CatalogueFigures:
+        return await self._run_query(CatalogueQueries.catalogue_figures, slow=True)
 
     async def kept(self) -> int:
         """The bytes all entries take on the disk, those just put among them; as far as it is known while the index is made."""
-        self._refuse_while_renewed()
+        self._refuse_while_rebuilding()
         try:
-            await self._writer.run(self._file.know_rows)
+            await self._writer.run_there(self._file.add_missing_rows)
         except IndexDamaged:
             self._damaged = True
-        return await self._ask(Catalogue.kept, slow=True)
+        return await self._run_query(CatalogueQueries.bytes_on_disk, slow=True)
 
     async def checkpoints(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take on the disk."""
         await self.kept()  # which takes in those just put
-        return await self._ask(Catalogue.checkpoints)
+        return await self._run_query(CatalogueQueries.checkpoint_figures)
 
     async def recount_checkpoints(self) -> None:
         """Count anew what they hold: what is removed or forgotten no longer is among it."""
-        await self._writer.through(self._file.recount_checkpoints())
+        await self._writer.run_slices(self._file.recount_checkpoints())
 
-    async def reread(self, digests: Sequence[Digest]) -> None:
+    async def refresh_entry_rows(self, digests: Sequence[Digest]) -> None:
         """Take over what changed of entries that were known before: pins, removals."""
         for start in range(0, len(digests), 500):
-            await self._writer.run(self._file.reread, digests[start : start + 500])
+            await self._writer.run_there(self._file.refresh_entries, digests[start : start + 500])
 
     async def unused(self) -> Sequence[Digest]:
         """What collection takes first."""
-        return await self._ask(Catalogue.unused)
+        return await self._run_query(CatalogueQueries.unused_entries)
 
-    async def named(self, prefix: str) -> Sequence[Digest]:
+    async def entries_named_by_prefix(self, prefix: str) -> Sequence[Digest]:
         """Entries a fact leads to, here or not, whose hash begins so; two at the most."""
         if len(prefix) == 64:
-            return (Digest.parse(prefix),)
+            return (Digest.from_hex(prefix),)
         low, high = (Digest(bound) for bound in prefix_bounds(prefix))
-        found = await self._ask(partial(Catalogue.led_to, low=low.raw, high=high.raw, limit=2))
+        found = await self._run_query(
+            partial(CatalogueQueries.digests_named_by_facts, low=low.raw, high=high.raw, limit=2)
+        )
         return tuple(one for one in found if one.hex.startswith(prefix.lower()))
 
-    async def used(self) -> frozenset[Digest]:
+    async def all_used_entries(self) -> frozenset[Digest]:
         """Entries a fact leads to, here or not, and what was put by hand or pinned."""
-        facts = await self._ask(partial(Catalogue.led_to, low=b"", high=b"\xff" * 33, limit=-1), slow=True)
+        facts = await self._run_query(
+            partial(CatalogueQueries.digests_named_by_facts, low=b"", high=b"\xff" * 33, limit=-1), slow=True
+        )
         unused = frozenset(await self.unused())
-        return frozenset(facts).union([one async for some in self.expected() for one in some if one not in unused])
+        return frozenset(facts).union(
+            [one async for some in self.stream_expected_entries() for one in some if one not in unused]
+        )
 
-    async def expected(self) -> AsyncIterator[Sequence[Digest]]:
+    async def stream_expected_entries(self) -> AsyncIterator[Sequence[Digest]]:
         """Every entry the index or a fact knows and that was not removed."""
         after = b""
         while True:
-            self._refuse_while_renewed()
+            self._refuse_while_rebuilding()
             try:
-                found = await self._reader.run(self._answer, partial(Catalogue.expected, after=after, limit=1000))
+                found = await self._reader.run_there(
+                    self._run_query_now, partial(CatalogueQueries.digests_expected_here, after=after, limit=1000)
+                )
             except IndexDamaged:
-                await self._make_anew()
-                await self.caught_up()
+                await self._rebuild_damaged()
+                await self.wait_until_indexed()
                 continue
             if not found:
                 return
@@ -327,4 +354,4 @@ class Index:
             await thread.aclose()
 
 
-async def _nothing() -> None: ...
+async def _do_nothing() -> None: ...

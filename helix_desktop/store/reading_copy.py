@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from helix_desktop.errors import StoreBusy, StoreFailed
-from helix_desktop.store.config import NAME
-from helix_desktop.store.lock import Lock
+from helix_desktop.store.workspace_lock import WorkspaceLock
+from helix_desktop.store.workspace_settings import NAME
 
 _COPIED = (NAME, "journal.sqlite3", "journal.sqlite3-wal", "journal.mended", "index.sqlite3", "index.sqlite3-wal")
 _TABLES = {".ldb", ".sst"}
 _SPARE = 64 << 20  # bytes for what opening writes
 
 
-def takes_nothing(folder: Path) -> bool:
+def is_disk_unwritable(folder: Path) -> bool:
     """Whether the disk of this folder is full or may only be read."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -36,19 +36,19 @@ def takes_nothing(folder: Path) -> bool:
 
 
 @contextmanager
-def of(workspace: Path) -> Iterator[Path]:
+def copy_for_reading(workspace: Path) -> Iterator[Path]:
     """A folder of the same name that can be opened in its place. StoreBusy while somebody has the workspace open."""
-    held = _held(workspace)
+    held = _lock_if_possible(workspace)
     try:
-        with of_cache(workspace, _COPIED) as copy:
+        with copy_cache_for_reading(workspace, _COPIED) as copy:
             yield copy
     finally:
         if held is not None:
-            held.release()
+            held.release_lock()
 
 
 @contextmanager
-def of_cache(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
+def copy_cache_for_reading(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
     """Such a folder with the cache, and these files `beside` it. No lock is taken: whoever reads there checks what was read."""
     try:
         files = [
@@ -57,34 +57,34 @@ def of_cache(workspace: Path, beside: Sequence[str] = ()) -> Iterator[Path]:
             if each.is_file()
         ]
         room = sum(each.stat().st_size for each in files if each.suffix not in _TABLES)
-        with tempfile.TemporaryDirectory(prefix="helix-reading-", dir=_place(room + _SPARE)) as outside:
+        with tempfile.TemporaryDirectory(prefix="helix-reading-", dir=_folder_with_room(room + _SPARE)) as outside:
             copy = Path(outside) / workspace.name
             (copy / "cache").mkdir(parents=True, mode=0o700)
             for each in files:
-                _stand_in(each, copy / each.relative_to(workspace))
+                _link_or_copy_file(each, copy / each.relative_to(workspace))
             yield copy
     except OSError as error:
         raise StoreFailed(f"{workspace} cannot be read: {error.strerror}.", remedy="Nothing was changed.") from error
 
 
-def _held(workspace: Path) -> Lock | None:
+def _lock_if_possible(workspace: Path) -> WorkspaceLock | None:
     """Where not even the lock can be opened nobody writes."""
     try:
-        return Lock(workspace / "lock")
+        return WorkspaceLock(workspace / "lock")
     except StoreBusy:
         raise
     except StoreFailed:
         return None
 
 
-def _stand_in(file: Path, copy: Path) -> None:
+def _link_or_copy_file(file: Path, copy: Path) -> None:
     if file.suffix in _TABLES:
         copy.symlink_to(file)
     else:
         shutil.copyfile(file, copy)
 
 
-def _place(room: int) -> str:
+def _folder_with_room(room: int) -> str:
     """Where there is as much room: memory, the user's own run folder, or the usual place."""
     for place in ("/dev/shm", os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir()):  # noqa: S108
         if place and os.access(place, os.W_OK) and shutil.disk_usage(place).free > room:

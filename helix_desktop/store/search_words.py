@@ -1,7 +1,7 @@
 """Words as the search sees them: prose, code identifiers and paths.
 
 The index has two columns. `text` is the text itself, cut at everything that is no letter or digit, so `snake_case` and
-`a/path.py` are found by their parts and, as a phrase, as a whole. `parts` adds what that misses: the humps of camelCase,
+`a/path.py` are found by their parts and, as a phrase, as a whole. `hidden_words` adds what that misses: the humps of camelCase,
 and the single characters of scripts without blanks.
 """
 
@@ -26,16 +26,16 @@ _ASKED = re.compile(r'"([^"]*)"|(\S+)')
 _WORDS = re.compile(r"\w+")
 
 
-def parts(text: str) -> str:
+def hidden_words(text: str) -> str:
     """The words that are hidden inside words."""
-    hidden = " ".join(_HUMPS.findall("\n".join(_humped(text)))).replace("\n", ".")
+    hidden = " ".join(_HUMPS.findall("\n".join(_camel_case_words(text)))).replace("\n", ".")
     if text.isascii():
         return hidden
     single = [" ".join(run) for run in _UNSPACED.findall(text)]
     return " . ".join([hidden, *single] if hidden else single)
 
 
-def _humped(text: str) -> Iterator[str]:
+def _camel_case_words(text: str) -> Iterator[str]:
     """The words with a capital inside."""
     end = 0
     for capital in _CAPITAL.finditer(text):
@@ -48,12 +48,12 @@ def _humped(text: str) -> Iterator[str]:
         yield text[begin:end]
 
 
-def plain(text: str) -> list[str]:
+def plain_words(text: str) -> list[str]:
     """The words of a text as the index has them, but for accents."""
     return [word for word in re.split(r"[\W_]+", text.lower()) if word]
 
 
-def pieces(text: str) -> Iterator[tuple[int, str]]:
+def split_for_index(text: str) -> Iterator[tuple[int, str]]:
     """Cut into pieces at line ends where that is possible; each with where it begins."""
     start = 0
     while start < len(text):
@@ -64,7 +64,7 @@ def pieces(text: str) -> Iterator[tuple[int, str]]:
         start = stop
 
 
-def readable(content: bytes) -> str | None:
+def text_or_none(content: bytes) -> str | None:
     """The text of some bytes, or None where they are no text."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return content.decode("utf-16", "replace")  # takes the byte order mark off
@@ -76,28 +76,28 @@ def readable(content: bytes) -> str | None:
     return text + decode(b"", final=True)
 
 
-def asked(query: str) -> list[str]:
+def query_terms(query: str) -> list[str]:
     """The terms of a query: words, and phrases in quotes."""
     terms = [phrase or word for phrase, word in _ASKED.findall(query.replace("\0", " "))]
     return [term for term in terms if _WORDS.search(term)]
 
 
-def expression(terms: list[str], *, every: bool = True) -> str:
+def fts_expression(terms: list[str], *, every: bool = True) -> str:
     """What FTS5 is asked: every term (or any), as it stands or by its hidden words. A `*` at a term's end means "begins so"."""
-    return (" AND " if every else " OR ").join(_term(term) for term in terms)
+    return (" AND " if every else " OR ").join(_fts_term(term) for term in terms)
 
 
-def _term(term: str) -> str:
+def _fts_term(term: str) -> str:
     star = "*" if term.endswith("*") else ""
     plain = term.replace('"', " ").rstrip("*")
     asked = f'"{plain}"{star}'
-    hidden = parts(plain)
+    hidden = hidden_words(plain)
     if not hidden:
         return asked
     return f'({asked} OR parts : "{hidden.replace(" . ", " ")}"{star})'
 
 
-def where(text: str, terms: list[str]) -> int:
+def find_first_term(text: str, terms: list[str]) -> int:
     """Where in `text` the first of the terms stands that does; 0 where none is found as it was asked."""
     low = text.lower()
     for term in terms:
@@ -108,7 +108,7 @@ def where(text: str, terms: list[str]) -> int:
     return 0
 
 
-def snippet(text: str, at: int, *, width: int = 200) -> str:
+def cut_snippet(text: str, at: int, *, width: int = 200) -> str:
     """The line around a place, shortened on both sides: between words where there are any, and marked so."""
     begins, ends = text.rfind("\n", 0, at) + 1, text.find("\n", at)
     ends = ends if ends >= 0 else len(text)

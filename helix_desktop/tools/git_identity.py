@@ -67,55 +67,55 @@ _DEEPEST = 5
 
 def write_identity(folder: Path, roots: Sequence[Path]) -> None:
     """Write `config` and `ignore` into the folder, as of now."""
-    pairs = list(_of_user(roots))
+    pairs = list(_read_settings_of_home(roots))
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ignore = next((Path(value).expanduser() for name, value in reversed(pairs) if name == "core.excludesfile"), None)
     content = b""
     with suppress(OSError):
         content = (ignore or Path.home() / ".config/git/ignore").read_bytes()
     (folder / "ignore").write_bytes(content)
-    (folder / "config").write_text(identity(pairs), "utf-8", "surrogateescape")
+    (folder / "config").write_text(format_identity_settings(pairs), "utf-8", "surrogateescape")
 
 
-def identity(pairs: Sequence[tuple[str, str]]) -> str:
+def format_identity_settings(pairs: Sequence[tuple[str, str]]) -> str:
     """Settings as git reads them, with what is harmless of those given."""
-    return "".join(_line(name, value) for name, value in pairs if _is_kept(name, value))
+    return "".join(_format_git_setting(name, value) for name, value in pairs if _is_setting_kept(name, value))
 
 
-def _is_kept(name: str, value: str) -> bool:
+def _is_setting_kept(name: str, value: str) -> bool:
     return any(fnmatch.fnmatchcase(name, each) for each in _KEPT) and not value.startswith("!") and "\0" not in value
 
 
-def _line(name: str, value: str) -> str:
+def _format_git_setting(name: str, value: str) -> str:
     section, _, key = name.rpartition(".")
     first, _, below = section.partition(".")
-    head = f'[{first} "{_escaped(below)}"]' if below else f"[{first}]"
-    return f'{head}\n\t{key} = "{_escaped(value)}"\n'
+    head = f'[{first} "{_escape_git_value(below)}"]' if below else f"[{first}]"
+    return f'{head}\n\t{key} = "{_escape_git_value(value)}"\n'
 
 
-def _escaped(text: str) -> str:
+def _escape_git_value(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
 
 
-def _of_user(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
+def _read_settings_of_home(roots: Sequence[Path]) -> Iterator[tuple[str, str]]:
     home = Path.home()
     config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
     for path in (config / "git" / "config", home / ".gitconfig"):
-        yield from _read(path, roots, 0)
+        yield from _read_git_settings_file(path, roots, 0)
 
 
-def _read(path: Path, roots: Sequence[Path], depth: int) -> Iterator[tuple[str, str]]:
+def _read_git_settings_file(path: Path, roots: Sequence[Path], depth: int) -> Iterator[tuple[str, str]]:
     """The settings of a file, with those it includes where they stand, if they are for one of these folders."""
     text = ""
     with suppress(OSError):
         text = path.read_text("utf-8", "surrogateescape")
-    for name, value in git_settings.settings(text):
+    for name, value in git_settings.parse_git_settings(text):
         yield name, value
-        if depth < _DEEPEST and (name == "include.path" or _includes(name, path, roots)):
-            yield from _read(path.parent / Path(value).expanduser(), roots, depth + 1)
+        if depth < _DEEPEST and (name == "include.path" or _is_include_for_roots(name, path, roots)):
+            yield from _read_git_settings_file(path.parent / Path(value).expanduser(), roots, depth + 1)
 
 
-def _includes(name: str, path: Path, roots: Sequence[Path]) -> bool:
+def _is_include_for_roots(name: str, path: Path, roots: Sequence[Path]) -> bool:
     """Whether an `includeIf` for a folder is for one of these; other conditions are not."""
     condition = name.removeprefix("includeif.").removesuffix(".path")
     kind, _, pattern = condition.partition(":")

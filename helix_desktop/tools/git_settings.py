@@ -58,7 +58,7 @@ _HARMLESS_VALUES = {
 }
 
 
-def settings(text: str) -> Iterator[tuple[str, str]]:
+def parse_git_settings(text: str) -> Iterator[tuple[str, str]]:
     """Names and values as git reads them; a line it would not take is given as a name of its own."""
     section = ""
     rest = text.replace("\r\n", "\n").removeprefix("\ufeff")
@@ -71,14 +71,14 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
             section = match[1].casefold() + below
             rest = rest[match.end() :]
         elif name := _NAME.match(rest):
-            value, rest = _value(rest[name.end() :])
+            value, rest = _parse_git_value(rest[name.end() :])
             yield f"{section}.{name[0].casefold()}", value
         elif rest:
             line, _, rest = rest.partition("\n")
             yield f"not understood: {line}", ""
 
 
-def _value(rest: str) -> tuple[str, str]:
+def _parse_git_value(rest: str) -> tuple[str, str]:
     """What stands behind a name, with quotes, comments and continued lines; and the text behind that."""
     pieces: list[str] = []
     quoted, at = False, 0
@@ -101,12 +101,12 @@ def _value(rest: str) -> tuple[str, str]:
     return "".join(pieces).strip(), rest[at:].partition("\n")[2]
 
 
-def running(text: str) -> list[str]:
+def settings_running_programs(text: str) -> list[str]:
     """The settings that are not known to be harmless, as `name = value`."""
-    return [f"{name} = {value}" for name, value in settings(text) if runs(name, value)]
+    return [f"{name} = {value}" for name, value in parse_git_settings(text) if may_run_program(name, value)]
 
 
-def runs(name: str, value: str) -> bool:
+def may_run_program(name: str, value: str) -> bool:
     """Whether this setting can make git run a program or touch files elsewhere, as far as anybody knows."""
     if "::" in value or value.startswith(("-", "!")):
         return True

@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
-from helix_desktop.errors import WrongUse
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import Process, end_process, start_worker
 from helix_desktop.tools import grep_worker
-from helix_desktop.values import dataclass
 
 SECONDS = 10.0
 _LONGEST_PATTERN = 10_000
@@ -25,69 +25,69 @@ class FoundLine:
     name: str
     number: int
     text: str
-    hit: bool
+    is_match: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """`hits` counts all matching lines, `lines` may hold fewer. `late`: the time was over before the end."""
+class GrepResult:
+    """`match_count` counts all matching lines, `lines` may hold fewer. `is_cut_by_time`: the time was over before the end."""
 
     lines: tuple[FoundLine, ...]
-    hits: int
-    late: bool = False
+    match_count: int
+    is_cut_by_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A piece of named content; `more`: the next piece goes on in it."""
+class GrepPiece:
+    """A piece of named content; `has_more`: the next piece goes on in it."""
 
     name: str
     content: bytes
-    more: bool = False
+    has_more: bool = False
 
 
-async def grep(
+async def grep_pieces(
     pattern: str,
-    pieces: AsyncIterable[Piece],
+    pieces: AsyncIterable[GrepPiece],
     *,
     context: int = 0,
     most: int = 200,
     ignore_case: bool = False,
     seconds: float = SECONDS,
-) -> Found:
+) -> GrepResult:
     """The lines that match. WrongUse for a pattern that is none; after `seconds` what was found so far."""
     if not pattern or len(pattern) > _LONGEST_PATTERN:
-        raise WrongUse(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
+        raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
     options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": most, "ignore_case": ignore_case}
     process = await start_worker(Path(grep_worker.__file__), line_limit=1 << 20)
     lines: list[FoundLine] = []
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as both:
-            both.create_task(_send(process, options, pieces))
-            answer = both.create_task(_receive(process, pattern, lines))
-        return Found(tuple(lines), answer.result())
+            both.create_task(_send_pieces(process, options, pieces))
+            answer = both.create_task(_receive_found_lines(process, pattern, lines))
+        return GrepResult(tuple(lines), answer.result())
     except TimeoutError:
-        return Found(tuple(lines), sum(line.hit for line in lines), late=True)
+        return GrepResult(tuple(lines), sum(line.is_match for line in lines), is_cut_by_time=True)
     except ExceptionGroup as group:
         raise group.exceptions[0] from None
     finally:
         await end_process(process)
-        await _hung_up(cast(asyncio.StreamWriter, process.stdin))
+        await _wait_until_pipe_closed(cast(asyncio.StreamWriter, process.stdin))
 
 
-async def _hung_up(stdin: asyncio.StreamWriter) -> None:
+async def _wait_until_pipe_closed(stdin: asyncio.StreamWriter) -> None:
     """How closing the pipe went is heard here; of an error nobody hears, older Pythons complain."""
     stdin.close()
     with suppress(OSError):
         await stdin.wait_closed()
 
 
-async def _send(process: Process, options: dict[str, object], pieces: AsyncIterable[Piece]) -> None:
+async def _send_pieces(process: Process, options: dict[str, object], pieces: AsyncIterable[GrepPiece]) -> None:
     stdin = cast(asyncio.StreamWriter, process.stdin)
     try:
         stdin.write(json.dumps(options).encode() + b"\n")
         async for piece in pieces:
-            about = {"name": piece.name, "size": len(piece.content), "more": piece.more}
+            about = {"name": piece.name, "size": len(piece.content), "more": piece.has_more}
             stdin.write(json.dumps(about).encode() + b"\n")
             stdin.write(piece.content)
             await stdin.drain()
@@ -96,38 +96,38 @@ async def _send(process: Process, options: dict[str, object], pieces: AsyncItera
         return  # it has said why on its standard output
 
 
-async def _receive(process: Process, pattern: str, lines: list[FoundLine]) -> int:
+async def _receive_found_lines(process: Process, pattern: str, lines: list[FoundLine]) -> int:
     async for row in cast(asyncio.StreamReader, process.stdout):
         said = json.loads(row)
         if "error" in said:
-            raise WrongUse(f"{pattern[:100]!r} is not a valid regular expression: {said['error']}.")
+            raise InvalidInput(f"{pattern[:100]!r} is not a valid regular expression: {said['error']}.")
         if "hits" in said:
             return int(said["hits"])
         lines.append(FoundLine(said["name"], said["line"], said["text"], said["hit"]))
-    return sum(line.hit for line in lines)
+    return sum(line.is_match for line in lines)
 
 
-async def content_of(name: str, content: AsyncIterable[bytes]) -> AsyncIterator[Piece]:
+async def pieces_of_content(name: str, content: AsyncIterable[bytes]) -> AsyncIterator[GrepPiece]:
     """One content as pieces."""
     async for part in content:
-        yield Piece(name, part, more=True)
-    yield Piece(name, b"")
+        yield GrepPiece(name, part, has_more=True)
+    yield GrepPiece(name, b"")
 
 
-def shown(found: Found) -> str:
+def format_found_lines(found: GrepResult) -> str:
     """As text: `name:12: the line` for hits, `name-11- the line` for those around, groups apart."""
     rows: list[str] = []
     last = ("", 0)
     for line in found.lines:
-        if rows and (line.name, line.number) != (last[0], last[1] + 1) and any(not one.hit for one in found.lines):
+        if rows and (line.name, line.number) != (last[0], last[1] + 1) and any(not one.is_match for one in found.lines):
             rows.append("--")
-        mark = ":" if line.hit else "-"
+        mark = ":" if line.is_match else "-"
         prefix = f"{line.name}{mark}" if line.name else ""
         rows.append(f"{prefix}{line.number}{mark} {line.text}")
         last = (line.name, line.number)
-    shown_hits = sum(line.hit for line in found.lines)
-    if found.hits > shown_hits:
-        rows.append(f"[… {found.hits - shown_hits:,} more matching lines]")
-    if found.late:
+    shown_hits = sum(line.is_match for line in found.lines)
+    if found.match_count > shown_hits:
+        rows.append(f"[… {found.match_count - shown_hits:,} more matching lines]")
+    if found.is_cut_by_time:
         rows.append("[the search was stopped: it took too long. Use a simpler pattern or fewer files.]")
     return "\n".join(rows)

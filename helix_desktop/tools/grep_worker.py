@@ -17,7 +17,7 @@ _LONGEST = 400  # characters shown of one line
 _LONGEST_LINE = 1 << 20  # bytes matched of one line; longer ones are matched in parts
 
 
-class Matcher:
+class LineMatcher:
     """Lines of one content after the other; writes those that match and those around them."""
 
     def __init__(self, options: dict[str, object]) -> None:
@@ -25,29 +25,29 @@ class Matcher:
         self._context = int(str(options.get("context", 0)))
         self._most = int(str(options.get("most", 200)))
         self.hits = 0
-        self._begin("")
+        self._begin_content("")
 
-    def _begin(self, name: str) -> None:
+    def _begin_content(self, name: str) -> None:
         self._name = name
         self._number = 0
         self._before: deque[tuple[int, str]] = deque(maxlen=self._context)
         self._after = 0
         self._rest = b""
 
-    def piece(self, name: str, content: bytes, *, more: bool) -> None:
+    def match_piece(self, name: str, content: bytes, *, more: bool) -> None:
         if name != self._name:
-            self._begin(name)
+            self._begin_content(name)
         *lines, self._rest = (self._rest + content).split(b"\n")
         for line in lines:
-            self._line(line)
+            self._match_line(line)
         if len(self._rest) > _LONGEST_LINE or not more:
             if self._rest:
-                self._line(self._rest)
+                self._match_line(self._rest)
             self._rest = b""
         if not more:
-            self._begin("")
+            self._begin_content("")
 
-    def _line(self, line: bytes) -> None:
+    def _match_line(self, line: bytes) -> None:
         self._number += 1
         text = line.decode("utf-8", "replace").rstrip("\r")
         match = self._pattern.search(text)
@@ -56,22 +56,22 @@ class Matcher:
             if self.hits > self._most:
                 return
             for number, earlier in self._before:
-                self._write(number, earlier, hit=False)
+                self._write_found_line(number, earlier, hit=False)
             self._before.clear()
-            self._write(self._number, _around(text, *match.span()), hit=True)
+            self._write_found_line(self._number, _cut_around_match(text, *match.span()), hit=True)
             self._after = self._context
         elif self._after:
             self._after -= 1
-            self._write(self._number, _around(text, 0, 0), hit=False)
+            self._write_found_line(self._number, _cut_around_match(text, 0, 0), hit=False)
         else:
-            self._before.append((self._number, _around(text, 0, 0)))
+            self._before.append((self._number, _cut_around_match(text, 0, 0)))
 
-    def _write(self, number: int, text: str, *, hit: bool) -> None:
+    def _write_found_line(self, number: int, text: str, *, hit: bool) -> None:
         json.dump({"name": self._name, "line": number, "text": text, "hit": hit}, sys.stdout)
         sys.stdout.write("\n")
 
 
-def _around(text: str, start: int, end: int) -> str:
+def _cut_around_match(text: str, start: int, end: int) -> str:
     """At most so much of a line that it can be shown, with the match in it."""
     if len(text) <= _LONGEST:
         return text
@@ -80,18 +80,18 @@ def _around(text: str, start: int, end: int) -> str:
     return ("…" if first else "") + text[first:last] + ("…" if last < len(text) else "")
 
 
-def main() -> None:
+def match_standard_input() -> None:
     stream = sys.stdin.buffer
     try:
-        matcher = Matcher(json.loads(stream.readline()))
+        matcher = LineMatcher(json.loads(stream.readline()))
     except (re.error, RecursionError, OverflowError) as error:
         json.dump({"error": str(error)}, sys.stdout)
         return
     while header := stream.readline():
         about = json.loads(header)
-        matcher.piece(about["name"], stream.read(about["size"]), more=about["more"])
+        matcher.match_piece(about["name"], stream.read(about["size"]), more=about["more"])
     json.dump({"hits": matcher.hits}, sys.stdout)
 
 
 if __name__ == "__main__":
-    main()
+    match_standard_input()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from helix_desktop.tools.runs_later import PACKAGES
+from helix_desktop.tools.autorun_files import PACKAGE_FOLDERS
 
 DEFAULT = (
     *(
@@ -41,29 +41,29 @@ DEFAULT = (
 )
 
 
-def is_hidden(inside: str, patterns: Sequence[str]) -> bool:
+def matches_hidden_patterns(inside: str, patterns: Sequence[str]) -> bool:
     """Whether a file is hidden, by its path from the root. A pattern with a slash fits from the root, or a folder where it ends
     in one; others fit names. Packages of others, which hold certificates everybody may read, hide nothing by a name.
     """
-    rows, names = _read(tuple(patterns))
+    rows, names = _compile_hidden_patterns(tuple(patterns))
     if names is not None and not names.match(inside.casefold().rpartition("/")[2]):
         return False
     parts = inside.casefold().split("/")
     in_package = any(part in _PACKAGES for part in parts[:-1])
     hidden = False
     for pattern, negated, whole in rows:
-        if negated is hidden and (whole or not in_package) and _pattern_fits(pattern, parts, whole=whole):
+        if negated is hidden and (whole or not in_package) and _hidden_pattern_fits(pattern, parts, whole=whole):
             hidden = not negated
     return hidden
 
 
-def _pattern_fits(pattern: str, parts: Sequence[str], *, whole: bool) -> bool:
+def _hidden_pattern_fits(pattern: str, parts: Sequence[str], *, whole: bool) -> bool:
     if pattern.endswith("/"):
-        return _fits_folder(pattern, parts)
+        return _folder_pattern_fits(pattern, parts)
     return fnmatch.fnmatchcase("/".join(parts) if whole else parts[-1], pattern)
 
 
-def _fits_folder(pattern: str, parts: Sequence[str]) -> bool:
+def _folder_pattern_fits(pattern: str, parts: Sequence[str]) -> bool:
     above = [*parts[:-1]]
     name = pattern.strip("/")
     if "/" in name:
@@ -72,7 +72,9 @@ def _fits_folder(pattern: str, parts: Sequence[str]) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _read(patterns: tuple[str, ...]) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
+def _compile_hidden_patterns(
+    patterns: tuple[str, ...],
+) -> tuple[tuple[tuple[str, bool, bool], ...], re.Pattern[str] | None]:
     """Each pattern as it is compared, whether it shows again what others hide, and whether it fits whole paths; and, where
     all fit names, one expression that a hidden name has to match.
     """
@@ -87,4 +89,4 @@ def _read(patterns: tuple[str, ...]) -> tuple[tuple[tuple[str, bool, bool], ...]
     return tuple(rows), re.compile("|".join(names) or r"(?!)")
 
 
-_PACKAGES = frozenset(name.casefold() for name in PACKAGES)
+_PACKAGES = frozenset(name.casefold() for name in PACKAGE_FOLDERS)

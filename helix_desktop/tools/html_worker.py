@@ -35,7 +35,7 @@ _BREAKS = frozenset(
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 
 
-class Reader(HTMLParser):
+class ReadableTextParser(HTMLParser):
     """Collects what a reader sees: headings, items and links marked, everything else as it stands."""
 
     def __init__(self) -> None:
@@ -76,8 +76,8 @@ class Reader(HTMLParser):
             self.out.append(data if self._verbatim else re.sub(r"\s+", " ", data))
 
 
-def main() -> None:
-    reader = Reader()
+def convert_standard_input() -> None:
+    reader = ReadableTextParser()
     reader.feed(sys.stdin.buffer.read().decode("utf-8", "replace"))
     reader.close()
     text = re.sub(r"[ \t]+\n", "\n", "".join(reader.out))
@@ -85,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    convert_standard_input()

@@ -1,9 +1,9 @@
 """What keeps a command inside the workspace: bubblewrap, else Landlock, else nothing, and then that is said.
 
 Inside: the system can be read, but not the program's own data, the desktop's sockets and the user's home, of which
-only toolchains and what the user opened is there (`home.py`); only the roots, caches of the workspace's own and a scratch
+only toolchains and what the user opened is there (`home_folder.py`); only the roots, caches of the workspace's own and a scratch
 folder in place of /tmp can be written; no network unless allowed.
-What other programs run later stays as it is where it is there already (`guard.py` sees to the rest). No powers of root,
+What other programs run later stays as it is where it is there already (`autorun_guard.py` sees to the rest). No powers of root,
 no mounts, no new namespaces, and a limit for processes and memory.
 """
 
@@ -18,17 +18,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes import jail
-from helix_desktop.processes.command import Command, CommandLine
-from helix_desktop.processes.starter import ProcessLaunch, Where, Whose, find_program
-from helix_desktop.tools import home
-from helix_desktop.tools.home import ClosedHome, is_below
-from helix_desktop.tools.openings import NOTHING, Opened, opened_sockets, opened_variables
-from helix_desktop.values import dataclass
+from helix_desktop.processes.running_command import CommandLine, RunningCommand
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace, find_program
+from helix_desktop.tools import home_folder
+from helix_desktop.tools.home_folder import ClosedHome, is_within_folder
+from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings, opened_sockets, opened_variables
 
 _ECHO = ("/bin/sh", "-c", "echo started")
 PROCESSES, HANDLES, LARGEST_FILE = 4096, 65_536, 64 << 30
-Held = tuple[Sequence[str], Sequence[str]]
+HeldPaths = tuple[Sequence[str], Sequence[str]]
 PASSED_ON = frozenset(
     [
         "HOME",
@@ -66,7 +66,7 @@ _EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "false", "GIT_TERMINAL_
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", **_EDITORS}
 
 
-class Kind(StrEnum):
+class SandboxKind(StrEnum):
     BUBBLEWRAP = "bubblewrap"
     LANDLOCK = "Landlock"
     NONE = "none"
@@ -74,118 +74,128 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """What this system has. `folders` are the roots; `scratch` replaces /tmp; `closed` is never seen inside; `caches` is kept
+    """What this system has. `folders` are the roots; `scratch` replaces /tmp; `closed_paths` is never seen inside; `caches` is kept
     for builds.
     """
 
-    kind: Kind
+    kind: SandboxKind
     folders: tuple[Path, ...]
     scratch: Path
-    closed: tuple[Path, ...] = ()
+    closed_paths: tuple[Path, ...] = ()
     read_only: bool = False  # the roots can be read and not written
     caches: Path | None = None
 
     @property
-    def can_close(self) -> bool:
+    def can_hide_paths(self) -> bool:
         """Landlock only allows: what it allows for a root, it allows for all that is inside."""
-        return self.kind is not Kind.LANDLOCK or not self._inside(map(str, self.closed))
+        return self.kind is not SandboxKind.LANDLOCK or not self._paths_within_roots(map(str, self.closed_paths))
 
     @property
-    def given(self) -> Path:
+    def given_folder(self) -> Path:
         """The folder of what the program itself gives to commands, to be read: a git identity, and an empty file."""
         return self.scratch.with_name(f"{self.scratch.name}-given")
 
-    def cannot_hide(self, opened: Opened = NOTHING, *, network: bool = False) -> list[str]:
+    def paths_not_hidden(self, opened: CommandOpenings = NOTHING_OPENED, *, network: bool = False) -> list[str]:
         """What a command would see though it is to be absent, because this kind of sandbox cannot take it out of a root."""
-        if self.kind is not Kind.LANDLOCK:
+        if self.kind is not SandboxKind.LANDLOCK:
             return []
-        return [*self._inside(self._home(opened, network=network).masked), *self._inside(opened.hidden)]
+        return [
+            *self._paths_within_roots(self._closed_home_for(opened, network=network).masked_paths),
+            *self._paths_within_roots(opened.hidden),
+        ]
 
-    def command(
+    def wrap_command(
         self,
         argv: Sequence[str],
         lifeline: int,
         *,
         network: bool,
         free: bool = False,
-        held: Held = ((), ()),
-        opened: Opened = NOTHING,
+        held: HeldPaths = ((), ()),
+        opened: CommandOpenings = NOTHING_OPENED,
     ) -> list[str]:
         """The command line that runs `argv` locked in; `free`: only watched, for what the user allowed outside. `held`:
         folders inside the roots that stay where they are, and files that stay as they are.
         """
-        if free or self.kind is Kind.NONE:
-            return _jailed({"lifeline": lifeline}, argv)
-        if self.kind is Kind.LANDLOCK:
-            return _jailed(self._landlock(lifeline, opened, network=network), argv)
-        scoped = network and not _setuid("bwrap")
-        options = {"lifeline": lifeline, "scoped": scoped, "filter": True, "limits": limits()}
-        return _jailed(options, [*self._bubblewrap(held, opened, network=network), "--", *argv])
+        if free or self.kind is SandboxKind.NONE:
+            return _wrap_in_jail({"lifeline": lifeline}, argv)
+        if self.kind is SandboxKind.LANDLOCK:
+            return _wrap_in_jail(self._landlock_options(lifeline, opened, network=network), argv)
+        scoped = network and not _is_setuid_program("bwrap")
+        options = {"lifeline": lifeline, "scoped": scoped, "filter": True, "limits": process_limits()}
+        return _wrap_in_jail(options, [*self._bubblewrap_arguments(held, opened, network=network), "--", *argv])
 
-    def reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
+    def wrap_trusted_reader(self, argv: Sequence[str], lifeline: int) -> list[str] | None:
         """A command line for a trusted program that may read nothing but the system's programs and the roots."""
         seen = [*_SYSTEM_FOLDERS, str(Path(argv[0]).resolve().parent), *map(str, self.folders)]
-        if self.kind is Kind.LANDLOCK:
+        if self.kind is SandboxKind.LANDLOCK:
             options = {"lifeline": lifeline, "landlock": True, "read": seen, "write": [], "network": False}
-            return _jailed(options, argv)
-        if self.kind is Kind.BUBBLEWRAP:
+            return _wrap_in_jail(options, argv)
+        if self.kind is SandboxKind.BUBBLEWRAP:
             binds = [word for path in seen for word in ("--ro-bind-try", path, path)]
-            masks = self._masks(self._inside(map(str, self.closed)))
-            return _jailed(
+            masks = self._arguments_to_mask(self._paths_within_roots(map(str, self.closed_paths)))
+            return _wrap_in_jail(
                 {"lifeline": lifeline, "filter": True}, ["bwrap", *_ALONE, "--unshare-net", *binds, *masks, "--", *argv]
             )
         return None
 
-    def temporary(self, *, free: bool = False) -> str:
+    def temporary_folder(self, *, free: bool = False) -> str:
         """The folder for temporary files as a command sees it."""
-        return "/tmp" if self.kind is Kind.BUBBLEWRAP and not free else str(self.scratch)  # noqa: S108 -- as above
+        return "/tmp" if self.kind is SandboxKind.BUBBLEWRAP and not free else str(self.scratch)  # noqa: S108 -- as above
 
-    def environment(
+    def build_environment(
         self,
         environ: Mapping[str, str],
         *,
         network: bool,
         free: bool = False,
         extra: Sequence[str] = (),
-        opened: Opened = NOTHING,
+        opened: CommandOpenings = NOTHING_OPENED,
     ) -> dict[str, str]:
         """The variables a command gets."""
-        temporary = self.temporary(free=free)
+        temporary = self.temporary_folder(free=free)
         more = [*extra, *opened_variables(opened, network=network)]
-        out = scrubbed(environ, temporary, network=network or free, extra=more)
-        if free or self.kind is Kind.NONE:
+        out = scrub_environment(environ, temporary, network=network or free, extra=more)
+        if free or self.kind is SandboxKind.NONE:
             return out
         for name in ("XDG_CACHE_HOME", "npm_config_cache"):
             out.pop(name)
-        if self.kind is Kind.LANDLOCK:
-            out |= self._moved_caches()
+        if self.kind is SandboxKind.LANDLOCK:
+            out |= self._cache_variables()
             if "git" not in opened.names or not network:
-                out["GIT_CONFIG_GLOBAL"] = str(self.given / "git" / "config")
+                out["GIT_CONFIG_GLOBAL"] = str(self.given_folder / "git" / "config")
         return out
 
     # --- Landlock
 
-    def _landlock(self, lifeline: int, opened: Opened, *, network: bool) -> dict[str, object]:
-        there = self._home(opened, network=network)
-        closed = [str(path) for path in (*self.closed, *there.masked, *there.emptied, *_sockets())]
+    def _landlock_options(self, lifeline: int, opened: CommandOpenings, *, network: bool) -> dict[str, object]:
+        there = self._closed_home_for(opened, network=network)
+        closed = [
+            str(path) for path in (*self.closed_paths, *there.masked_paths, *there.emptied_homes, *_desktop_sockets())
+        ]
         caches = [str(self.caches)] if self.caches is not None else []
-        self._made([(path, path) for path in caches])
+        self._create_cache_folders([(path, path) for path in caches])
         write = [*(() if self.read_only else map(str, self.folders)), str(self.scratch), *caches]
-        read = [*_READ_BY_LANDLOCK, *(path for path, _ in there.read), str(self.given), *map(str, self.folders)]
+        read = [
+            *_READ_BY_LANDLOCK,
+            *(path for path, _ in there.readable_paths),
+            str(self.given_folder),
+            *map(str, self.folders),
+        ]
         options = {"lifeline": lifeline, "landlock": True, "read": read, "write": write, "closed": closed}
-        return {**options, "network": network, "limits": limits()}
+        return {**options, "network": network, "limits": process_limits()}
 
-    def _moved_caches(self) -> dict[str, str]:
+    def _cache_variables(self) -> dict[str, str]:
         """Where programs that look for their caches in the home find them, since nothing can be put there."""
         base = self.caches or self.scratch
-        moved = {variable: f"{base}/{name}" for name, variable in home.CACHES if variable}
+        moved = {variable: f"{base}/{name}" for name, variable in home_folder.CACHES if variable}
         moved["MAVEN_OPTS"] = f"-Dmaven.repo.local={base}/.m2/repository"
         moved["GOMODCACHE"] = f"{base}/go/pkg/mod"
         return moved
 
     # --- bubblewrap
 
-    def _bubblewrap(self, held: Held, opened: Opened, *, network: bool) -> list[str]:
+    def _bubblewrap_arguments(self, held: HeldPaths, opened: CommandOpenings, *, network: bool) -> list[str]:
         words = ["bwrap", *_ALONE, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run"]
         words += [word for name in _OF_PROC for word in ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")]
         for kept in _KEPT_OF_RUN:
@@ -195,84 +205,93 @@ class Sandbox:
         else:
             words += ["--unshare-net"]
         words += ["--bind", str(self.scratch), "/tmp"]  # noqa: S108 -- inside, /tmp is a folder of the workspace's own
-        there = self._home(opened, network=network)
-        words += self._closed(there)
-        words += self._shown(there, opened, network=network)
-        words += self._roots(held)
-        inside = [*self._inside(there.masked), *self._inside(map(str, self.closed))]
-        words += self._masks(inside)
-        words += self._shown_again(there, inside)
-        words += [word for path in opened.hidden for word in ("--ro-bind", str(self._empty()), path)]
+        there = self._closed_home_for(opened, network=network)
+        words += self._arguments_to_close_homes(there)
+        words += self._arguments_to_show_home(there, opened, network=network)
+        words += self._arguments_for_roots(held)
+        inside = [*self._paths_within_roots(there.masked_paths), *self._paths_within_roots(map(str, self.closed_paths))]
+        words += self._arguments_to_mask(inside)
+        words += self._arguments_to_show_again(there, inside)
+        words += [word for path in opened.hidden for word in ("--ro-bind", str(self._ensure_empty_file()), path)]
         words += [
-            word for path in there.emptied if path not in map(str, self.folders) for word in ("--remount-ro", path)
+            word
+            for path in there.emptied_homes
+            if path not in map(str, self.folders)
+            for word in ("--remount-ro", path)
         ]
         return words
 
-    def _closed(self, there: ClosedHome) -> list[str]:
+    def _arguments_to_close_homes(self, there: ClosedHome) -> list[str]:
         """Homes, and what their links lead to, before anything is shown of them."""
-        outside = [path for path in there.masked if not self._inside([path])]
-        own = [path for path in map(str, self.closed) if not any(is_below(path, empty) for empty in there.emptied)]
-        masks = self._masks([*outside, *own])
-        return [*masks, *(word for path in sorted(there.emptied, key=len) for word in ("--tmpfs", path))]
+        outside = [path for path in there.masked_paths if not self._paths_within_roots([path])]
+        own = [
+            path
+            for path in map(str, self.closed_paths)
+            if not any(is_within_folder(path, empty) for empty in there.emptied_homes)
+        ]
+        masks = self._arguments_to_mask([*outside, *own])
+        return [*masks, *(word for path in sorted(there.emptied_homes, key=len) for word in ("--tmpfs", path))]
 
-    def _shown(self, there: ClosedHome, opened: Opened, *, network: bool) -> list[str]:
-        kept = frozenset(self._made(there.caches))
+    def _arguments_to_show_home(self, there: ClosedHome, opened: CommandOpenings, *, network: bool) -> list[str]:
+        kept = frozenset(self._create_cache_folders(there.cache_paths))
         words: list[str] = []
         for path, place in sorted(
-            (*there.read, *kept), key=lambda pair: len(pair[1])
+            (*there.readable_paths, *kept), key=lambda pair: len(pair[1])
         ):  # what lies in another comes after it
             words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
         for socket in opened_sockets(opened, os.environ, network=network):
             real = os.path.realpath(socket)
             words += ["--bind-try", real, real]
-        if there.emptied and not ("git" in opened.names and network):
-            given = str(self.given / "git")
-            words += [word for path in there.emptied for word in ("--ro-bind-try", given, f"{path}/.config/git")]
+        if there.emptied_homes and not ("git" in opened.names and network):
+            given = str(self.given_folder / "git")
+            words += [word for path in there.emptied_homes for word in ("--ro-bind-try", given, f"{path}/.config/git")]
         return words
 
-    def _roots(self, held: Held) -> list[str]:
+    def _arguments_for_roots(self, held: HeldPaths) -> list[str]:
         words: list[str] = []
         for root in self.folders:
             words += ["--ro-bind-try" if self.read_only else "--bind-try", str(root), str(root)]
         if not self.read_only:
-            words += [word for path in held[0] for word in _kept(path)]
+            words += [word for path in held[0] for word in _arguments_to_hold_git(path)]
         return words + [word for path in held[1] if not os.path.islink(path) for word in ("--ro-bind-try", path, path)]  # noqa: PTH114
 
-    def _shown_again(self, there: ClosedHome, masked: Sequence[str]) -> list[str]:
+    def _arguments_to_show_again(self, there: ClosedHome, masked: Sequence[str]) -> list[str]:
         """What lies in a folder that was just closed inside a root, and is open all the same."""
         words: list[str] = []
-        for path, place in (*there.read, *self._made(there.caches)):
-            if any(is_below(place, mask) for mask in masked):
+        for path, place in (*there.readable_paths, *self._create_cache_folders(there.cache_paths)):
+            if any(is_within_folder(place, mask) for mask in masked):
                 words += ["--ro-bind-try" if path == place else "--bind", path, place]
         for root in map(str, self.folders):
-            if any(is_below(root, mask) for mask in masked):
+            if any(is_within_folder(root, mask) for mask in masked):
                 words += ["--ro-bind-try" if self.read_only else "--bind-try", root, root]
         return words
 
     # --- both
 
-    def _home(self, opened: Opened, *, network: bool) -> ClosedHome:
+    def _closed_home_for(self, opened: CommandOpenings, *, network: bool) -> ClosedHome:
         caches = str(self.caches) if self.caches is not None else ""
-        return home.closed_home([str(path) for path in self.folders], os.environ, caches, opened, network=network)
+        return home_folder.build_closed_home(
+            [str(path) for path in self.folders], os.environ, caches, opened, network=network
+        )
 
-    def _made(self, caches: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    def _create_cache_folders(self, caches: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
         for path, _ in caches:
             os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- for each command
         return caches
 
-    def _masks(self, paths: Iterable[str]) -> list[str]:
-        return [word for path in paths for word in _mask(path, self._empty)]
+    def _arguments_to_mask(self, paths: Iterable[str]) -> list[str]:
+        return [word for path in paths for word in _arguments_to_mask_path(path, self._ensure_empty_file)]
 
-    def _empty(self) -> Path:
+    def _ensure_empty_file(self) -> Path:
         """The file that stands where one is hidden."""
-        empty = self.given / "empty"
+        empty = self.given_folder / "empty"
         if not empty.exists():
-            self.given.mkdir(mode=0o700, exist_ok=True)
+            self.given_folder.mkdir(mode=0o700, exist_ok=True)
             empty.touch(0o400)
         return empty
 
-    def _inside(self, paths: Iterable[str]) -> list[str]:
-        return [path for path in paths if any(is_below(path, str(root)) for root in self.folders)]
+    def _paths_within_roots(self, paths: Iterable[str]) -> list[str]:
+        return [path for path in paths if any(is_within_folder(path, str(root)) for root in self.folders)]
 
 
 _ALONE = (
@@ -318,13 +337,13 @@ _READ_BY_LANDLOCK = (
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache")
 
 
-def _jailed(options: Mapping[str, object], argv: Sequence[str]) -> list[str]:
+def _wrap_in_jail(options: Mapping[str, object], argv: Sequence[str]) -> list[str]:
     if sys.platform == "win32":  # there a job object does what the jail does
         return list(argv)
-    return jail.argv(options, argv)
+    return jail.jail_command_line(options, argv)
 
 
-def limits() -> dict[str, int]:
+def process_limits() -> dict[str, int]:
     """What all processes of a command may take together."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 3 // 4
@@ -333,25 +352,25 @@ def limits() -> dict[str, int]:
     return {"processes": PROCESSES, "memory": memory, "file": LARGEST_FILE, "handles": HANDLES}
 
 
-def _kept(path: str) -> tuple[str, ...]:
+def _arguments_to_hold_git(path: str) -> tuple[str, ...]:
     """Git's folder as a place of its own, which cannot be moved away or replaced; where it is a file, that file."""
     return ("--bind-try" if Path(path).is_dir() else "--ro-bind-try", path, path)
 
 
-def _mask(path: str, empty: Callable[[], Path]) -> tuple[str, ...]:
+def _arguments_to_mask_path(path: str, empty: Callable[[], Path]) -> tuple[str, ...]:
     """An empty folder or file in its place. The path is a real one: nothing can be put over a link."""
     if os.path.isdir(path):  # noqa: PTH112 -- for each command
         return ("--tmpfs", path, "--remount-ro", path)
     return ("--ro-bind", str(empty()), path) if os.path.exists(path) else ()  # noqa: PTH110
 
 
-def _setuid(program: str) -> bool:
+def _is_setuid_program(program: str) -> bool:
     """Whether a program gains rights when it is started: the kernel forbids that to whoever has locked itself in."""
     path = shutil.which(program)
     return path is not None and bool(Path(path).stat().st_mode & stat.S_ISUID)
 
 
-def _sockets() -> list[str]:
+def _desktop_sockets() -> list[str]:
     return [path for path in ("/run/user", "/run/docker.sock", "/run/dbus") if Path(path).exists()]
 
 
@@ -362,55 +381,59 @@ async def find_sandbox(
     bubblewrap as such works and only the places it would have to close do not let it, it stays: its commands stop with
     the reason, and nothing weaker takes its place.
     """
-    for kind in (Kind.BUBBLEWRAP, Kind.LANDLOCK):
+    for kind in (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK):
         sandbox = Sandbox(kind, tuple(folders), scratch, tuple(closed), caches=caches)
-        if sandbox.can_close and (await holds(sandbox) or (kind is Kind.BUBBLEWRAP and await _starts_bubblewrap())):
+        if sandbox.can_hide_paths and (
+            await keeps_commands_inside(sandbox) or (kind is SandboxKind.BUBBLEWRAP and await _can_start_bubblewrap())
+        ):
             return sandbox
-    return Sandbox(Kind.NONE, tuple(folders), scratch, tuple(closed), caches=caches)
+    return Sandbox(SandboxKind.NONE, tuple(folders), scratch, tuple(closed), caches=caches)
 
 
-async def _starts_bubblewrap() -> bool:
+async def _can_start_bubblewrap() -> bool:
     """Whether it works with nothing to close, as one with other folders would."""
-    return _present(Kind.BUBBLEWRAP) and await _echoes(
+    return _is_kind_available(SandboxKind.BUBBLEWRAP) and await _can_start_command(
         lambda _: [find_program("bwrap"), *_ALONE, "--ro-bind", "/", "/", "--", *_ECHO]
     )
 
 
-def _present(kind: Kind) -> bool:
+def _is_kind_available(kind: SandboxKind) -> bool:
     if not sys.platform.startswith("linux"):
         return False
-    return shutil.which("bwrap") is not None if kind is Kind.BUBBLEWRAP else jail.landlock_version() > 0
+    return shutil.which("bwrap") is not None if kind is SandboxKind.BUBBLEWRAP else jail.landlock_version() > 0
 
 
-async def holds(sandbox: Sandbox) -> bool:
+async def keeps_commands_inside(sandbox: Sandbox) -> bool:
     """Whether it is there, starts, and keeps a command from writing beside the scratch folder."""
-    if not _present(sandbox.kind):
+    if not _is_kind_available(sandbox.kind):
         return False
     probe = sandbox.scratch.parent / f".probe-{os.getpid()}"
     argv = ["/bin/sh", "-c", f"echo started; : > '{probe}'"]
     try:
-        said = await _echoes(lambda lifeline: sandbox.command(argv, lifeline, network=False))
+        said = await _can_start_command(lambda lifeline: sandbox.wrap_command(argv, lifeline, network=False))
         return said and not probe.exists()
     finally:
         probe.unlink(missing_ok=True)
 
 
-async def _echoes(command_line: CommandLine) -> bool:
+async def _can_start_command(command_line: CommandLine) -> bool:
     """Whether a command line starts what it is to start."""
     said = b""
     try:
-        command = await Command.start(ProcessLaunch(Whose.PROGRAM, _ECHO, "/", {}, where=Where.SANDBOX), command_line)
+        command = await RunningCommand.start_locked_in(
+            ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
+        )
         try:
             async with asyncio.timeout(30):  # a busy machine takes its time, and must not do without
-                said = b"".join([piece async for piece in command.output()])
+                said = b"".join([piece async for piece in command.iterate_output()])
         finally:
-            await command.gone()
+            await command.end_and_wait()
     except (OSError, TimeoutError):
         return False
     return said.startswith(b"started\n")
 
 
-def scrubbed(
+def scrub_environment(
     environment: Mapping[str, str], temporary: str, *, network: bool, extra: Sequence[str] = ()
 ) -> dict[str, str]:
     """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""

@@ -10,235 +10,257 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from helix_desktop import durable
-from helix_desktop.engine.changes import hunks, story, tree
-from helix_desktop.engine.changes.patch import patch
-from helix_desktop.engine.changes.story import FileChange, How, Left, Planned, Source, TurnOfChanges
-from helix_desktop.engine.changes.tree import Change, Item, Kind
+from helix_desktop import atomic_files
+from helix_desktop.engine.changes import diff_hunks, folder_state, turn_changes
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.git_patch import format_git_patch
+from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
+    FileChange,
+    PlannedUndo,
+    TurnOfChanges,
+    UncoveredPath,
+    UndoOutlook,
+)
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ChangeKept, FilesChanged, Recorded
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import HelixError, NotThere, Refused
-from helix_desktop.store.config import Changes
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.tools.changes import restore
-from helix_desktop.tools.changes.checkpoints import Checkpoints, Progress
-from helix_desktop.tools.kit import Kit
-from helix_desktop.values import dataclass
-from helix_desktop.workbench import setup
-from helix_desktop.workbench.models import Models
-from helix_desktop.workbench.repository import Repository
+from helix_desktop.errors import ActionRefused, HelixError, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_settings import Changes
+from helix_desktop.tools.changes import change_restoring
+from helix_desktop.tools.changes.checkpoints import CheckpointProgress, Checkpoints
+from helix_desktop.tools.workspace_tools import WorkspaceTools
+from helix_desktop.workbench import conversation_setup
+from helix_desktop.workbench.git_repository import GitRepository
+from helix_desktop.workbench.model_roles import WorkspaceModels
 
 KEEP_DAYS = 30
 COUNTED = 20_000  # changes of which the lines are remembered
 _SWEPT = "checkpoints.swept"  # its time says when unused contents were looked for last
 _DAY = 86_400
-Difference = tuple[Source, Sequence[Change]]
+Difference = tuple[ChangeSource, Sequence[PathChange]]
 _LARGE = 16 << 20  # bytes beyond which a file is shown by its size and hash alone
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class FileUndoResult:
     """What taking back came to: names that are as they were, and those left alone with the reason."""
 
     restored: tuple[str, ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
+    paths_left_alone: tuple[tuple[str, str], ...] = ()
 
 
-class Bench(Protocol):
+class FileChangesWorkbench(Protocol):
     """What the workbench does for it."""
 
-    workspace: Workspace
-    kit: Kit
-    models: Models
+    workspace: StoredWorkspace
+    kit: WorkspaceTools
+    models: WorkspaceModels
 
-    def spawn(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
+    def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
 
-    async def change(self, changes: Changes) -> None: ...
+    async def change_settings(self, changes: Changes) -> None: ...
 
-    async def child(self, conversation: str) -> Sequence[Recorded]: ...
+    async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]: ...
 
-    async def session(self, conversation: str) -> Session: ...
+    async def open_session(self, conversation: str) -> Session: ...
 
 
 class FileChanges:
     """Of one workbench."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: FileChangesWorkbench) -> None:
         self._bench = bench
-        self.repository = Repository(bench.models, lambda: self.checkpoints.roots)
+        self.git_repository = GitRepository(bench.models, lambda: self.workspace_checkpoints.roots)
         self._counts: dict[tuple[bytes, ...], tuple[int, int]] = {}
 
     @property
-    def checkpoints(self) -> Checkpoints:
-        checkpoints = self._bench.kit.around.checkpoints
+    def workspace_checkpoints(self) -> Checkpoints:
+        checkpoints = self._bench.kit.resources.checkpoints
         if checkpoints is None:
-            raise NotThere("This workspace has no folder, so there are no changes.")
+            raise NotFound("This workspace has no folder, so there are no changes.")
         return checkpoints
 
     # --- the safety net
 
-    async def prepare(self) -> None:
+    async def prepare_checkpoints(self) -> None:
         """Make the first checkpoint in the background, then remove contents that nothing needs any more."""
-        checkpoints = self.checkpoints
+        checkpoints = self.workspace_checkpoints
         if checkpoints.coverage.off:
             return
-        await checkpoints.prepare()
+        await checkpoints.ensure_first_look()
         swept = self._bench.workspace.folder / _SWEPT
         with suppress(OSError):
             if swept.stat().st_mtime > time.time() - _DAY:
                 return
-        await self.sweep()
+        await self.remove_unused_checkpoints()
         with suppress(HelixError):
-            durable.write(swept, "")
+            atomic_files.write_file_atomically(swept, "")
 
-    async def sweep(self) -> tuple[int, int]:
+    async def remove_unused_checkpoints(self) -> tuple[int, int]:
         """Remove what no conversation needs any more; entries and bytes."""
-        named = self.checkpoints.items().values()
-        keep = frozenset(Digest(item.content) for item in named if item.kind is Kind.FILE)
-        found = await self._bench.workspace.collect_checkpoints(self.keep_days, keep, self.checkpoints.now)
+        named = self.workspace_checkpoints.known_items().values()
+        keep = frozenset(Digest(item.content) for item in named if item.kind is PathKind.FILE)
+        found = await self._bench.workspace.remove_old_checkpoints(
+            self.days_to_keep, keep, self.workspace_checkpoints.latest_checkpoint
+        )
         return found.entries, found.bytes
 
     @property
-    def keep_days(self) -> int:
+    def days_to_keep(self) -> int:
         return int(self._bench.workspace.settings.changes.get("keep_days", KEEP_DAYS))
 
-    def configure(self) -> None:
+    def apply_checkpoint_settings(self) -> None:
         """The settings were changed."""
-        wanted = setup.coverage(self._bench.workspace.settings.changes)
-        if wanted != self.checkpoints.coverage:
-            self._bench.spawn(self.checkpoints.again(wanted), name="cover other files")
+        wanted = conversation_setup.parse_coverage(self._bench.workspace.settings.changes)
+        if wanted != self.workspace_checkpoints.coverage:
+            self._bench.spawn_workbench_task(
+                self.workspace_checkpoints.apply_coverage(wanted), name="cover other files"
+            )
 
     @property
-    def progress(self) -> Progress:
-        return self.checkpoints.progress
+    def checkpoint_progress(self) -> CheckpointProgress:
+        return self.workspace_checkpoints.progress
 
-    def watch(self, listener: Callable[[Progress], object]) -> Callable[[], None]:
-        listeners = self.checkpoints.listeners
+    def watch_checkpoints(self, listener: Callable[[CheckpointProgress], object]) -> Callable[[], None]:
+        listeners = self.workspace_checkpoints.listeners
         listeners.append(listener)
         return lambda: listeners.remove(listener)
 
-    def not_covered(self) -> Sequence[Left]:
+    def list_uncovered_paths(self) -> Sequence[UncoveredPath]:
         return [
-            Left(self.checkpoints.place(left.path), left.why, left.is_beyond_limits)
-            for left in self.checkpoints.left_out()
+            UncoveredPath(self.workspace_checkpoints.readable_path(left.path), left.why, left.is_beyond_limits)
+            for left in self.workspace_checkpoints.uncovered_entries()
         ]
 
-    async def room(self) -> tuple[int, int]:
+    async def measure_checkpoints(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take."""
         return await self._bench.workspace.index.checkpoints()
 
-    def rules(self) -> Sequence[str]:
+    def exclusion_rules(self) -> Sequence[str]:
         """What is left out."""
-        return self.checkpoints.coverage.leave_out
+        return self.workspace_checkpoints.coverage.leave_out
 
-    async def largest(self) -> Sequence[tuple[str, int, int]]:
+    async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         """The folders right below the roots that have most in them: name, files, bytes. An empty name: files in no folder."""
-        return await asyncio.to_thread(self.checkpoints.largest)
+        return await asyncio.to_thread(self.workspace_checkpoints.largest_top_folders)
 
-    async def cover(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
+    async def change_coverage(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
         """The user's word about a folder over the limit, or other rules."""
         changes: dict[str, object] = {"changes.most_files": 0, "changes.most_bytes": 0} if all_of_it else {}
         if leave_out is not None:
             changes["changes.leave_out"] = list(leave_out)
-        await self._bench.change(changes)
+        await self._bench.change_settings(changes)
 
     # --- what happened
 
-    async def turns(self, conversation: str) -> Sequence[TurnOfChanges]:
+    async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]:
         """The turns that changed files, with what their sub-agents changed."""
         found = []
-        facts = await self._bench.child(conversation)
-        for turn in await asyncio.to_thread(story.turns, facts):
+        facts = await self._bench.read_conversation_facts(conversation)
+        for turn in await asyncio.to_thread(turn_changes.group_changes_by_turn, facts):
             sources = list(turn.sources)
             for child in turn.children:
                 with suppress(HelixError):
-                    for inner in await self.turns(child):
+                    for inner in await self.turns_with_changes(child):
                         sources += inner.sources
             if sources:
                 sources.sort(key=lambda source: (source.time, source.seq))
                 found.append(replace(turn, sources=tuple(sources)))
         return found
 
-    async def files(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+    async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         """What some steps came to together, file by file."""
         found = []
         for source in sources:
-            with suppress(NotThere):  # forgotten, or removed to make room
-                found.append((source, await self._difference(source)))
-        return await self._counted(self._joined(await self._theirs(found), tree.files_of))
+            with suppress(NotFound):  # forgotten, or removed to make room
+                found.append((source, await self._changes_of_step(source)))
+        return await self._with_line_counts(
+            self._join_differences(await self._without_foreign_lines(found), folder_state.changes_people_count)
+        )
 
-    async def _difference(self, source: Source) -> Sequence[Change]:
-        return tree.read_difference(await self._bench.workspace.cache.get(source.fact.difference.digest))
+    async def _changes_of_step(self, source: ChangeSource) -> Sequence[PathChange]:
+        return folder_state.decode_difference(
+            await self._bench.workspace.cache.read_content(source.fact.difference.digest)
+        )
 
-    async def _theirs(self, differences: Sequence[Difference]) -> Sequence[Difference]:
+    async def _without_foreign_lines(self, differences: Sequence[Difference]) -> Sequence[Difference]:
         """An undo beside the user's own lines, and what came after it, as they would have been without these: else they would pass for
         the agent's. Where an undo left nothing of what the agent did, neither is told.
         """
-        whole: dict[str, Change] = {}
+        whole: dict[str, PathChange] = {}
         beside: set[str] = set()  # paths that are told without somebody's lines
         over: dict[str, int] = {}  # by path the last difference that nothing is told of
-        found: list[tuple[Source, list[Change]]] = []
+        found: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
             found.append((source, []))
             for change in changes:
                 path, held, undo = change.path, whole.get(change.path), source.fact.by == "undo"
-                rest = await self._rest(held, change) if held is not None and (undo or path in beside) else None
+                rest = (
+                    await self._item_without_foreign_lines(held, change)
+                    if held is not None and (undo or path in beside)
+                    else None
+                )
                 if held is not None and rest is not None:
-                    change = Change(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
+                    change = PathChange(path, held.after, rest)  # noqa: PLW2901 -- the same without what is somebody else's
                     beside.add(path)
                     if undo and held.before is not None and rest.content == held.before.content:
                         over[path] = number
                         del whole[path]
                         beside.remove(path)
                         continue
-                whole[path] = change if held is None else Change(path, held.before, change.after)
+                whole[path] = change if held is None else PathChange(path, held.before, change.after)
                 found[-1][1].append(change)
         return [
             (source, [each for each in changes if number > over.get(each.path, -1)])
             for number, (source, changes) in enumerate(found)
         ]
 
-    async def _rest(self, whole: Change, change: Change) -> Item | None:
+    async def _item_without_foreign_lines(self, whole: PathChange, change: PathChange) -> TreeItem | None:
         """What a change would have left of a file without what somebody else wrote before it; None where nobody did, or it cannot be told."""
         if whole.after == change.before:
             return None
-        backwards = Planned(change.path, change.after, change.before, whole.after, How.CONFLICT)
-        return await restore.merged(self.checkpoints, backwards)
+        backwards = PlannedUndo(change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT)
+        return await change_restoring.merge_with_other_changes(self.workspace_checkpoints, backwards)
 
-    def _joined(
+    def _join_differences(
         self,
         differences: Sequence[Difference],
-        shown: Callable[[Sequence[Change]], Sequence[Change]],
+        shown: Callable[[Sequence[PathChange]], Sequence[PathChange]],
     ) -> list[FileChange]:
-        by_path: dict[str, list[Source]] = {}
+        by_path: dict[str, list[ChangeSource]] = {}
         for source, changes in differences:
             for change in changes:
                 by_path.setdefault(change.path, []).append(source)
-        whole, broken = tree.joined(change for _, changes in differences for change in changes)
-        return [self._file(change, by_path[change.path], change.path in broken) for change in shown(whole)]
+        whole, broken = folder_state.join_changes(change for _, changes in differences for change in changes)
+        return [self._build_file_change(change, by_path[change.path], change.path in broken) for change in shown(whole)]
 
-    async def since(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
+    async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
         """What is different now from a checkpoint, whoever changed it. `folders`: also those in which a file is."""
-        before = await self.checkpoints.state(checkpoint)
-        await self.checkpoints.look()
-        changes = tree.compared(before, self.checkpoints.items())
-        found = [self._file(change, (), broken=False) for change in (changes if folders else tree.files_of(changes))]
-        return found if folders else await self._counted(found)
+        before = await self.workspace_checkpoints.read_checkpoint_state(checkpoint)
+        await self.workspace_checkpoints.look_for_changes()
+        changes = folder_state.compare_trees(before, self.workspace_checkpoints.known_items())
+        found = [
+            self._build_file_change(change, (), broken=False)
+            for change in (changes if folders else folder_state.changes_people_count(changes))
+        ]
+        return found if folders else await self._with_line_counts(found)
 
-    async def since_revision(self, revision: str) -> Sequence[FileChange]:
+    async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
         """What is different now from a revision of the user's repository. The index is not looked at."""
-        await self.checkpoints.look()
-        changes = await self.repository.compared(self.checkpoints, revision)
-        return await self._counted([self._file(change, (), broken=False) for change in changes])
+        await self.workspace_checkpoints.look_for_changes()
+        changes = await self.git_repository.compare_with_revision(self.workspace_checkpoints, revision)
+        return await self._with_line_counts([self._build_file_change(change, (), broken=False) for change in changes])
 
-    def _file(self, change: Change, sources: Sequence[Source], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
-        last = [*sources[:1], *story.own(sources)][-1:]
+    def _build_file_change(self, change: PathChange, sources: Sequence[ChangeSource], broken: bool) -> FileChange:  # noqa: FBT001 -- one of three
+        last = [*sources[:1], *turn_changes.without_user_undos(sources)][-1:]
         what, step = next(((source.what or source.fact.by, source.step) for source in last), ("", 0))
-        place = self.checkpoints.place(change.path)
+        place = self.workspace_checkpoints.readable_path(change.path)
         return FileChange(change, place, by=what, step=step, broken=broken, sources=tuple(sources))
 
-    async def _counted(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
+    async def _with_line_counts(self, files: Sequence[FileChange]) -> Sequence[FileChange]:
         """With the lines that came and went, as far as that is quick."""
         left = _LARGE
         found = []
@@ -246,125 +268,142 @@ class FileChanges:
             left -= sum(item.size for item in (file.change.before, file.change.after) if item is not None)
             if left > 0:
                 with suppress(HelixError):
-                    added, removed = await self._lines_of(file)
+                    added, removed = await self._count_changed_lines(file)
                     file = replace(file, added=added, removed=removed)  # noqa: PLW2901 -- the same with its counts
             found.append(file)
         return found
 
-    async def _lines_of(self, file: FileChange) -> tuple[int, int]:
+    async def _count_changed_lines(self, file: FileChange) -> tuple[int, int]:
         """Lines that came and went; of the same two contents they are the same for ever, so they are counted once."""
         items = file.change.before, file.change.after
-        same = all(item is None or item.kind is Kind.FILE for item in items)
+        same = all(item is None or item.kind is PathKind.FILE for item in items)
         key = tuple(b"" if item is None else item.content for item in items)
         if not same or (counted := self._counts.get(key)) is None:
-            counted = await asyncio.to_thread(hunks.counts, *await self.contents(file))
+            counted = await asyncio.to_thread(
+                diff_hunks.count_changed_lines, *await self.contents_of_both_versions(file)
+            )
         if same:
             self._counts[key] = counted
             if len(self._counts) > COUNTED:
                 self._counts.pop(next(iter(self._counts)))
         return counted
 
-    async def contents(self, file: FileChange) -> tuple[bytes, bytes]:
+    async def contents_of_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
         """Both versions; a link is where it leads."""
-        before = await self.checkpoints.content(file.change.before)
-        return before, await self.checkpoints.content(file.change.after)
+        before = await self.workspace_checkpoints.read_item_content(file.change.before)
+        return before, await self.workspace_checkpoints.read_item_content(file.change.after)
 
-    def file_path(self, file: FileChange) -> Path:
-        number, _, inside = file.path.partition("/")
-        return self.checkpoints.roots[int(number)] / inside
+    def path_on_disk(self, file: FileChange) -> Path:
+        number, _, inside = file.path_of_change.partition("/")
+        return self.workspace_checkpoints.roots[int(number)] / inside
 
-    async def patch(self, files: Sequence[FileChange]) -> bytes:
+    async def build_git_patch(self, files: Sequence[FileChange]) -> bytes:
         """As `git apply` takes it."""
         found = []
         for file in files:
-            before, after = await self.contents(file)
-            found.append(patch(file.place, (file.change.before, before), (file.change.after, after)))
+            before, after = await self.contents_of_both_versions(file)
+            found.append(format_git_patch(file.place, (file.change.before, before), (file.change.after, after)))
         return b"".join(found)
 
-    async def kept(self, conversation: str) -> Mapping[str, frozenset[str]]:
-        return story.kept(await self._bench.child(conversation))
+    async def kept_hunks_by_path(self, conversation: str) -> Mapping[str, frozenset[str]]:
+        return turn_changes.kept_hunks(await self._bench.read_conversation_facts(conversation))
 
-    async def keep(self, conversation: str, path: str, hunk: str = "") -> None:
+    async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None:
         """The user has seen it and keeps it."""
-        await self._record(conversation, ChangeKept(path, hunk))
+        await self._append_change_fact(conversation, ChangeKept(path, hunk))
 
     # --- taking back
 
-    async def plan(self, files: Sequence[FileChange]) -> Sequence[Planned]:
+    async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
         """What taking back these files comes to, before anything is done."""
-        broken = frozenset(file.path for file in files if file.broken)
-        return await restore.plan(self.checkpoints, [file.change for file in files], broken)
+        broken = frozenset(file.path_of_change for file in files if file.broken)
+        return await change_restoring.plan_undo_of_changes(
+            self.workspace_checkpoints, [file.change for file in files], broken
+        )
 
-    async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+    async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         """All that some steps changed, the folders of files among it: what must be put back together."""
-        found = [(source, await self._difference(source)) for source in sources]
-        return self._joined(await self._theirs(found), list)
+        found = [(source, await self._changes_of_step(source)) for source in sources]
+        return self._join_differences(await self._without_foreign_lines(found), list)
 
-    async def take_back(
+    async def undo_file_changes(
         self,
         files: Sequence[FileChange],
         *,
         conversation: str = "",
         choices: Mapping[str, str] = {},
         undoes: Sequence[int] = (),
-    ) -> Undone:
+    ) -> FileUndoResult:
         """Put files as they were. `choices`, for files that others have changed since: before, merge or now; without one the file is left alone.
         `undoes`: the facts it is about, where the files do not name them.
         """
-        undoes = undoes or story.undone((source for file in files for source in file.sources), conversation)
-        planned = await self.plan(files)
-        chosen: dict[str, Item | None] = {}
+        undoes = undoes or turn_changes.undone_facts(
+            (source for file in files for source in file.sources), conversation
+        )
+        planned = await self.plan_undo(files)
+        chosen: dict[str, TreeItem | None] = {}
         left: list[tuple[str, str]] = []
         for one in planned:
-            if one.how is not How.CONFLICT:
+            if one.how is not UndoOutlook.CONFLICT:
                 continue
             match choices.get(one.path, ""):
                 case "before":
                     chosen[one.path] = one.before
-                case "merge" if (item := await restore.merged(self.checkpoints, one)) is not None:
+                case "merge" if (
+                    item := await change_restoring.merge_with_other_changes(self.workspace_checkpoints, one)
+                ) is not None:
                     chosen[one.path] = item
                 case "merge":
                     left.append((one.path, "the changes touch the same lines"))
                 case _:
                     left.append((one.path, "it was changed by somebody else since"))
-        wanted = restore.steps(planned, chosen)
-        already = [one for one in planned if one.how is How.ALREADY]
-        done = await restore.put_back(self.checkpoints, wanted, already=already)
-        return await self._told(done, left, conversation, undoes)
+        wanted = change_restoring.restore_steps(planned, chosen)
+        already = [one for one in planned if one.how is UndoOutlook.ALREADY]
+        done = await change_restoring.restore_paths(self.workspace_checkpoints, wanted, already=already)
+        return await self._record_undo(done, left, conversation, undoes)
 
-    async def take_back_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> Undone:
+    async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> FileUndoResult:
         """Take back some hunks of a text. What has changed elsewhere in it since stays."""
-        await self.checkpoints.look()
-        now = self.checkpoints.item(file.path)
+        await self.workspace_checkpoints.look_for_changes()
+        now = self.workspace_checkpoints.known_item(file.path_of_change)
         if file.change.after is None:  # a file that was deleted has one hunk: all of it
-            return await self.take_back([file], conversation=conversation)
-        if now is None or now.kind is not Kind.FILE:
-            raise Refused(f"{file.place} is no longer a file.", remedy="Undo the whole file.")
-        before, after = await self.contents(file)
-        current = await self.checkpoints.content(now)
-        chosen = [hunk for hunk in hunks.hunks(before, after) if hunk.id in set(ids)]
-        content = await asyncio.to_thread(hunks.take_back, before, after, current, chosen)
-        target: Item | None = await restore.kept(self.checkpoints, content, now)
+            return await self.undo_file_changes([file], conversation=conversation)
+        if now is None or now.kind is not PathKind.FILE:
+            raise ActionRefused(f"{file.place} is no longer a file.", remedy="Undo the whole file.")
+        before, after = await self.contents_of_both_versions(file)
+        current = await self.workspace_checkpoints.read_item_content(now)
+        chosen = [hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in set(ids)]
+        content = await asyncio.to_thread(diff_hunks.revert_hunks, before, after, current, chosen)
+        target: TreeItem | None = await change_restoring.store_merged_version(self.workspace_checkpoints, content, now)
         if not content and file.change.before is None:
             target = None
-        done = await restore.put_back(self.checkpoints, [restore.Step(file.path, now, target)])
-        return await self._told(done, [], conversation, story.undone(file.sources, conversation))
+        done = await change_restoring.restore_paths(
+            self.workspace_checkpoints, [change_restoring.RestoreStep(file.path_of_change, now, target)]
+        )
+        return await self._record_undo(done, [], conversation, turn_changes.undone_facts(file.sources, conversation))
 
-    async def versions(self, planned: Planned) -> tuple[bytes, bytes, bytes]:
+    async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         """Before the agent, after it, and now: for the user to choose."""
-        contents = [await self.checkpoints.content(item) for item in (planned.before, planned.after, planned.now)]
+        contents = [
+            await self.workspace_checkpoints.read_item_content(item)
+            for item in (planned.before, planned.after, planned.now)
+        ]
         return contents[0], contents[1], contents[2]
 
-    async def _told(
-        self, done: restore.Done, left: Sequence[tuple[str, str]], conversation: str, undoes: Sequence[int]
-    ) -> Undone:
-        place = self.checkpoints.place
+    async def _record_undo(
+        self,
+        done: change_restoring.RestoreResult,
+        left: Sequence[tuple[str, str]],
+        conversation: str,
+        undoes: Sequence[int],
+    ) -> FileUndoResult:
+        place = self.workspace_checkpoints.readable_path
         fact = None if done.fact is None else replace(done.fact, undoes=tuple(undoes))
         if fact is not None and conversation:
-            await self._record(conversation, fact)
+            await self._append_change_fact(conversation, fact)
         names = tuple(place(path) for path in done.restored)
-        return Undone(names, tuple((place(path), why) for path, why in (*left, *done.left)))
+        return FileUndoResult(names, tuple((place(path), why) for path, why in (*left, *done.paths_left_alone)))
 
-    async def _record(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
-        session = await self._bench.session(conversation)
-        return await session.conversation.append(fact)
+    async def _append_change_fact(self, conversation: str, fact: FilesChanged | ChangeKept) -> Sequence[Recorded]:
+        session = await self._bench.open_session(conversation)
+        return await session.conversation.append_facts(fact)

@@ -12,20 +12,20 @@ from collections.abc import Callable
 from dataclasses import field
 from pathlib import Path
 
-from helix_desktop import durable
+from helix_desktop import atomic_files
 from helix_desktop.engine.blocks import TextDelta
-from helix_desktop.engine.collaborators import Spawn
+from helix_desktop.engine.collaborators import TaskSpawner
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.events import Event, FactAppended, Streamed
 from helix_desktop.engine.facts import ModelReplied, Rewound, Stop, Text, TurnEnded
+from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed
 from helix_desktop.errors import StoreFailed
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
 
 EVERY = 1.0  # seconds
 
 
 @dataclass(slots=True)
-class _Streaming:
+class _StreamedReply:
     after: int  # the last fact before it
     pieces: list[str] = field(default_factory=list)
     written: int = 0  # pieces on the disk
@@ -34,72 +34,75 @@ class _Streaming:
 class PartialReplies:
     """Hears a workbench's events; `sleep` is the clock's."""
 
-    def __init__(self, folder: Path, spawn: Spawn, last_seq: Callable[[str], int]) -> None:
+    def __init__(self, folder: Path, spawn: TaskSpawner, last_seq: Callable[[str], int]) -> None:
         self._folder = folder
         self._spawn = spawn
         self._last_seq = last_seq
-        self._of: dict[str, _Streaming] = {}
+        self._of: dict[str, _StreamedReply] = {}
         self._writing = False
 
-    def take(self, event: Event) -> None:
-        if isinstance(event, Streamed) and isinstance(event.delta, TextDelta):
+    def keep_streamed_event(self, event: Event) -> None:
+        if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta):
             name = event.conversation
-            streaming = self._of.setdefault(name, _Streaming(self._last_seq(name)))
+            streaming = self._of.setdefault(name, _StreamedReply(self._last_seq(name)))
             streaming.pieces.append(event.delta.text)
             if not self._writing:
                 self._writing = True
-                self._spawn(self._write(), name="keep partial replies")
+                self._spawn(self._write_due_replies(), name="keep partial replies")
         elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, ModelReplied | TurnEnded | Rewound):
             streaming_over = self._of.pop(event.recorded.conversation, None)
             if streaming_over is not None and streaming_over.written:
-                self._spawn(asyncio.to_thread(self._remove, event.recorded.conversation), name="drop a partial reply")
+                self._spawn(
+                    asyncio.to_thread(self._delete_partial_reply, event.recorded.conversation),
+                    name="drop a partial reply",
+                )
 
-    async def recover(self, conversation: Conversation, model: str, count: Callable[[str], int]) -> None:
+    async def recover_cut_off_reply(self, conversation: Conversation, model: str, count: Callable[[str], int]) -> None:
         """What the last run of the program left of an answer becomes a fact, as an answer that was cut off."""
-        found = await asyncio.to_thread(self._read, conversation.id)
+        found = await asyncio.to_thread(self._read_partial_reply, conversation.id)
         if found is None:
             return
         after, text = found
         facts = conversation.state.facts
         if text and not any(isinstance(each.fact, ModelReplied | TurnEnded | Rewound) for each in facts[after:]):
             reply = ModelReplied((Text(text, count(text)),), model, Stop.CUT, saw=after)
-            await conversation.append(reply)
-        await asyncio.to_thread(self._remove, conversation.id)
+            await conversation.append_facts(reply)
+        await asyncio.to_thread(self._delete_partial_reply, conversation.id)
 
-    def clear(self) -> None:
+    def delete_all_partial_replies(self) -> None:
         """Nothing of it may outlast a forgetting."""
         self._of.clear()
         for file in self._folder.glob("*.json"):
             file.unlink(missing_ok=True)
 
-    async def _write(self) -> None:
+    async def _write_due_replies(self) -> None:
         try:
             while behind := {name: each for name, each in self._of.items() if each.written < len(each.pieces)}:
                 for name, streaming in behind.items():
                     streaming.written = len(streaming.pieces)
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
-                    await asyncio.to_thread(self._put, name, json.dumps(value))
+                    await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
                     if self._of.get(name) is not streaming:  # it became a fact while it was written
-                        await asyncio.to_thread(self._remove, name)
+                        await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:
             return  # a full disk: the answer itself is in memory, and its turn says what is wrong
         finally:
             self._writing = False
 
-    def _file(self, conversation: str) -> Path:
+    def _partial_reply_file(self, conversation: str) -> Path:
         return self._folder / f"{conversation}.json"
 
-    def _put(self, conversation: str, text: str) -> None:
+    def _write_partial_reply(self, conversation: str, text: str) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
-        durable.write(self._file(conversation), text, private=True)
+        atomic_files.write_file_atomically(self._partial_reply_file(conversation), text, private=True)
 
-    def _remove(self, conversation: str) -> None:
-        self._file(conversation).unlink(missing_ok=True)
+    def _delete_partial_reply(self, conversation: str) -> None:
+        self._partial_reply_file(conversation).unlink(missing_ok=True)
 
-    def _read(self, conversation: str) -> tuple[int, str] | None:
+    def _read_partial_reply(self, conversation: str) -> tuple[int, str] | None:
         try:
-            value = json.loads(self._file(conversation).read_text("utf-8"))
+            value = json.loads(self._partial_reply_file(conversation).read_text("utf-8"))
             return int(value["after"]), str(value["text"])
         except (OSError, ValueError, KeyError, TypeError):
             return None

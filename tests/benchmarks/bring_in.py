@@ -21,12 +21,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.histories import finding, reading
-from helix_desktop.histories.recording import RecordedMessage
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.tokens import Counter
-from helix_desktop.workbench.bring_in import Import
+from helix_desktop.histories import history_finding, history_reading
+from helix_desktop.histories.recorded_session import RecordedMessage
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.token_counting import TiktokenCounter
+from helix_desktop.workbench.history_imports import HistoryImport
 from tests.benchmarks.row import Figure, Row
 
 TRACES = Path(__file__).parents[3] / "shared" / "traces"
@@ -67,18 +67,20 @@ class Sums:
 async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     sys.setswitchinterval(TURN)
     begun = time.perf_counter()
-    found = list(finding.find(finding.Places(base / "home", {})))
+    found = list(history_finding.find_histories(history_finding.HistoryPlaces(base / "home", {})))
     listed = time.perf_counter() - begun
     kept = base / "sums.json"
     sums = Sums(**json.loads(kept.read_text())) if kept.exists() else Sums()
-    workspaces = Workspaces(base / "workspaces", count=(counter := Counter()).count)
-    there = [one.id for one in workspaces.list()]
-    workspace = await workspaces.open(there[0] if there else workspaces.create("Big", base).id)
-    counter.count("The vocabulary is there before anything is measured.")
+    workspaces = AllWorkspaces(base / "workspaces", count=(counter := TiktokenCounter()).count_tokens)
+    there = [one.id for one in workspaces.list_workspaces()]
+    workspace = await workspaces.open_stored_workspace(
+        there[0] if there else workspaces.create_stored_workspace("Big", base).id
+    )
+    counter.count_tokens("The vocabulary is there before anything is measured.")
     idle = Lateness()
     with suppress(TimeoutError):
         await asyncio.wait_for(idle.watch(), 5.0)
-    files = [file for one in found for file in finding.belonging(one)]
+    files = [file for one in found for file in history_finding.files_belonging_to(one)]
     whole = await _import(workspace, counter, files, sums, seconds)
     kept.write_text(json.dumps(asdict(sums)))
     if not whole:
@@ -87,7 +89,7 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
         return []
     answers = [await _search(workspace) for _ in range(20)]
     begun = time.perf_counter()
-    again = await Import(workspace, counter).read(files)
+    again = await HistoryImport(workspace, counter).import_files(files)
     second = time.perf_counter() - begun
     await workspace.aclose()
     size, late = sum(one.size for one in found), Lateness(sums.late)
@@ -117,18 +119,20 @@ async def _measured(base: Path, seconds: float | None = None) -> list[Row]:
     ]
 
 
-async def _import(workspace: Workspace, counter: Counter, files: list[Path], sums: Sums, seconds: float | None) -> bool:
+async def _import(
+    workspace: StoredWorkspace, counter: TiktokenCounter, files: list[Path], sums: Sums, seconds: float | None
+) -> bool:
     """Bring in the files until the time is over; whether that was all."""
     memory, late = Highest(), Lateness()
     watching = [asyncio.ensure_future(one.watch()) for one in (memory, late)]  # noqa: TID251 - a benchmark's own
     begun, worked = time.perf_counter(), time.process_time()
-    run = Import(workspace, counter)
+    run = HistoryImport(workspace, counter)
     try:
-        await asyncio.wait_for(run.read(files), seconds)
+        await asyncio.wait_for(run.import_files(files), seconds)
         whole = True
     except TimeoutError:
         whole = False
-    await workspace.index.caught_up()
+    await workspace.index.wait_until_indexed()
     sums.taken += time.perf_counter() - begun
     sums.worked += time.process_time() - worked
     sums.memory = max(sums.memory, memory.more)
@@ -143,9 +147,9 @@ def _row(name: str, unit: str, value: float, asked: str, met: bool | None, note:
     return Row(name, unit, Figure(value, value, value), asked=asked, met=met, note=note)
 
 
-async def _search(workspace: Workspace) -> float:
+async def _search(workspace: StoredWorkspace) -> float:
     begun = time.perf_counter()
-    assert await workspace.index.search("needleinthehaystack")
+    assert await workspace.index.search_index("needleinthehaystack")
     return time.perf_counter() - begun
 
 
@@ -189,7 +193,11 @@ def _resident() -> int:
 
 def _written(projects: Path, size: int, traces: Path) -> None:
     """Sessions of Claude Code until there are so many bytes. Each line of an output is unlike that of the other copies."""
-    recordings = [one for one in reading.read_all([traces]).recordings if not one.forked_from and len(one.messages) > 8]
+    recordings = [
+        one
+        for one in history_reading.read_history_files([traces]).recordings
+        if not one.forked_from and len(one.messages) > 8
+    ]
     chance, written, number = random.Random(7), 0, 0
     while written < size:
         recording = recordings[number % len(recordings)]

@@ -18,10 +18,10 @@ from typing import Any
 
 import zstandard
 
-from helix_desktop.engine.changes.hunks import hunks
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.changes.diff_hunks import find_hunks
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import Checkpoints
-from helix_desktop.tools.changes.coverage import Coverage
 from tests.benchmarks.row import Figure, Row
 
 FIRST, UNCHANGED, WATCHED, ROOM = 5_000, 3.0, 20, 1.1
@@ -46,9 +46,11 @@ async def _measured(files: int) -> list[Row]:
         _git(folder, "add", "-A")
         _git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "x")
         time.sleep(0.1)  # out of the clock's resolution
-        known = Workspaces(base / "home")
-        workspace = await known.open(known.create("bench", folder).id)
-        checkpoints = Checkpoints([folder], workspace.cache, coverage=Coverage(most_files=0), file=base / "known")
+        known = AllWorkspaces(base / "home")
+        workspace = await known.open_stored_workspace(known.create_stored_workspace("bench", folder).id)
+        checkpoints = Checkpoints(
+            [folder], workspace.cache, coverage=CheckpointCoverage(most_files=0), file=base / "known"
+        )
         try:
             return await _rows(files, folder, checkpoints)
         finally:
@@ -61,9 +63,9 @@ async def _measured(files: int) -> list[Row]:
 async def _rows(files: int, folder: Path, checkpoints: Checkpoints) -> list[Row]:
     name = f"{files:,} files"
     began = time.perf_counter()
-    await checkpoints.prepare()
+    await checkpoints.ensure_first_look()
     first = 1000 * (time.perf_counter() - began)
-    await checkpoints.look(thorough=True)
+    await checkpoints.look_for_changes(thorough=True)
     await asyncio.sleep(1)
     walks, watched, stash, add = [], [], [], []
     for _ in range(RUNS):
@@ -85,7 +87,7 @@ async def _rows(files: int, folder: Path, checkpoints: Checkpoints) -> list[Row]
 
 async def _took(checkpoints: Checkpoints, *, thorough: bool) -> float:
     began = time.perf_counter()
-    await checkpoints.look(thorough=thorough)
+    await checkpoints.look_for_changes(thorough=thorough)
     return 1000 * (time.perf_counter() - began)
 
 
@@ -98,13 +100,13 @@ async def _room(folder: Path, checkpoints: Checkpoints, name: str) -> list[Row]:
     paths = sorted(path for path in folder.rglob("*.py"))
     before, alone = await _kept(checkpoints), 0
     for number in range(STEPS):
-        window = await checkpoints.begin("call", "conversation", "command")
+        window = await checkpoints.begin_step("call", "conversation", "command")
         for path in chance.sample(paths, 5):
             content = _source(chance, 120) + b"# %d\n" % number
             path.write_bytes(content)
             alone += len(packer.compress(content))
         if window is not None:
-            await checkpoints.end(window)
+            await checkpoints.end_step(window)
     shares = [(after - old) / alone for after, old in zip(await _kept(checkpoints), before, strict=True)]
     names = f"room of a step, {name}", f"the same with keys and descriptions, {name}"
     return [
@@ -125,7 +127,11 @@ def _hunks() -> list[Row]:
     before = b"".join(b"line %d\n" % n for n in range(10_000))
     after = b"".join(b"line %d%s\n" % (n, b"!" * (n % 2)) for n in range(10_000))
     return [
-        Row("hunks of 5,000 changed lines", "ms", Figure.of([_timed(lambda: hunks(before, after)) for _ in range(5)]))
+        Row(
+            "hunks of 5,000 changed lines",
+            "ms",
+            Figure.of([_timed(lambda: find_hunks(before, after)) for _ in range(5)]),
+        )
     ]
 
 

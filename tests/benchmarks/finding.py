@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from helix_desktop.tools.ranking import Ranking
+from helix_desktop.tools.tool_ranking import TextRanking
 
 Texts = Sequence[tuple[str, str]]
 Questions = Sequence[tuple[str, frozenset[int]]]
@@ -81,11 +81,11 @@ def recall(best: Callable[[str, int], Sequence[int]], questions: Questions) -> f
 
 
 def compare(name: str, texts: Texts, questions: Questions) -> None:
-    plain, ours = Plain(texts), Ranking(texts)
+    plain, ours = Plain(texts), TextRanking(texts)
     half = len(questions) // 2
     print(f"{name}: {len(texts)} tools, {len(questions)} questions")
     for which, part in (("first half", questions[:half]), ("second half", questions[half:]), ("all", questions)):
-        print(f"  {which:11} plain BM25 {recall(plain.best, part):.3f}   ours {recall(ours.best, part):.3f}")
+        print(f"  {which:11} plain BM25 {recall(plain.best, part):.3f}   ours {recall(ours.find_best_texts, part):.3f}")
 
 
 def main() -> None:

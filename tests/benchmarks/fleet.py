@@ -26,7 +26,7 @@ PAGE = figures.ROOT / "resources" / "help" / "fleet.md"
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of one task: what its recorded session came to. `packed`: zstd level 1, each output by itself."""
+    """Of one task: what its recorded session came to. `compress_content`: zstd level 1, each output by itself."""
 
     sessions: int
     outputs: float

@@ -3,13 +3,13 @@
     python -m tests.benchmarks.foresight --traces DIR [--window N]
 
 Each part of a session stands from when it comes to the last reply that uses something of it (an identifier, a path, a line, as
-in `replay/misses.py`; of several parts that hold it, the newest). Where a recall costs less than carrying a part until it is used
+in `replay/missed_references.py`; of several parts that hold it, the newest). Where a recall costs less than carrying a part until it is used
 again, it goes and a passage of it comes back. Parts go at the moments that make the bill the smallest, found by trying all of
 them; going leaves no marker and no summary behind and costs nothing but writing again what stands after it. Outputs over 4,000
 tokens come as excerpts, and what is used of them is recalled, as in every policy compared. A real policy pays for markers and
 summaries, does not know what will be used, and keeps some text for nothing: no rule of this kind gets below this.
 
-The first four columns are what no policy avoids: the head, each text once, the output. `carried` is the rent of what is used
+The first four columns are what no policy avoids: the head, each text once, the output. `carried_token_steps` is the rent of what is used
 again, `rewritten` what its going costs, `recalls` what comes back.
 """
 
@@ -22,12 +22,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
 
-from helix_desktop import tokens
-from helix_desktop.engine.economics import Prices
-from helix_desktop.histories.recording import Recording
-from helix_desktop.replay.billing import HEAD_TOKENS, Ledger, output_tokens, unmanaged
-from helix_desktop.replay.counting import Counting
-from helix_desktop.replay.misses import Misses
+from helix_desktop import token_counting
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.replay.cache_billing import HEAD_TOKENS, BillingLedger, bill_without_folds, count_output_tokens
+from helix_desktop.replay.missed_references import MissedReferences
+from helix_desktop.replay.remembered_counts import RememberingCounter
 from tests.benchmarks import policies
 from tests.benchmarks.peer_policies import CALL, EXCERPT, Part, held_back, parts_of
 
@@ -62,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--traces", type=Path, required=True)
     parser.add_argument("--window", type=int, default=128_000)
     arguments = parser.parse_args(argv)
-    counting, prices = Counting(tokens.Counter()), Prices(0.1, 1.25, 5.0)
-    recordings = policies.sessions(arguments.traces, 40_000, counting.count)
+    counting, prices = RememberingCounter(token_counting.TiktokenCounter()), RelativePrices(0.1, 1.25, 5.0)
+    recordings = policies.sessions(arguments.traces, 40_000, counting.count_tokens)
     bounds = [bound(each, prices, counting) for each in recordings]
     for one in bounds:
         print(line(Path(one.name).name[-34:], one))
@@ -81,7 +81,7 @@ def whole(bounds: Sequence[Bound]) -> Bound:
     return Bound("all", bill, sum(one.plain for one in bounds))
 
 
-def bound(recording: Recording, prices: Prices, counting: Counting) -> Bound:
+def bound(recording: RecordedSession, prices: RelativePrices, counting: RememberingCounter) -> Bound:
     """The least bill of one session."""
     replies = [message for message in recording.messages if message.role == "assistant"]
     pieces, head = needed(recording, prices, counting)
@@ -92,17 +92,21 @@ def bound(recording: Recording, prices: Prices, counting: Counting) -> Bound:
     bill = {
         "head": prices.write * head + prices.read * head * (len(replies) - 1),
         "new": prices.write * sum(piece.tokens for piece in pieces if piece.fresh),
-        "output": prices.output * sum(output_tokens(reply, counting.count) for reply in replies),
+        "output": prices.output * sum(count_output_tokens(reply, counting.count_tokens) for reply in replies),
         "carried": rent,
         "rewritten": rewritten,
         "recalls": prices.write * sum(piece.tokens for piece in again) + asking * rounds,
     }
-    return Bound(recording.name, bill, unmanaged(recording.messages, Ledger(prices, 0), counting.count).billed)
+    return Bound(
+        recording.name,
+        bill,
+        bill_without_folds(recording.messages, BillingLedger(prices, 0), counting.count_tokens).billed,
+    )
 
 
-def needed(recording: Recording, prices: Prices, counting: Counting) -> tuple[list[Piece], int]:
+def needed(recording: RecordedSession, prices: RelativePrices, counting: RememberingCounter) -> tuple[list[Piece], int]:
     """What must stand and from when to when, in the order in which it comes, and the tokens of the head."""
-    misses = Misses(counting)
+    misses = MissedReferences(counting)
     newest: dict[str, int] = {}  # the part that holds it
     parts: list[Part] = []
     used: list[set[int]] = []  # at which replies something of a part is used
@@ -112,15 +116,15 @@ def needed(recording: Recording, prices: Prices, counting: Counting) -> tuple[li
         if message.role == "assistant":
             _comes(waiting, parts, used, newest)
             waiting = []
-            for one in misses.used(message) & newest.keys():
+            for one in misses.references_used_by(message) & newest.keys():
                 used[newest[one]].add(step)
             step += 1
-        made = list(parts_of(message, step, 0, counting.count, misses))
+        made = list(parts_of(message, step, 0, counting.count_tokens, misses))
         if message.role == "system":
             head += sum(part.tokens for part in made)
         else:
             waiting.extend(made)
-        misses.heard(message)
+        misses.note_earlier_message(message)
     pieces = [piece for part, at in zip(parts, used, strict=True) for piece in _stands(part, sorted(at), prices, head)]
     return sorted(pieces, key=lambda piece: piece.begins), head
 
@@ -133,7 +137,7 @@ def _comes(waiting: list[Part], parts: list[Part], used: list[set[int]], newest:
         used.append(set())
 
 
-def _stands(part: Part, used: Sequence[int], prices: Prices, head: int) -> list[Piece]:
+def _stands(part: Part, used: Sequence[int], prices: RelativePrices, head: int) -> list[Piece]:
     """A part from its coming to its last use, in pieces: between two uses it goes where bringing it back costs less."""
     begins = ends = part.step
     size, passage = part.tokens, min(part.tokens, PASSAGE)
@@ -150,7 +154,7 @@ def _stands(part: Part, used: Sequence[int], prices: Prices, head: int) -> list[
     return [*found, Piece(size, begins, ends, fresh)]
 
 
-def scheduled(pieces: Sequence[Piece], steps: int, prices: Prices) -> tuple[float, float]:
+def scheduled(pieces: Sequence[Piece], steps: int, prices: RelativePrices) -> tuple[float, float]:
     """Rent and rewriting with the best moments. A moment is just before a reply: there all goes that is needed no more."""
     came = list(accumulate((sum(one.tokens for one in pieces if one.begins == at) for at in range(steps)), initial=0))
     rents = list(accumulate(came, initial=0))

@@ -31,13 +31,13 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.blocks import Block as ViewBlock
-from helix_desktop.engine.blocks import Kind, Role
+from helix_desktop.engine.blocks import ContextKind, Role
 from helix_desktop.engine.facts import PartRef, Text
-from helix_desktop.histories import reading
-from helix_desktop.histories.recording import RecordedMessage, Recording
-from helix_desktop.replay.misses import Misses, Page, rounds, unseen
+from helix_desktop.histories import history_reading
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.replay.missed_references import MissedReferences, RecalledPage, group_by_round, missing_from_view
 from helix_desktop.replay.retention import IDENTIFIER
-from helix_desktop.tokens import Counter
+from helix_desktop.token_counting import TiktokenCounter
 from tests.benchmarks import gateway_peers
 from tests.benchmarks.row import Figure, Row
 from tests.gateway.running import Agent
@@ -136,19 +136,19 @@ def _bare(value: Json) -> Json:
 class Playing:
     """One session: what the client says, and what the provider answers."""
 
-    def __init__(self, recording: Recording, counter: Counter, *, recalls: bool) -> None:
+    def __init__(self, recording: RecordedSession, counter: TiktokenCounter, *, recalls: bool) -> None:
         self.between: Callable[[float], object] = lambda _: None  # the seconds so far
         self.recording = recording
-        self.biller = Biller(counter.count)
+        self.biller = Biller(counter.count_tokens)
         self._counter = counter
         self._recalls = recalls
-        self._misses = Misses(counter)
+        self._misses = MissedReferences(counter)
         self._earlier: set[str] = set()
         self._texts: dict[str, str] = {}  # by hash: every output the client returned
         self._shown: dict[str, ViewBlock] = {}
         self._now = 0.0
         self._reply: RecordedMessage | None = None
-        self._rounds: list[list[Page]] | None = None  # of recalls, still to come before the reply
+        self._rounds: list[list[RecalledPage]] | None = None  # of recalls, still to come before the reply
         self._numbers = 0
         self._usage = threading.local()  # each request is answered in a thread of its own
 
@@ -188,19 +188,19 @@ class Playing:
         self._numbers += 1
         return f"toolu_{self._numbers:06d}"
 
-    def _missed(self, texts: Sequence[str], reply: RecordedMessage) -> list[list[Page]]:
+    def _missed(self, texts: Sequence[str], reply: RecordedMessage) -> list[list[RecalledPage]]:
         """The rounds of recalls before a reply, by the rule of the replay."""
         blocks = [
-            self._shown.setdefault(text, ViewBlock(Kind.CONVERSATION, Role.USER, PartRef(1), Text(text), 0))
+            self._shown.setdefault(text, ViewBlock(ContextKind.CONVERSATION, Role.USER, PartRef(1), Text(text), 0))
             for text in texts
         ]
-        self._misses.show(blocks, _plain)
-        missed = unseen(self._misses.of(reply), map(_unescaped, texts))
+        self._misses.set_shown_view(blocks, _plain)
+        missed = missing_from_view(self._misses.missed_by_reply(reply), map(_unescaped, texts))
         if not missed:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
         entries = [(name, self._texts[name]) for name in named if name in self._texts]
-        return rounds(self._misses.pages(missed, reply, entries, texts, summarised=False))
+        return group_by_round(self._misses.pages_to_recall(missed, reply, entries, texts, summarised=False))
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:
         said = {
@@ -272,7 +272,7 @@ class Playing:
         return self.biller.bill
 
     def _hear(self, message: RecordedMessage) -> None:
-        self._misses.heard(message)
+        self._misses.note_earlier_message(message)
         for text in (message.text, *(call.arguments for call in message.calls)):
             self._earlier |= set(IDENTIFIER.findall(text))
 
@@ -397,15 +397,15 @@ def gateway(upstream: str, *more: str, clock: Clock | None = None) -> Iterator[t
                 process.wait(20)
 
 
-def long_sessions() -> list[Recording]:
+def long_sessions() -> list[RecordedSession]:
     """The long shared ones."""
     files = [
         file for folder in FOLDERS for file in sorted((TRACES / folder).rglob("*.json*")) if file.stat().st_size >= LONG
     ]
-    return [recording for file in files for recording in reading.read(file).recordings]
+    return [recording for file in files for recording in history_reading.read_history_file(file).recordings]
 
 
-def played(recording: Recording, counter: Counter, through: str = "") -> tuple[Bill, list[str]]:
+def played(recording: RecordedSession, counter: TiktokenCounter, through: str = "") -> tuple[Bill, list[str]]:
     """One session, and what was refused. `through`: ours, headroom or litellm."""
     playing = Playing(recording, counter, recalls=through == "ours")
     with Provider(playing.script, usage=playing.usage) as provider, tempfile.TemporaryDirectory() as home:
@@ -431,9 +431,9 @@ def private_memory(pid: int) -> float:
     return sum(int(line.split()[1]) for line in told.splitlines() if line.startswith(("Private", "Swap:"))) / 1024
 
 
-def beside(sessions: Sequence[Recording], names: Sequence[str]) -> list[Row]:
+def beside(sessions: Sequence[RecordedSession], names: Sequence[str]) -> list[Row]:
     """The same sessions through ours and through other proxies, one after the other, in one run."""
-    counter, bills = Counter(), dict[str, list[Bill]]()
+    counter, bills = TiktokenCounter(), dict[str, list[Bill]]()
     for recording in sessions:
         for name in ("", *names):
             bill, refused = played(recording, counter, name)
@@ -466,7 +466,7 @@ def beside(sessions: Sequence[Recording], names: Sequence[str]) -> list[Row]:
 
 def rows(*, quick: bool = False) -> list[Row]:
     """The bill, what the agent still saw of what it used, and what was refused."""
-    counter = Counter()
+    counter = TiktokenCounter()
     sessions = long_sessions()[: 2 if quick else None]
     if not sessions:
         print(f"There are no recorded sessions in {TRACES}; HELIX_TRACES names their folder.", file=sys.stderr)

@@ -22,11 +22,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from helix_desktop.engine.digest import Digest
-from helix_desktop.gateway.body import WIRES
-from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.wire.message import Kind, Piece, Speaker, Wired
+from helix_desktop.gateway.folded_body import WIRE_MODULES
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.wire.wire_message import Piece, PieceKind, Speaker, Wired
 from tests.benchmarks.row import Figure, Row
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
 
@@ -101,7 +101,7 @@ class Work:
 
     def script(self, asked: Asked) -> Sequence[Block]:
         text, names = asked.raw.decode("utf-8", "replace"), _names(asked.body)
-        messages = WIRES[asked.protocol].messages(asked.body)
+        messages = WIRE_MODULES[asked.protocol].messages(asked.body)
         with self._lock:
             if DOCUMENT[0] in text[-6_000:]:
                 return [Says("\n\n".join(f"## {n}\nAll is well, and there is more to say about it." for n in DOCUMENT))]
@@ -117,7 +117,7 @@ class Work:
 
     def _count(self, messages: Sequence[Wired], shell: str) -> Sequence[Block]:
         """What the agent does that was delegated to."""
-        if sum(bool(message.of(Kind.CALL)) for message in messages) >= 3:
+        if sum(bool(message.pieces_of_kind(PieceKind.CALL)) for message in messages) >= 3:
             return [Says("It was counted three times.")]
         self.counted += 1
         return [Calls(shell, _arguments(shell, f"seq {self.counted * 100} {self.counted * 100 + 3000}"))]
@@ -149,13 +149,17 @@ class Work:
 def _last_said(messages: Sequence[Wired]) -> str:
     """What the user or the program says at the end, where it says no more than that."""
     last = messages[-1]
-    return "" if last.of(Kind.RESULT) else "\n".join(piece.text for piece in last.of(Kind.TEXT))
+    return (
+        ""
+        if last.pieces_of_kind(PieceKind.RESULT)
+        else "\n".join(piece.text for piece in last.pieces_of_kind(PieceKind.TEXT))
+    )
 
 
 def _first_said(messages: Sequence[Wired]) -> list[Piece]:
     """What is said before the first reply."""
     first = itertools.takewhile(lambda message: message.speaker is not Speaker.ASSISTANT, messages)
-    return [piece for message in first for piece in message.of(Kind.TEXT)]
+    return [piece for message in first for piece in message.pieces_of_kind(PieceKind.TEXT)]
 
 
 def _names(body: dict[str, Any]) -> list[str]:
@@ -395,18 +399,24 @@ def _recalls(provider: Provider) -> dict[str, str]:
     found: dict[str, str] = {}
     for asked in provider.asked:
         if asked.protocol:
-            pieces = [piece for message in WIRES[asked.protocol].messages(asked.body) for piece in message.pieces]
-            calls = {p.id: json.loads(p.text)["sha256"] for p in pieces if p.kind is Kind.CALL and p.name == HIDDEN}
+            pieces = [
+                piece for message in WIRE_MODULES[asked.protocol].messages(asked.body) for piece in message.pieces
+            ]
+            calls = {
+                p.id: json.loads(p.text)["sha256"] for p in pieces if p.kind is PieceKind.CALL and p.name == HIDDEN
+            }
             for piece in pieces:
-                if piece.kind is Kind.RESULT and piece.id in calls:
+                if piece.kind is PieceKind.RESULT and piece.id in calls:
                     found.setdefault(calls[piece.id], piece.text)
     return found
 
 
 async def _contents(home: Path, digests: set[str]) -> dict[str, bytes]:
-    workspace = await Workspaces(places.find(home).workspaces).open("Connected agents")
+    workspace = await AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder).open_stored_workspace(
+        "Connected agents"
+    )
     try:
-        return {digest: await workspace.cache.get(Digest.parse(digest)) for digest in digests}
+        return {digest: await workspace.cache.read_content(Digest.from_hex(digest)) for digest in digests}
     finally:
         await workspace.aclose()
 

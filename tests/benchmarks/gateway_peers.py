@@ -16,7 +16,7 @@ from pathlib import Path
 
 import httpx
 
-from helix_desktop.gateway import listening
+from helix_desktop.gateway import gateway_socket
 
 PACKAGES = {"headroom": "headroom-ai[proxy]==0.42.0", "litellm": "litellm[proxy]"}
 ALIVE = {"headroom": "/health", "litellm": "/health/liveliness"}
@@ -39,7 +39,7 @@ def program(folder: Path, name: str) -> Path:
 @contextmanager
 def running(folder: Path, name: str, upstream: str, home: Path) -> Iterator[tuple[str, int]]:
     """The proxy before a provider: its address and its process. headroom without its model, which it would have to download."""
-    with listening.listen_on(0) as sock:
+    with gateway_socket.listen_on_loopback(0) as sock:
         port = sock.getsockname()[1]
     if name == "headroom":
         options = [

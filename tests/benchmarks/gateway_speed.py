@@ -256,7 +256,7 @@ def many(url: str, clients: int, steps: int) -> tuple[int, float]:
         client = Client(url, 200, f"client {number}")
         return sum(client.step() > 0 for _ in range(steps))
 
-    with tasks.pool("client", threads=clients) as pool:
+    with tasks.create_thread_pool("client", threads=clients) as pool:
         done = sum(pool.map(work, range(clients)))
     return done, done / (time.perf_counter() - began)
 

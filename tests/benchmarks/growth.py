@@ -17,12 +17,12 @@ from pathlib import Path
 
 import plyvel
 
-from helix_desktop.engine.catalogue import Sort
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import EntrySort
 from helix_desktop.engine.facts import Text, UserSaid
-from helix_desktop.engine.ports import About
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.benchmarks import report
 from tests.benchmarks.row import Figure, Row
 from tests.benchmarks.store_million import fill
@@ -44,12 +44,12 @@ def rows(*, quick: bool) -> list[Row]:
 
 async def _at(base: Path, size: int) -> list[Row]:
     """Every question at one size."""
-    workspaces = Workspaces(base)
-    known = workspaces.create("growth")
+    workspaces = AllWorkspaces(base)
+    known = workspaces.create_stored_workspace("growth")
     seconds = fill(known.folder, size)
     disk = sum(path.stat().st_size for path in known.folder.rglob("*") if path.is_file())
-    workspace = await workspaces.open(known.id)
-    await workspace.index.caught_up()
+    workspace = await workspaces.open_stored_workspace(known.id)
+    await workspace.index.wait_until_indexed()
     try:
         asked = await _asked(workspace, size)
     finally:
@@ -71,25 +71,27 @@ async def _at(base: Path, size: int) -> list[Row]:
     ]
 
 
-async def _asked(workspace: Workspace, size: int) -> dict[str, Figure]:
+async def _asked(workspace: StoredWorkspace, size: int) -> dict[str, Figure]:
     chance = random.Random(size)
-    page = await workspace.index.entries(limit=200)
+    page = await workspace.index.entries_page(limit=200)
     digests = [row.stored.digest for row in page]
 
     async def put() -> None:
-        await workspace.cache.put(f"{chance.random()} ".encode() * 25, About("shell", "make"))
+        await workspace.cache.store_content(f"{chance.random()} ".encode() * 25, EntryOrigin("shell", "make"))
 
     async def get() -> None:
-        await workspace.cache.get(chance.choice(digests))
+        await workspace.cache.read_content(chance.choice(digests))
 
     async def append() -> None:
-        await workspace.journal.append("growth", [UserSaid((Text("go on", 2),))])
+        await workspace.journal.append_to_journal("growth", [UserSaid((Text("go on", 2),))])
 
     return {
         "get": await _taken(get),
-        "page": await _taken(lambda: workspace.index.entries(limit=100)),
-        "middle": await _taken(lambda: workspace.index.entries(sort=Sort.SIZE, offset=size // 2, limit=100), 15),
-        "search": await _taken(lambda: workspace.index.search("needle0"), 15),
+        "page": await _taken(lambda: workspace.index.entries_page(limit=100)),
+        "middle": await _taken(
+            lambda: workspace.index.entries_page(sort=EntrySort.SIZE, offset=size // 2, limit=100), 15
+        ),
+        "search": await _taken(lambda: workspace.index.search_index("needle0"), 15),
         "put": await _taken(put),
         "append": await _taken(append),
     }
@@ -111,7 +113,7 @@ def _plyvel(folder: Path, size: int) -> dict[str, Figure]:
     """The same keys and sizes in LevelDB by itself, unchecked, with its own compression."""
     database = plyvel.DB(str(folder), create_if_missing=True)
     content = b"an output like those of an agent, some words and some numbers 12345 " * 6
-    keys = [Digest.of(str(number).encode()).raw for number in range(size)]
+    keys = [Digest.of_content(str(number).encode()).raw for number in range(size)]
     for first in range(0, size, 500):
         with database.write_batch() as batch:
             for key in keys[first : first + 500]:
@@ -120,7 +122,7 @@ def _plyvel(folder: Path, size: int) -> dict[str, Figure]:
     puts, gets = [], []
     for number in range(TIMES):
         begun = time.perf_counter()
-        database.put(Digest.of(f"new {number}".encode()).raw, content, sync=True)
+        database.put(Digest.of_content(f"new {number}".encode()).raw, content, sync=True)
         puts.append(1e6 * (time.perf_counter() - begun))
         key = chance.choice(keys)
         begun = time.perf_counter()

@@ -16,8 +16,8 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import Qt, QTimer
 
-from helix_desktop.desktop.program import Program
-from helix_desktop.gui.bring_in.dialog import BringInDialog
+from helix_desktop.desktop.window_program import WindowProgram
+from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
 from tests.benchmarks.bring_in import TRACES, _written
 from tests.benchmarks.gui_holds import FRAME, WORKSPACE, Holds, prepare
 from tests.soak.driven import drive, opened, until
@@ -26,13 +26,15 @@ FACTS = 2_000  # of the conversation behind the dialog
 REST = 5.0  # seconds that are measured before it begins
 
 
-async def import_(run: Program, holds: Holds) -> None:
+async def import_(run: WindowProgram, holds: Holds) -> None:
     window = run.window
     await opened(run, WORKSPACE)
-    window.open_conversation(next(row.id for row in window.rows() if row.title.startswith("A very")))
-    await until(lambda: window.session is not None)
-    window.actions_["bring-in"].trigger()
-    await until(lambda: any(one.begin_.isEnabled() for one in _dialogs(window)))
+    window.go_to_conversation(
+        next(row.id for row in window.current_conversation_rows() if row.title.startswith("A very"))
+    )
+    await until(lambda: window.current_session is not None)
+    window.window_actions["bring-in"].trigger()
+    await until(lambda: any(one.import_button.isEnabled() for one in _dialogs(window)))
     (dialog,) = _dialogs(window)
     frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
     frames.timeout.connect(window.chat.transcript.view.viewport().update)
@@ -44,14 +46,14 @@ async def import_(run: Program, holds: Holds) -> None:
     await until(lambda: time.perf_counter() - begun > REST)
     _tell("at rest", holds, time.perf_counter() - begun)
     begun = time.perf_counter()
-    dialog.begin()
+    dialog.import_checked_groups()
     await until(dialog._close.isVisible, 600)
     _tell("while it is brought in", holds, time.perf_counter() - begun)
-    print(dialog._words.text())
+    print(dialog._message_label.text())
 
 
-def _dialogs(window: object) -> list[BringInDialog]:
-    return window.findChildren(BringInDialog)  # type: ignore[attr-defined,no-any-return]
+def _dialogs(window: object) -> list[ImportConversationsDialog]:
+    return window.findChildren(ImportConversationsDialog)  # type: ignore[attr-defined,no-any-return]
 
 
 def _tell(name: str, holds: Holds, seconds: float) -> None:

@@ -26,27 +26,29 @@ from PySide6.QtCore import QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.catalogue import Filter, Sort
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.engine.facts import Stored
-from helix_desktop.engine.ports import About, Purged
+from helix_desktop.engine.ports import EntryOrigin, ForgetResult
 from helix_desktop.errors import StoreFailed
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.page import CachePage
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.theme import Theme
-from helix_desktop.store import index
-from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.database import connect, prepare
-from helix_desktop.store.engine_ports import Index
-from helix_desktop.store.thread import StoreThread
+from helix_desktop.store import index_file
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.sqlite_database import connect_database, prepare_schema
+from helix_desktop.store.store_ports import WorkspaceIndex
+from helix_desktop.store.store_thread import StoreThread
 
 MEGABYTE = 1 << 20
 
 
 def fill(path: Path, entries: int) -> None:
     """An index file with so many rows, as the index would have made them."""
-    connection = connect(path, StoreFailed, "index", synchronous="NORMAL")
-    prepare(connection, index._SCHEMA, application=index.APPLICATION, version=index.VERSION, what="index")
+    connection = connect_database(path, StoreFailed, "index", synchronous="NORMAL")
+    prepare_schema(
+        connection, index_file._SCHEMA, application=index_file.APPLICATION, version=index_file.VERSION, what="index"
+    )
     random.seed(2)
     tools = ("read_file", "run_command", "search", "fetch", "sub-agent")
 
@@ -65,7 +67,7 @@ def fill(path: Path, entries: int) -> None:
         connection.execute("INSERT OR IGNORE INTO sources SELECT DISTINCT source FROM entries")
     for sql in (sql for _, sql in kept):
         connection.execute(sql)
-    for name, columns in index._ORDERS.items():
+    for name, columns in index_file._ORDERS.items():
         connection.execute(f"CREATE INDEX {name} ON entries({columns})")
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
@@ -81,32 +83,32 @@ class NoFeed:
 class Served:
     """gui/cache_port.py over the store's index and cache, each on its own threads."""
 
-    def __init__(self, served: Index, folder: CacheFolder | None = None) -> None:
+    def __init__(self, served: WorkspaceIndex, folder: CacheFolder | None = None) -> None:
         self.index, self.stores = served, StoreThread("store")
         self.folder = folder
 
     @classmethod
     async def open(cls, folder: Path, cache: CacheFolder | None = None) -> Served:
-        return cls(await Index.open(folder, cast(Any, NoFeed()), lambda _: 0), cache)
+        return cls(await WorkspaceIndex.open(folder, cast(Any, NoFeed()), lambda _: 0), cache)
 
     @property
     def cache(self) -> Served:
         return self
 
-    async def resolve(self, prefix: str) -> Digest:
-        return Digest.parse(prefix)
+    async def resolve_prefix(self, prefix: str) -> Digest:
+        return Digest.from_hex(prefix)
 
-    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+    async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
         if self.folder is None:
             return b"fn main() {}\n" * 200
-        return await self.stores.run(self.folder.read, digest, start, length)
+        return await self.stores.run_there(self.folder.read_part, digest, start, length)
 
     async def verify_entry(self, digest: Digest) -> None: ...
 
-    async def pin(self, digest: Digest, *, pinned: bool) -> None: ...
+    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None: ...
 
-    async def forgetting(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
-        return Purged((), 0, (), 0)
+    async def content_forgetter(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
+        return ForgetResult((), 0, (), 0)
 
 
 class Gaps:
@@ -163,12 +165,12 @@ async def trial(application: QApplication, entries: int) -> None:
         return task
 
     theme = Theme(scheme="light")
-    theme.apply()
+    theme.apply_to_application()
     with tempfile.TemporaryDirectory(prefix="helix-bench-") as folder:
         path = Path(folder) / "index.sqlite3"
         fill(path, entries)
         served = await Served.open(path.parent)
-        page = CachePage(theme, doing := Doing(spawn))
+        page = CachePage(theme, doing := BackgroundRunner(spawn))
         doing.failed.connect(print)
         page.resize(1132, 852)
         page.show()
@@ -178,25 +180,34 @@ async def trial(application: QApplication, entries: int) -> None:
         def there() -> bool:
             bar = page.table.verticalScrollBar()
             row = bar.value() // 35
-            return page.model.rowCount() > 0 and page.model.row(min(row, page.model.rowCount() - 1)) is not None
+            return (
+                page.model.rowCount() > 0 and page.model.entry_row_at(min(row, page.model.rowCount() - 1)) is not None
+            )
 
         gaps.begin()
-        page.open(served)
+        page.show_cache_of(served)
         print(f"{entries:,} entries: page shown in {await until(there):.0f} ms, {gaps.told()}")
         await until(lambda: not running)
-        for sort in (Sort.SIZE, Sort.SOURCE, Sort.TOKENS, Sort.HASH, Sort.TOOL, Sort.TIME):
-            gaps.begin()
-            page.model.order(sort, descending=sort is not Sort.TIME)
-            print(f"  sorted by {sort.value:9} in {await until(there):5.0f} ms, {gaps.told()}")
-        for chosen in (
-            Filter(tool="fetch"),
-            Filter(least=300_000),
-            Filter(pinned=True),
-            Filter(text="file77"),
-            Filter(),
+        for sort in (
+            EntrySort.SIZE,
+            EntrySort.SOURCE,
+            EntrySort.TOKENS,
+            EntrySort.HASH,
+            EntrySort.TOOL,
+            EntrySort.TIME,
         ):
             gaps.begin()
-            page.bar.chosen.emit(chosen)
+            page.model.set_sort_order(sort, descending=sort is not EntrySort.TIME)
+            print(f"  sorted by {sort.value:9} in {await until(there):5.0f} ms, {gaps.told()}")
+        for chosen in (
+            EntryFilter(tool="fetch"),
+            EntryFilter(least=300_000),
+            EntryFilter(pinned=True),
+            EntryFilter(text="file77"),
+            EntryFilter(),
+        ):
+            gaps.begin()
+            page.bar.filter_chosen.emit(chosen)
             count = page.model.rowCount()
             taken = await until(lambda count=count: page.model.rowCount() != count and there())  # type: ignore[misc]
             print(f"  {page.model.rowCount():>9,} of it chosen in {taken:5.0f} ms, {gaps.told()}")
@@ -226,12 +237,12 @@ async def scroll(page: CachePage, gaps: Gaps, there: Callable[[], bool]) -> None
 async def choose_all(page: CachePage, gaps: Gaps) -> None:
     gaps.begin()
     start = time.perf_counter()
-    page.table.select_all()
+    page.table.select_all_entries()
     await asyncio.sleep(0)
     print(f"  all {len(page.table.selected):,} chosen in {1000 * (time.perf_counter() - start):.1f} ms")
     before = memory()
     QGuiApplication.clipboard().setText("")
-    page.copy_hashes()
+    page.copy_selected_hashes()
     taken = await until(lambda: len(QGuiApplication.clipboard().text()) > 0, 300)
     print(f"  their hashes copied in {taken:.0f} ms, {gaps.told()}, {memory() - before:.0f} MB for them")
     QGuiApplication.clipboard().setText("")
@@ -242,14 +253,14 @@ async def large_entry() -> None:
     with tempfile.TemporaryDirectory(prefix="helix-bench-") as folder:
         cache = CacheFolder(Path(folder) / "cache")
         block = b"".join(b"line %09d of a very long log, with some words in it\n" % i for i in range(20_000))
-        incoming = cache.begin(About("run_command", "make", "text/plain"))
+        incoming = cache.begin_incoming(EntryOrigin("run_command", "make", "text/plain"))
         for _ in range(200 * MEGABYTE // len(block)):
-            incoming.write(block)
-        staged = incoming.finish()
-        cache.commit([staged])
-        stored: Stored = staged.record.stored
+            incoming.write_piece(block)
+        staged = incoming.finish_entry()
+        cache.commit_staged([staged])
+        stored: Stored = staged.record.stored_reference
         theme = Theme(scheme="light")
-        theme.apply()
+        theme.apply_to_application()
         tasks: set[asyncio.Task[Any]] = set()
 
         def spawn(work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
@@ -260,20 +271,20 @@ async def large_entry() -> None:
         path = Path(folder) / "index.sqlite3"
         fill(path, 10)
         served = await Served.open(path.parent, cache)
-        page = CachePage(theme, doing := Doing(spawn))
+        page = CachePage(theme, doing := BackgroundRunner(spawn))
         doing.failed.connect(print)
         page.resize(1132, 852)
         page.show()
-        page.open(served)
-        await until(lambda: page.model.row(0) is not None)
-        gaps, body = Gaps(), page.viewer.body
+        page.show_cache_of(served)
+        await until(lambda: page.model.entry_row_at(0) is not None)
+        gaps, body = Gaps(), page.viewer.content_view
         for _ in range(3):
-            body.lines.show_lines([])
+            body.lines.show_text_lines([])
             gaps.begin()
-            body.open(served, stored, About("run_command", "make", "text/plain"))
-            taken = await until(lambda: len(body.lines.lines) > 0)
+            body.show_entry_content(served, stored, EntryOrigin("run_command", "make", "text/plain"))
+            taken = await until(lambda: len(body.lines.viewed_lines) > 0)
             print(f"a {stored.size / 1e6:.0f} MB entry: first page, checked, shown in {taken:.0f} ms, {gaps.told()}")
-        served.stores.call(cache.close)
+        served.stores.call_and_wait(cache.close)
         await served.index.aclose()
 
 

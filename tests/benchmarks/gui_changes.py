@@ -18,9 +18,9 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 import qasync
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.changes.story import FileChange
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.changes.page import ChangesPage
+from helix_desktop.engine.changes.turn_changes import FileChange
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.changes.changes_page import ChangesPage
 from helix_desktop.gui.theme import Theme
 from tests.benchmarks.gui_cache import Gaps, until
 from tests.benchmarks.row import Figure, Row
@@ -63,17 +63,17 @@ async def _measured(chosen: int) -> list[Row]:
         return task
 
     theme = Theme(scheme="light")
-    theme.apply()
+    theme.apply_to_application()
     changes = _Listed()
-    page = ChangesPage(theme, Doing(spawn))
+    page = ChangesPage(theme, BackgroundRunner(spawn))
     page.resize(1440, 900)
     changes.fill({f"src/p{n % 20}/f{n}.py": _versions(n, LINES) for n in range(FILES)})
     opened = []
     for _ in range(OPENED):
         page.hide()
-        page.open(None, "")
+        page.show_changes_of(None, "")
         began = time.perf_counter()
-        page.open(changes, "c1")
+        page.show_changes_of(changes, "c1")
         page.show()
         await until(lambda: bool(page.body.view._rows) and not running)
         page.grab()
@@ -109,11 +109,11 @@ async def _long(page: ChangesPage, changes: _Listed, running: set[asyncio.Task[A
     found = []
     for two in (False, True):
         changes.fill({"long.py": _versions(1, LONG)})
-        page.open(None, "")
+        page.show_changes_of(None, "")
         page.body.view.show_columns(two=two)
         gaps = Gaps()
         began = time.perf_counter()
-        page.open(changes, "c1")
+        page.show_changes_of(changes, "c1")
         await until(lambda: len(page.body.view._rows) > LONG and not running)
         page.grab()
         took = 1000 * (time.perf_counter() - began)

@@ -19,11 +19,11 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import Qt, QTimer
 
-from helix_desktop import places
-from helix_desktop.desktop.program import Program
-from helix_desktop.gateway import wrapping
-from helix_desktop.gateway.registration import Registration
-from helix_desktop.resident.client import HeldRegistration
+from helix_desktop import program_folders
+from helix_desktop.desktop.window_program import WindowProgram
+from helix_desktop.gateway import agent_run
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.resident.resident_client import HeldRegistration
 from tests.benchmarks.gateway_speed import Client, _output, server
 from tests.benchmarks.gui_bring_in import _tell
 from tests.benchmarks.gui_holds import WORKSPACE, Holds, prepare
@@ -43,12 +43,14 @@ def work(url: str, path: str, name: str) -> None:
             client.messages[-1]["content"][0]["content"] = _output(step, 60_000 if step % 10 == 9 else 6_000)
 
 
-async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
+async def watch(run: WindowProgram, home: Path, upstream: str, seconds: int) -> None:
     window, holds = run.window, Holds(where="--where" in sys.argv)
     await opened(run, WORKSPACE)
-    where = places.find(home / HOME)
-    gateway = HeldRegistration(where, wrapping.program(where), Registration("", upstream, workspace=WORKSPACE))
-    url = (await asyncio.to_thread(gateway.__enter__)).address
+    where = program_folders.find_program_folders(home / HOME)
+    gateway = HeldRegistration(
+        where, agent_run.command_of_this_program(where), GatewayRegistration("", upstream, workspace=WORKSPACE)
+    )
+    url = (await asyncio.to_thread(gateway.__enter__)).first_address
     frames = QTimer(window, interval=16, timerType=Qt.TimerType.PreciseTimer)
     frames.timeout.connect(window.chat.transcript.view.viewport().update)
     frames.start()
@@ -59,11 +61,14 @@ async def watch(run: Program, home: Path, upstream: str, seconds: int) -> None:
         for path, pace in (("/slow/v1/messages", "a step a second"), ("/v1/messages", "step after step")):
             with subprocess.Popen([sys.executable, "-m", __spec__.name, "--agent", url, path, pace]) as agent:
                 try:
-                    await until(lambda pace=pace: any(pace in row.title for row in window.rows()))  # type: ignore[misc]
+                    await until(lambda pace=pace: any(pace in row.title for row in window.current_conversation_rows()))  # type: ignore[misc]
                     for page in PAGES:
-                        newest = max((row for row in window.rows() if pace in row.title), key=lambda row: row.updated)
-                        window.open_conversation(newest.id)
-                        window.show_page(page)
+                        newest = max(
+                            (row for row in window.current_conversation_rows() if pace in row.title),
+                            key=lambda row: row.updated,
+                        )
+                        window.go_to_conversation(newest.id)
+                        window.switch_to_page(page)
                         await asyncio.sleep(SHOWN)
                         await _measure(holds, f"{pace}, {page}", seconds)
                 finally:

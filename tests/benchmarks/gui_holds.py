@@ -23,12 +23,12 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import Qt, QTimer
 
-from helix_desktop import places
-from helix_desktop.desktop.program import Program
+from helix_desktop import program_folders
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import Fact, ModelReplied, Recorded, Stored, ToolReturned
-from helix_desktop.engine.ports import About
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
 from tests.benchmarks.gui_timeline import facts
 from tests.soak.driven import HOME, drive, opened, until
 
@@ -116,20 +116,20 @@ def prepare(home: Path, size: int) -> None:
     """A home with one workspace, and one long conversation in it whose outputs are in the cache."""
 
     async def make() -> None:
-        where = places.find(home / HOME)
-        desk = Desk(where, Secrets(where.key_file, environ={}))
+        where = program_folders.find_program_folders(home / HOME)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
         folder = home / "folder"
         folder.mkdir()
-        bench = await desk.create(WORKSPACE, folder)
-        await bench.choose_model("demo/demo")
-        talk = await bench.new_conversation("A very long conversation")
-        await bench.new_conversation("Another")
+        bench = await desk.create_workspace(WORKSPACE, folder)
+        await bench.choose_model_for_role("demo/demo")
+        talk = await bench.start_conversation("A very long conversation")
+        await bench.start_conversation("Another")
         outputs = [
-            await bench.workspace.cache.put(f"{number}: {'what a command printed ' * 80}\n".encode(), About("read_file", f"src/{number}.rs"))
+            await bench.workspace.cache.store_content(f"{number}: {'what a command printed ' * 80}\n".encode(), EntryOrigin("read_file", f"src/{number}.rs"))
             for number in range(1000)
         ]  # fmt: skip
         told = facts(size * 10 // 27)
-        await bench.workspace.journal.append(talk.id, _with_outputs(told, outputs)[1:])
+        await bench.workspace.journal.append_to_journal(talk.id, _with_outputs(told, outputs)[1:])
         await desk.aclose()
 
     asyncio.run(make())
@@ -146,40 +146,42 @@ def _with_outputs(told: Sequence[Recorded], outputs: Sequence[Stored]) -> list[F
     return found
 
 
-async def look_around(run: Program, holds: Holds) -> None:
+async def look_around(run: WindowProgram, holds: Holds) -> None:
     """Every page once, as a person opens them."""
     window = run.window
     await opened(run, WORKSPACE)
     holds.begin()
     await holds.settled()
-    name = next(row.id for row in window.rows() if row.title.startswith("A very"))
-    other = next(row.id for row in window.rows() if row.id != name)
+    name = next(row.id for row in window.current_conversation_rows() if row.title.startswith("A very"))
+    other = next(row.id for row in window.current_conversation_rows() if row.id != name)
     view, inspector = window.chat.transcript.view, window.pages.inspector
 
     def open_(conversation: str) -> None:
-        window.showing.show_page("chat")
-        window.open_conversation(conversation)
+        window.showing.set_shown_page("chat")
+        window.go_to_conversation(conversation)
 
     def is_open(conversation: str) -> bool:
-        return window.session is not None and window.session.id == conversation
+        return window.current_session is not None and window.current_session.id == conversation
 
     def replies() -> list[int]:
-        assert window.session is not None
-        return [each.seq for each in window.session.conversation.state.facts if isinstance(each.fact, ModelReplied)]
+        assert window.current_session is not None
+        return [
+            each.seq for each in window.current_session.conversation.state.facts if isinstance(each.fact, ModelReplied)
+        ]
 
     await holds.of("chat, opened from the disk", lambda: open_(name), lambda: is_open(name))
     await holds.of("another conversation", lambda: open_(other), lambda: is_open(other))
     await holds.of("chat, opened again", lambda: open_(name), lambda: is_open(name))
-    await holds.of("chat, its beginning", lambda: view.show_index(0), lambda: True)
-    await holds.of("chat, its end", window.actions_["bottom"].trigger, lambda: True)
-    await holds.of("inspector hidden or shown", window.toggle_side, lambda: True)
-    await holds.of("inspector, the other way", window.toggle_side, lambda: True)
+    await holds.of("chat, its beginning", lambda: view.scroll_to_item(0), lambda: True)
+    await holds.of("chat, its end", window.window_actions["bottom"].trigger, lambda: True)
+    await holds.of("inspector hidden or shown", window.toggle_side_panel, lambda: True)
+    await holds.of("inspector, the other way", window.toggle_side_panel, lambda: True)
     middle = replies()[len(replies()) // 2]
-    await holds.of("inspector, an earlier moment", lambda: window.showing.show_moment(middle), lambda: True)
-    await holds.of("inspector, now", lambda: window.showing.show_moment(None), lambda: inspector is not None)
+    await holds.of("inspector, an earlier moment", lambda: window.showing.set_shown_moment(middle), lambda: True)
+    await holds.of("inspector, now", lambda: window.showing.set_shown_moment(None), lambda: inspector is not None)
     for page in ("cache", "timeline", "changes", "chat", "timeline", "cache"):
-        await holds.of(f"page {page}", lambda page=page: window.show_page(page), lambda: True)  # type: ignore[misc]
-    window.show_page("chat")
+        await holds.of(f"page {page}", lambda page=page: window.switch_to_page(page), lambda: True)  # type: ignore[misc]
+    window.switch_to_page("chat")
 
 
 def main() -> int:

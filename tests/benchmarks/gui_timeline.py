@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from helix_desktop.engine.facts import ModelRole
-from helix_desktop.engine.view import state_of
+from helix_desktop.engine.view import build_state
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
@@ -41,9 +41,9 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.gui.background import Doing, Work
+from helix_desktop.gui.background_runner import BackgroundRunner, CancellableWork
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.page import TimelinePage
+from helix_desktop.gui.timeline.timeline_page import TimelinePage
 from tests.gui.fake_desk import FakeSession, now
 
 
@@ -51,7 +51,7 @@ def facts(steps: int) -> list[Recorded]:
     """Steps with an output each; a handover after every hundred, a batch of markers after every twelve."""
     random.seed(3)
     told: list[Recorded] = []
-    stored = Stored(Digest.of(b"output"), 18_900, 400)
+    stored = Stored(Digest.of_content(b"output"), 18_900, 400)
     tokens, outputs = 8_000, list[int]()
 
     def add(fact: Fact) -> int:
@@ -91,10 +91,10 @@ class Quick(FakeSession):
 
     def __init__(self, told: list[Recorded]) -> None:
         super().__init__("c")
-        self.state = state_of(told)
+        self.state = build_state(told)
 
 
-def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> Work:
+def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> CancellableWork:
     work.close()
     return now
 
@@ -121,8 +121,8 @@ def main() -> None:
     application = QApplication.instance()
     app = application if isinstance(application, QApplication) else QApplication([])
     theme = Theme(scheme="light")
-    theme.apply()
-    page = TimelinePage(theme, Doing(_drop))
+    theme.apply_to_application()
+    page = TimelinePage(theme, BackgroundRunner(_drop))
     page.resize(600, 800)
     page.panel.resize(560, 800)
     page.panel.show()
@@ -131,15 +131,15 @@ def main() -> None:
     made = facts(steps)
     session = Quick(made)
     start, longest = time.perf_counter(), 0.0
-    page.open(session)
-    while page._slices.isActive():
+    page.show_timeline_of(session)
+    while page._read_timer.isActive():
         turn = time.perf_counter()
         app.processEvents()
         longest = max(longest, 1000 * (time.perf_counter() - turn))
     read = 1000 * (time.perf_counter() - start)
     app.processEvents()
     drawn = 1000 * (time.perf_counter() - start)
-    folds = sum(bool(event.folds) for event in page.story.events)
+    folds = sum(bool(event.current_folds) for event in page.timeline.events)
     print(
         f"{steps:,} steps, {folds:,} folds, {len(made):,} facts: read in {read:.0f} ms (longest gap {longest:.1f} ms), drawn in {drawn:.0f} ms"
     )
@@ -169,7 +169,9 @@ def main() -> None:
     )
     told(
         "a fold selected",
-        frames(app, 50, lambda n: page.list.select(page.list.rows.items[n * 37 % len(page.list.rows.items)])),
+        frames(
+            app, 50, lambda n: page.list.select_fold_event(page.list.rows.items[n * 37 % len(page.list.rows.items)])
+        ),
     )
 
 

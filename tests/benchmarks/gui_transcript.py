@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.view import State, state_of
+from helix_desktop.engine.view import ConversationState, build_state
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
@@ -26,7 +26,6 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.blocks import TextDelta
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Event, FactAppended, Streamed
 from helix_desktop.engine.facts import (
     Fact,
     ModelReplied,
@@ -40,11 +39,12 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.garbage import Collecting
+from helix_desktop.engine.session_events import Event, FactAppended, ReplyStreamed
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.garbage_collection import GarbageCollector
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import highlight
-from helix_desktop.gui.transcript.pane import TranscriptPane
+from helix_desktop.gui.transcript import code_highlighting
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 
 ANSWER = """The wait queue now lives in its own module and takes the lock only to push or pop. Two tests still fail:
 
@@ -71,7 +71,7 @@ class NoSource:
     async def read(self, digest: Digest, start: int, length: int) -> bytes:
         return b"one\ntwo\n" * 100
 
-    async def child(self, conversation: str) -> Sequence[Recorded]:
+    async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
         return ()
 
 
@@ -90,7 +90,7 @@ def _drop(work: Coroutine[Any, Any, Any], *, name: str) -> Dropped:
 def conversation(messages: int) -> list[Recorded]:
     """A session repeated: a question, some steps with tools, an answer. Counted are items of the chat."""
     facts: list[Recorded] = []
-    digest = Digest.of(b"output")
+    digest = Digest.of_content(b"output")
 
     def add(fact: Fact) -> None:
         facts.append(Recorded("c", len(facts) + 1, 1.7e9 + len(facts), fact))
@@ -120,14 +120,14 @@ class Trial:
     def __init__(self) -> None:
         application = QApplication.instance()
         self.app = application if isinstance(application, QApplication) else QApplication([])
-        highlight.lexer("python")  # what the program reads ahead while it starts
+        code_highlighting.find_lexer("python")  # what the program reads ahead while it starts
         theme = Theme(scheme="light")
-        theme.apply()
-        self.pane = TranscriptPane(theme, Doing(_drop), NoSource())
+        theme.apply_to_application()
+        self.pane = TranscriptPane(theme, BackgroundRunner(_drop), NoSource())
         self.pane.resize(1084, 700)
         self.pane.show()
         self.settle()
-        self.collecting = Collecting(self.pane)
+        self.collecting = GarbageCollector(self.pane)
 
     def settle(self) -> None:
         for _ in range(50):
@@ -156,11 +156,11 @@ class Trial:
         y, height = view.verticalScrollBar().value(), view.viewport().height()
         laid = 0.0
         ends = []
-        for index in view.column.shown(y, height):
-            known, top = view.column.known(index), view.column.top(index)
-            end = top + (known.bottom if known is not None and known.boxes else 0.0)
+        for index in view.column.visible_items(y, height):
+            known, top = view.column.existing_layout(index), view.column.content_top(index)
+            end = top + (known.bottom_edge if known is not None and known.boxes else 0.0)
             ends.append(end)
-            laid += max(0.0, min(end, y + height) - max(view.column.heights.top(index), y))
+            laid += max(0.0, min(end, y + height) - max(view.column.heights.height_before(index), y))
         return bool(ends) and ends[0] > y - 30, laid / height
 
     def wheel(self, by: int) -> None:
@@ -189,7 +189,7 @@ def opened(messages: int) -> None:
     trial = Trial()
     started = memory()
     start = time.perf_counter()
-    trial.pane.open(state_of(facts))
+    trial.pane.open_transcript(build_state(facts))
     trial.app.processEvents()
     print(f"{messages:,} messages ({len(facts):,} facts, {with_facts - before:.0f} MB of facts)")
     print(f"  opened and painted in {1000 * (time.perf_counter() - start):.0f} ms")
@@ -215,14 +215,14 @@ def opened(messages: int) -> None:
 
     def append(number: int) -> None:
         said = Recorded("c", seq + number + 1, 1.8e9, UserSaid((Text("One more thing. " * 5, 20),)))
-        trial.pane.hear([FactAppended(said)])
+        trial.pane.show_new_events([FactAppended(said)])
 
     told("append a message", trial.frames(100, append))
     words = ANSWER.split(" ")
 
     def stream(number: int) -> None:
         text = " ".join(words[(number * 12) % len(words) : (number * 12) % len(words) + 12]) + " "
-        trial.pane.hear([Streamed("c", TextDelta(text))])
+        trial.pane.show_new_events([ReplyStreamed("c", TextDelta(text))])
 
     told("add 12 streamed words", trial.frames(400, stream))
     print(f"  memory grew by {memory() - started:.0f} MB over the facts and an empty window")
@@ -256,15 +256,15 @@ def hostile() -> None:
 
         def show(number: int, said: list[Event] = said) -> None:
             if number == 0:
-                trial.pane.hear(said)
+                trial.pane.show_new_events(said)
 
-        trial.pane.open(State())
+        trial.pane.open_transcript(ConversationState())
         whole = _longest(trial.frames(40, show))
-        trial.pane.open(State())
+        trial.pane.open_transcript(ConversationState())
         pieces = [text[i : i + 20_000] for i in range(0, min(len(text), 400_000), 20_000)]
 
         def stream(number: int, pieces: list[str] = pieces) -> None:
-            trial.pane.hear([Streamed("c", TextDelta(pieces[number]))])
+            trial.pane.show_new_events([ReplyStreamed("c", TextDelta(pieces[number]))])
 
         streamed = _longest(trial.frames(len(pieces), stream))
         up = _longest(trial.frames(60, lambda _: trial.wheel(240)))

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.tool_names import RECALLS
-from helix_desktop.replay.billing import HEAD_TOKENS
-from helix_desktop.tokens import Counter
+from helix_desktop.replay.cache_billing import HEAD_TOKENS
+from helix_desktop.token_counting import TiktokenCounter
 from tests.benchmarks.gateway_clients import BEGINS, PACKAGES, installed, started
 from tests.benchmarks.row import Figure, Row
 from tests.peers.agent_provider import Asked, Provider, Says
@@ -85,7 +85,7 @@ def _version(folder: Path, name: str) -> str:
 
 def _largest(provider: Provider, without: Collection[str] = ()) -> Figure:
     """Of the request with the most of it: agents ask for a title as well."""
-    count = Counter().count
+    count = TiktokenCounter().count_tokens
     heads = [_head(asked, without) for asked in provider.asked if asked.protocol]
     return Figure.of([float(max(sum(count(json.dumps(part)) for part in head) for head in heads))])
 

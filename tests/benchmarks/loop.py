@@ -21,10 +21,10 @@ from PySide6.QtCore import Qt, QTimer
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.desktop import program
-from helix_desktop.engine.events import Running
+from helix_desktop.desktop import window_program
 from helix_desktop.engine.facts import Folded, FoldKind, ModelReplied, Text, ToolReturned
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import ConversationActivity
 from tests.benchmarks import machine, report
 from tests.benchmarks.loop_server import RATE
 from tests.benchmarks.row import Figure, Row
@@ -80,17 +80,17 @@ class Trial:
         self.seconds = 0.0
         self.complete = self.printed = self.folded = False
 
-    async def story(self, run: program.Program) -> None:
+    async def story(self, run: window_program.WindowProgram) -> None:
         await opened(run, "Loop")
         window = run.window
         assert run._desk is not None
-        bench = await run._desk.open("Loop")
-        talked, printing, flooded = [await bench.new_conversation() for _ in range(3)]
+        bench = await run._desk.open_workspace("Loop")
+        talked, printing, flooded = [await bench.start_conversation() for _ in range(3)]
         for _ in range(12):
             await _said(talked, "tell me more")
         window.refresh_conversations()
-        window.open_conversation(flooded.id)
-        await until(lambda: window.session is not None and window.session.id == flooded.id)
+        window.go_to_conversation(flooded.id)
+        await until(lambda: window.current_session is not None and window.current_session.id == flooded.id)
         await asyncio.sleep(1)
         command = [sys.executable, "-c", BARE, str(1000 * (4 + self.events // 2000))]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=machine.environment()) as bare:
@@ -99,21 +99,23 @@ class Trial:
             assert bare.stdout is not None
             self.bare = json.loads(await asyncio.to_thread(bare.stdout.read))
 
-    async def _at_once(self, run: program.Program, talked: Session, printing: Session, flooded: Session) -> None:
+    async def _at_once(
+        self, run: window_program.WindowProgram, talked: Session, printing: Session, flooded: Session
+    ) -> None:
         self.gaps.begin()
         begun = time.perf_counter()
-        flooded.send((Text("flood"),))
-        printing.send((Text("print"),))
-        folding = run._tasks.spawn(talked.fold_now(FoldKind.HANDOVER), name="fold")
+        flooded.send_message((Text("flood"),))
+        printing.send_message((Text("print"),))
+        folding = run._tasks.spawn_task(talked.start_fold(FoldKind.HANDOVER), name="fold")
         box = run.window.chat.composer.text
         typing = QTimer(interval=100)  # outside of every coroutine: an event loop must not be entered twice
         typing.timeout.connect(lambda: self._type(box))
-        await until(lambda: flooded.running is not Running.IDLE)
+        await until(lambda: flooded.running is not ConversationActivity.IDLE)
         typing.start()
-        await asyncio.wait_for(flooded.idle(), 180)
+        await asyncio.wait_for(flooded.wait_until_idle(), 180)
         typing.stop()
         self.seconds = time.perf_counter() - begun
-        await asyncio.wait_for(printing.idle(), 60)
+        await asyncio.wait_for(printing.wait_until_idle(), 60)
         await asyncio.wait_for(folding, 60)
         self.gaps.end()
         self._check(talked, printing, flooded)
@@ -126,17 +128,19 @@ class Trial:
         self.keys.append(1000 * (time.perf_counter() - start))
 
     def _check(self, talked: Session, printing: Session, flooded: Session) -> None:
-        replies = [one.fact for one in flooded.facts if isinstance(one.fact, ModelReplied)]
+        replies = [one.fact for one in flooded.all_facts if isinstance(one.fact, ModelReplied)]
         text = "".join(part.text for part in replies[-1].parts if isinstance(part, Text))
         self.complete = text.split() == [f"w{number}" for number in range(self.events)]
-        outputs = [one.fact.output.size for one in printing.facts if isinstance(one.fact, ToolReturned)]
+        outputs = [one.fact.output.size for one in printing.all_facts if isinstance(one.fact, ToolReturned)]
         self.printed = max(outputs, default=0) >= self.megabytes * 1_000_000
-        self.folded = any(isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER for one in talked.facts)
+        self.folded = any(
+            isinstance(one.fact, Folded) and one.fact.kind is FoldKind.HANDOVER for one in talked.all_facts
+        )
 
 
 async def _said(session: Session, words: str) -> None:
-    session.send((Text(words),))
-    await session.idle()
+    session.send_message((Text(words),))
+    await session.wait_until_idle()
 
 
 def _fill(folder: Path) -> None:

@@ -18,16 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned, ToolsOffered, ToolSpec
 from helix_desktop.engine.session import Session
-from helix_desktop.mcp_host.server import State
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets
-from helix_desktop.tokens import Counter
-from helix_desktop.tools.on_demand import Finder, OnDemand
-from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.mcp_host.hosted_server import McpConnectionState
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.token_counting import TiktokenCounter
+from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
+from helix_desktop.workbench import Workbench, Workbenches
 from tests.mcp_host.world import SCRIPT
 from tests.peers.anthropic_billing import Cache
 from tests.peers.anthropic_server import AnthropicServer, reply
@@ -63,26 +63,28 @@ def _tool(server: int, verb: str, thing: str) -> dict[str, Any]:
     }
 
 
-class Growing(OnDemand):
+class Growing(OnDemandTools):
     """As other programs do it: what a search found is in the array from then on."""
 
-    def __init__(self, plain: OnDemand) -> None:
+    def __init__(self, plain: OnDemandTools) -> None:
         self.found: dict[str, ToolSpec] = {}
         finder = _Remembering(plain.finder, self.found)
-        super().__init__(plain.tokens, finder, plain.room, plain.before, plain.catalogues, plain.also)
+        super().__init__(
+            plain.tokens, finder, plain.token_room, plain.specs_sent_before, plain.catalogues, plain.also_searchable
+        )
 
-    def offered(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
-        return (*super().offered(foreign, rare), *self.found.values())
+    def definitions_to_send(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        return (*super().definitions_to_send(foreign, rare), *self.found.values())
 
 
-class _Remembering(Finder):
-    def __init__(self, finder: Finder, found: dict[str, ToolSpec]) -> None:
+class _Remembering(ToolFinder):
+    def __init__(self, finder: ToolFinder, found: dict[str, ToolSpec]) -> None:
         self._finder, self._found = finder, found
 
-    async def best(
+    async def find_best_tools(
         self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
     ) -> list[ToolSpec]:
-        found = await self._finder.best(query, limit, specs, allowed)
+        found = await self._finder.find_best_tools(query, limit, specs, allowed)
         self._found |= {spec.name: spec for spec in found}
         return found
 
@@ -125,9 +127,12 @@ def calls(*, searching: bool, wrapped: bool, servers: int) -> Iterator[Call]:
 
 async def ready(bench: Workbench, servers: int) -> None:
     changed = asyncio.Event()
-    bench.servers.listeners.append(changed.set)
+    bench.mcp_servers.listeners.append(changed.set)
     async with asyncio.timeout(600):
-        while sum(server.status.state is State.READY for server in bench.servers.servers) < servers:
+        while (
+            sum(server.status.state is McpConnectionState.READY for server in bench.mcp_servers.running_servers)
+            < servers
+        ):
             changed.clear()
             await changed.wait()
 
@@ -135,22 +140,22 @@ async def ready(bench: Workbench, servers: int) -> None:
 async def run(base: Path, way: str, servers: int) -> None:
     made = calls(searching=way != "all sent", wrapped=way == "on demand", servers=servers)
     (base / "project").mkdir(parents=True)
-    where = places.find(base / "home")
+    where = program_folders.find_program_folders(base / "home")
     with Billing(made) as peer:
-        desk = Desk(where, Secrets(where.key_file, environ={"A_KEY": "k"}))
-        desk.configured.put(ProviderConfig("peer", "anthropic", base_url=peer.base_url, variable="A_KEY"))
-        desk.configured.correct("peer", "scripted", {"window": WINDOW})
-        bench = await desk.create("Many", base / "project")
-        await bench.choose_model("peer/scripted")
-        await bench.choose_mode("allow all")
-        await bench.choose_policy("layered", {"tools_share": float(way == "all sent")})
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={"A_KEY": "k"}))
+        desk.configured.save_provider(ProviderConfig("peer", "anthropic", base_url=peer.base_url, variable="A_KEY"))
+        desk.configured.correct_model("peer", "scripted", {"window": WINDOW})
+        bench = await desk.create_workspace("Many", base / "project")
+        await bench.choose_model_for_role("peer/scripted")
+        await bench.choose_permission_mode("allow all")
+        await bench.choose_context_policy("layered", {"tools_share": float(way == "all sent")})
         started = time.perf_counter()
-        await bench.change({f"mcp.server{n}": _config(base, n) for n in range(servers)})
+        await bench.change_settings({f"mcp.server{n}": _config(base, n) for n in range(servers)})
         await ready(bench, servers)
         begun = time.perf_counter() - started
-        session = await bench.new_conversation()
-        session.send((Text("Work."),))
-        await asyncio.wait_for(session.idle(), 600)
+        session = await bench.start_conversation()
+        session.send_message((Text("Work."),))
+        await asyncio.wait_for(session.wait_until_idle(), 600)
         _told(way, session, peer, begun)
         if way == "on demand":
             await _searches(bench, session.conversation)
@@ -164,14 +169,14 @@ def _config(base: Path, number: int) -> dict[str, object]:
 
 
 def _told(way: str, session: Session, peer: Billing, begun: float) -> None:
-    offered = [r.fact for r in session.facts if isinstance(r.fact, ToolsOffered)]
-    results = [r.fact for r in session.facts if isinstance(r.fact, ToolReturned)]
+    offered = [r.fact for r in session.all_facts if isinstance(r.fact, ToolsOffered)]
+    results = [r.fact for r in session.all_facts if isinstance(r.fact, ToolReturned)]
     failed = sum(not one.ok for one in results)
-    tokens = Counter()
+    tokens = TiktokenCounter()
     last = offered[-1]
     tools = [spec for spec in last.tools if spec.name in ("find_tools", "call_tool") or "__" in spec.name]
-    standing = sum(tokens.count(spec.name + spec.description + spec.schema) for spec in tools)
-    replies = [r.fact for r in session.facts if isinstance(r.fact, ModelReplied)]
+    standing = sum(tokens.count_tokens(spec.name + spec.description + spec.schema) for spec in tools)
+    replies = [r.fact for r in session.all_facts if isinstance(r.fact, ModelReplied)]
     print(
         f"{way:10} bill {peer.bill:12,.0f}  steps {peer.steps}, {len(results)} calls, {failed} failed, {len(replies)} replies; servers "
         f"ready in {begun:.1f} s; standing {standing:,} tokens, {last.withheld:,} definitions not sent",
@@ -181,7 +186,7 @@ def _told(way: str, session: Session, peer: Billing, begun: float) -> None:
 
 async def _searches(bench: Workbench, conversation: Conversation) -> None:
     """Through the finder the agent's searches went through, and the clock on the wall."""
-    specs = tuple(tool.spec for tool in bench.servers.tools())
+    specs = tuple(tool.spec for tool in bench.mcp_servers.list_offered_server_tools())
     finder = bench.kit.finder
     asked = [
         f"{verb} the {thing}s of system {n} that fit a filter"
@@ -191,11 +196,11 @@ async def _searches(bench: Workbench, conversation: Conversation) -> None:
         "count",
         "list the fields and links of an id with a filter expression and a limit in a system that fits it",
     ]
-    await finder.best(asked[0], 5, specs, lambda _: True)
+    await finder.find_best_tools(asked[0], 5, specs, lambda _: True)
     took = []
     for question in asked * 10:
         started = time.perf_counter()
-        await finder.best(question, 5, specs, lambda _: True)
+        await finder.find_best_tools(question, 5, specs, lambda _: True)
         took.append((time.perf_counter() - started) * 1000)
     print(f"           a search: median {statistics.median(took):.1f} ms, longest {max(took):.1f} ms of {len(took)}")
 
@@ -205,13 +210,13 @@ def main() -> None:
     parser.add_argument("--servers", type=int, default=60)
     wanted = parser.parse_args()
     print(f"{wanted.servers} server processes with {len(listed(0)) * wanted.servers:,} tools")
-    on_demand = Workbench._on_demand
+    on_demand = Workbench._tools_on_demand
 
-    def growing(bench: Workbench, conversation: Conversation) -> OnDemand:
+    def growing(bench: Workbench, conversation: Conversation) -> OnDemandTools:
         return Growing(on_demand(bench, conversation))
 
     for way in ("on demand", "growing", "all sent"):
-        Workbench._on_demand = growing if way == "growing" else on_demand  # type: ignore[method-assign, assignment]
+        Workbench._tools_on_demand = growing if way == "growing" else on_demand  # type: ignore[method-assign, assignment]
         with tempfile.TemporaryDirectory(prefix="helix-many-") as base:
             asyncio.run(run(Path(base), way, wanted.servers))
 

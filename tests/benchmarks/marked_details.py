@@ -38,11 +38,11 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine import details
-from helix_desktop.engine.details import Detail, Source
-from helix_desktop.errors import WrongUse
-from helix_desktop.histories import reading
-from helix_desktop.histories.recording import RecordedMessage
+from helix_desktop.engine import conversation_details
+from helix_desktop.engine.conversation_details import Detail, DetailSource
+from helix_desktop.errors import InvalidInput
+from helix_desktop.histories import history_reading
+from helix_desktop.histories.recorded_session import RecordedMessage
 
 FILE = Path(__file__).with_suffix(".jsonl")
 COVERS, LENGTH = 200, 12  # covers, and messages of each
@@ -116,8 +116,8 @@ def read(folder: Path) -> Sessions:
     found: dict[str, Sequence[RecordedMessage]] = {}
     for file in sorted(folder.rglob("*.jsonl")):
         try:
-            recordings = reading.read(file).recordings
-        except WrongUse:
+            recordings = history_reading.read_history_file(file).recordings
+        except InvalidInput:
             continue
         if len(recordings) == 1:
             found[hashlib.sha256(file.read_bytes()).hexdigest()] = recordings[0].messages
@@ -159,10 +159,13 @@ def parts(message: RecordedMessage) -> list[str]:
 def scored(cover: Mapping[str, Any], sessions: Sessions, *, wrong: bool = False) -> Score:
     """What the collector finds in one cover, against its marks."""
     messages = sessions[cover["session"]][cover["first"] : cover["last"] + 1]
-    every = details.collect(sources(messages))
-    found = [detail for detail in every if detail.critical]
+    every = conversation_details.collect_details(sources(messages))
+    found = [detail for detail in every if detail.is_critical]
     entry = "\n".join(_plain(detail.text) for detail in every)
-    marks = [details.values_of(marked_text(mark, sessions[cover["session"]])) for mark in cover["marks"]]
+    marks = [
+        conversation_details.format_argument_values(marked_text(mark, sessions[cover["session"]]))
+        for mark in cover["marks"]
+    ]
     missed = [mark for mark in marks if not any(meets(detail, mark) for detail in found)]
     extra = [detail for detail in found if not any(meets(detail, mark) for mark in marks)]
     if wrong:
@@ -194,19 +197,19 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
-def sources(messages: Sequence[RecordedMessage]) -> Iterator[Source]:
+def sources(messages: Sequence[RecordedMessage]) -> Iterator[DetailSource]:
     """The messages as the collector is given them."""
     names: dict[str, str] = {}
     for seq, message in enumerate(messages, 1):
         if message.role == "user":
-            yield Source(seq, "user", message.text)
+            yield DetailSource(seq, "user", message.text)
         elif message.role == "assistant":
-            yield Source(seq, "assistant", message.text)
+            yield DetailSource(seq, "assistant", message.text)
             for call in message.calls:
                 names[call.id] = call.name
-                yield Source(seq, "call", call.arguments, call.name)
+                yield DetailSource(seq, "call", call.arguments, call.name)
         elif message.role == "tool":
-            yield Source(seq, "output", message.text, names.get(message.answers, ""), message.ok)
+            yield DetailSource(seq, "output", message.text, names.get(message.answers, ""), message.ok)
 
 
 if __name__ == "__main__":

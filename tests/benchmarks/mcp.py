@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.ports import About
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.benchmarks import machine, report
 from tests.benchmarks.row import Figure, Row
 
@@ -32,11 +32,11 @@ server.run("stdio")
 
 async def _fill(home: Path) -> list[str]:
     """A workspace with some entries; their hashes."""
-    workspaces = Workspaces(home / "workspaces")
-    workspace = await workspaces.open(workspaces.create("Recalled").id)
+    workspaces = AllWorkspaces(home / "workspaces")
+    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Recalled").id)
     chance = random.Random(1)
     contents = ["\n".join(f"{n}: {chance.random()}" for n in range(SIZE // 24)).encode() for _ in range(ENTRIES)]
-    stored = [await workspace.cache.put(each, About("shell", "make test")) for each in contents]
+    stored = [await workspace.cache.store_content(each, EntryOrigin("shell", "make test")) for each in contents]
     await workspace.aclose()
     return [each.digest.hex for each in stored]
 

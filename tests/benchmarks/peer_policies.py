@@ -14,21 +14,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from helix_desktop.engine.economics import Prices
-from helix_desktop.histories.recording import RecordedMessage, Recording, texts
-from helix_desktop.replay.billing import (
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts
+from helix_desktop.replay.cache_billing import (
     HEAD_TOKENS,
     MESSAGE_TOKENS,
-    Brought,
+    BillingLedger,
     Count,
-    Ledger,
     Piece,
+    RecallReason,
     Why,
-    output_tokens,
-    times,
+    count_output_tokens,
+    request_times,
 )
-from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.misses import MOST_PAGES, Misses, rounds, unseen
+from helix_desktop.replay.missed_references import MOST_PAGES, MissedReferences, group_by_round, missing_from_view
+from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.retention import IDENTIFIER
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
@@ -63,8 +63,8 @@ class Context:
     """What a policy sees and changes: the parts that stand, in order."""
 
     window: int
-    prices: Prices
-    ledger: Ledger
+    prices: RelativePrices
+    ledger: BillingLedger
     parts: list[Part] = field(default_factory=list)
     step: int = 0
     turn: int = 0
@@ -86,7 +86,7 @@ class Context:
     def why(self) -> Why:
         """Why a piece is there."""
         recalled = {part.as_piece()[0] for part in self.parts if part.recalled}
-        return lambda content: Brought.RECALLED if content in recalled else Brought.NO
+        return lambda content: RecallReason.RECALLED if content in recalled else RecallReason.NO
 
     def shorten(self, part: Part, form: str, tokens: int) -> None:
         """A marker or an excerpt in place of a part; neither counts as remembering."""
@@ -113,16 +113,18 @@ class Context:
         if part.kind == "output" and not part.recalled:
             self.gone.append(replace(part))
 
-    def bring_back(self, misses: Misses, missed: set[str], reply: RecordedMessage, count: Count, at: float) -> None:
+    def bring_back(
+        self, misses: MissedReferences, missed: set[str], reply: RecordedMessage, count: Count, at: float
+    ) -> None:
         """The pages that hold what is missed, asked for one after the other before the reply."""
         kept = [(str(number), part.text) for number, part in enumerate(self.parts) if part.form != WHOLE]
         view = [part.text for part in self.parts if part.form == WHOLE]
         summarised = any(part.kind == "summary" for part in self.parts)
-        pages = misses.pages(missed, reply, kept, view, summarised=summarised)
+        pages = misses.pages_to_recall(missed, reply, kept, view, summarised=summarised)
         searched = [page for page in pages if not page.named]
-        for together in (*rounds([page for page in pages if page.named]), searched):
+        for together in (*group_by_round([page for page in pages if page.named]), searched):
             if together:
-                self.ledger.recall(self.pieces(), CALL * len(together), at, why=self.why)
+                self.ledger.bill_recall(self.pieces(), CALL * len(together), at, why=self.why)
             for page in together:
                 names = _names([page.text] if page.named else page.holds)
                 part = Part("output", 0, names, 0, 0, uses=page.holds, text=page.text)
@@ -139,7 +141,7 @@ class Context:
             found.append(best)
             left -= best.uses
         if found:
-            self.ledger.recall(self.pieces(), CALL * len(found), at, why=self.why)
+            self.ledger.bill_recall(self.pieces(), CALL * len(found), at, why=self.why)
         for part in found:
             self._recalled(part, part.tokens)
 
@@ -150,7 +152,7 @@ class Context:
 
     def summarise(self, keep: Iterable[Part]) -> None:
         """One request over the same prefix, and the summary in place of everything but `keep`."""
-        self.ledger.cached([*self.pieces(), ("question", QUESTION)], SUMMARY)
+        self.ledger.bill_cached_request([*self.pieces(), ("question", QUESTION)], SUMMARY)
         kept = list(keep)
         for part in self.parts:
             if part not in kept and part.form == WHOLE:
@@ -285,40 +287,45 @@ PEERS: Mapping[str, Callable[[], Policy]] = {
 
 
 def play(
-    recording: Recording, policy: Policy, window: int, prices: Prices, count: Count, head: int = HEAD_TOKENS
-) -> Figures:
+    recording: RecordedSession,
+    policy: Policy,
+    window: int,
+    prices: RelativePrices,
+    count: Count,
+    head: int = HEAD_TOKENS,
+) -> ReplayFigures:
     """One session under a policy. Without one it is not stopped at the window, so that shares have a whole."""
-    context = Context(window, prices, Ledger(prices, window), head=head)
+    context = Context(window, prices, BillingLedger(prices, window), head=head)
     earlier: set[str] = set()
     used = standing = 0
     waiting: list[Part] = []
-    misses, at = Misses(_Counter(count)), times(recording.messages)
+    misses, at = MissedReferences(_Counter(count)), request_times(recording.messages)
     for message in recording.messages:
         if message.role == "assistant":
             now = next(at)
             _arrive(context, policy, waiting)
             waiting = []
             policy.before_step(context)
-            known = _names(texts(message)) & earlier
+            known = _names(message_texts(message)) & earlier
             used += len(known)
             standing += sum(context.named[each] > 0 for each in known)
-            missed = {one for one in misses.used(message) if context.standing[one] <= 0}
-            missed = unseen(missed, (part.text for part in context.parts if part.form == WHOLE))
+            missed = {one for one in misses.references_used_by(message) if context.standing[one] <= 0}
+            missed = missing_from_view(missed, (part.text for part in context.parts if part.form == WHOLE))
             if missed and policy.recalls:
                 context.bring_back(misses, missed, message, count, now)
             elif missed:
                 context.call_again(missed, now)
-            context.ledger.step(context.pieces(), output_tokens(message, count), now, context.why)
+            context.ledger.bill_step(context.pieces(), count_output_tokens(message, count), now, context.why)
             context.step += 1
         context.turn += message.role == "user"
         if message.role == "system":
             context.always(next(parts_of(message, context.step, context.turn, count, misses)))
         else:
             waiting.extend(parts_of(message, context.step, context.turn, count, misses))
-        misses.heard(message)
-        earlier |= _names(texts(message))
+        misses.note_earlier_message(message)
+        earlier |= _names(message_texts(message))
     ledger = context.ledger
-    return Figures(
+    return ReplayFigures(
         name=recording.name, window=window, steps=tuple(ledger.steps), sent=ledger.sent,
         billed=round(ledger.billed - ledger.recalls), recalls_billed=round(ledger.recalls), head_tokens=head,
         cache_read=ledger.cache_read, peak=ledger.peak,
@@ -352,18 +359,18 @@ def held_back(parts: list[Part]) -> list[Part]:
     return large
 
 
-def parts_of(message: RecordedMessage, step: int, turn: int, count: Count, misses: Misses) -> Iterator[Part]:
+def parts_of(message: RecordedMessage, step: int, turn: int, count: Count, misses: MissedReferences) -> Iterator[Part]:
     """A message as it comes."""
     kind = {"assistant": "text", "tool": "output"}.get(message.role, "user")
     said = [(kind, message.text, count(message.text) + MESSAGE_TOKENS)]
     said += [("call", call.arguments, count(call.name) + count(call.arguments)) for call in message.calls]
     for kind, text, tokens in said:
-        yield Part(kind, tokens, _names([text]), step, turn, uses=misses.uses(text), text=text)
+        yield Part(kind, tokens, _names([text]), step, turn, uses=misses.references_in(text), text=text)
 
 
 @dataclass(frozen=True, slots=True)
 class _Counter:
-    count: Count
+    count_tokens: Count
 
 
 def _names(said: Iterable[str]) -> frozenset[str]:

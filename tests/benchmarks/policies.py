@@ -18,27 +18,27 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from helix_desktop import tokens
-from helix_desktop.commands.replay import play_one
-from helix_desktop.engine import policy
-from helix_desktop.engine.economics import Prices
-from helix_desktop.histories import reading
-from helix_desktop.histories.recording import Recording
-from helix_desktop.replay.billing import recorded_pieces
-from helix_desktop.replay.counting import Counting
-from helix_desktop.replay.figures import Figures, total
-from helix_desktop.replay.misses import Recalls
-from helix_desktop.replay.player import Terms
+from helix_desktop import token_counting
+from helix_desktop.commands.replay_command import replay_recording
+from helix_desktop.engine import context_policy
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.histories import history_reading
+from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.replay.cache_billing import pieces_of_recorded
+from helix_desktop.replay.missed_references import RecallMode
+from helix_desktop.replay.remembered_counts import RememberingCounter
+from helix_desktop.replay.replay_figures import ReplayFigures, sum_figures
+from helix_desktop.replay.session_player import ReplayTerms
 from tests.benchmarks.adapted import HEADS_OF, NAMED
 from tests.benchmarks.figures import last
 from tests.benchmarks.peer_policies import PEERS, play
 from tests.benchmarks.row import Row
 
-TABLES: Mapping[str, Prices] = {
-    "cache read 0.1, write 1.25": Prices(0.1, 1.25, 5.0),
-    "cache read 0.02, write 1": Prices(0.02, 1.0, 5.0),
-    "cache read 0.5, write 1": Prices(0.5, 1.0, 5.0),
-    "cache read 0.1, write 1": Prices(0.1, 1.0, 5.0),
+TABLES: Mapping[str, RelativePrices] = {
+    "cache read 0.1, write 1.25": RelativePrices(0.1, 1.25, 5.0),
+    "cache read 0.02, write 1": RelativePrices(0.02, 1.0, 5.0),
+    "cache read 0.5, write 1": RelativePrices(0.5, 1.0, 5.0),
+    "cache read 0.1, write 1": RelativePrices(0.1, 1.0, 5.0),
 }
 FOLDERS = ("pi-mono", "dgm-claude", "who-and-when")
 OURS = ("layered", "helix", "observational", "none")
@@ -58,15 +58,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--sessions", action="store_true")
     arguments = parser.parse_args(argv)
-    counting = Counting(tokens.Counter())
+    counting = RememberingCounter(token_counting.TiktokenCounter())
     if arguments.sessions:
         print("\n".join(beside(every_session(arguments.traces), arguments.window, counting)))
         return 0
-    recordings = sessions(arguments.traces, arguments.least, counting.count)
+    recordings = sessions(arguments.traces, arguments.least, counting.count_tokens)
     tables = {name: table(recordings, arguments.window, prices, counting) for name, prices in TABLES.items()}
     usual, prices = next(iter(TABLES.items()))
-    terms = Terms(policy.preset("layered"), arguments.window, prices, recalls=Recalls.NAMED)
-    tables[usual][NAMED] = total([play_one(recording, terms, counting) for recording in recordings])
+    terms = ReplayTerms(context_policy.preset_policy("layered"), arguments.window, prices, recalls=RecallMode.NAMED)
+    tables[usual][NAMED] = sum_figures([replay_recording(recording, terms, counting) for recording in recordings])
     if arguments.json:
         tables |= {
             f"{HEADS_OF}{label}": headed(recordings, arguments.window, head, counting)
@@ -81,27 +81,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0 if all(map(never_dearer, tables.values())) else 1
 
 
-def sessions(folder: Path, least: int, count: Callable[[str], int]) -> list[Recording]:
+def sessions(folder: Path, least: int, count: Callable[[str], int]) -> list[RecordedSession]:
     """The sessions of the folder that are long enough; of the folders of the traces, where these are there."""
     folders = [folder / name for name in FOLDERS if (folder / name).is_dir()] or [folder]
-    found = reading.read_all(folders).recordings
+    found = history_reading.read_history_files(folders).recordings
     return [one for one in found if length(one, count) >= least]
 
 
-def length(recording: Recording, count: Callable[[str], int]) -> int:
+def length(recording: RecordedSession, count: Callable[[str], int]) -> int:
     """All tokens of a session."""
-    return sum(tokens for message in recording.messages for _, tokens in recorded_pieces(message, count))
+    return sum(tokens for message in recording.messages for _, tokens in pieces_of_recorded(message, count))
 
 
-def table(recordings: Sequence[Recording], window: int, prices: Prices, counting: Counting) -> dict[str, Figures]:
+def table(
+    recordings: Sequence[RecordedSession], window: int, prices: RelativePrices, counting: RememberingCounter
+) -> dict[str, ReplayFigures]:
     """The total of every policy, by name."""
-    rows: dict[str, Figures] = {}
+    rows: dict[str, ReplayFigures] = {}
     for name in OURS:
-        terms = Terms(policy.preset(name), window, prices, recalls=Recalls.SEARCHED)
-        rows[name] = total([play_one(recording, terms, counting) for recording in recordings])
+        terms = ReplayTerms(context_policy.preset_policy(name), window, prices, recalls=RecallMode.SEARCHED)
+        rows[name] = sum_figures([replay_recording(recording, terms, counting) for recording in recordings])
         print(f"{name} done", file=sys.stderr)
     for name, peer in PEERS.items():
-        rows[name] = total([play(each, peer(), window, prices, counting.count) for each in recordings])
+        rows[name] = sum_figures([play(each, peer(), window, prices, counting.count_tokens) for each in recordings])
     return rows
 
 
@@ -111,17 +113,21 @@ def heads() -> dict[str, int]:
     return {name: int(figure.median) for row in rows for name, figure in row.peers.items()}
 
 
-def headed(recordings: Sequence[Recording], window: int, head: int, counting: Counting) -> dict[str, Figures]:
+def headed(
+    recordings: Sequence[RecordedSession], window: int, head: int, counting: RememberingCounter
+) -> dict[str, ReplayFigures]:
     """`layered` and what agents do with a full context, with the head of one of them, at the usual prices."""
     prices = next(iter(TABLES.values()))
-    terms = Terms(policy.preset("layered"), window, prices, head=head, recalls=Recalls.SEARCHED)
-    rows = {"layered": total([play_one(each, terms, counting) for each in recordings])}
+    terms = ReplayTerms(context_policy.preset_policy("layered"), window, prices, head=head, recalls=RecallMode.SEARCHED)
+    rows = {"layered": sum_figures([replay_recording(each, terms, counting) for each in recordings])}
     for name in HEADED:
-        rows[name] = total([play(each, PEERS[name](), window, prices, counting.count, head) for each in recordings])
+        rows[name] = sum_figures(
+            [play(each, PEERS[name](), window, prices, counting.count_tokens, head) for each in recordings]
+        )
     return rows
 
 
-def lines(rows: Mapping[str, Figures]) -> list[str]:
+def lines(rows: Mapping[str, ReplayFigures]) -> list[str]:
     """The table of the traces' page."""
     whole = rows["no management"]
     made = [
@@ -129,20 +135,20 @@ def lines(rows: Mapping[str, Figures]) -> list[str]:
     ]
     for name, one in rows.items():
         made.append(
-            f"{name:48}  {one.sent / whole.sent:6.3f}  {one.effective / whole.effective:6.3f}  {one.retention_plain:5.3f}  "
-            f"{one.folds.get('handover', 0) + one.folds.get('observations', 0):9}  {one.peak_share:4.2f}  {one.median_use:6.2f}  "
+            f"{name:48}  {one.sent / whole.sent:6.3f}  {one.billed_with_recalls / whole.billed_with_recalls:6.3f}  {one.plainly_retained_share:5.3f}  "
+            f"{one.folds.get('handover', 0) + one.folds.get('observations', 0):9}  {one.peak_window_share:4.2f}  {one.median_window_share:6.2f}  "
             f"{one.overflowed:4}  {one.illegal_requests:7}  {one.details.get('lost', 0):4}  {one.recalls_failed:14}"
         )
     return made
 
 
-def every_session(folder: Path) -> list[Recording]:
+def every_session(folder: Path) -> list[RecordedSession]:
     """All sessions of the traces, each once: `native` has some of them in another form."""
     folders = [each for each in sorted(folder.iterdir()) if each.is_dir() and each.name != "native"] or [folder]
-    return list(reading.read_all(folders).recordings)
+    return list(history_reading.read_history_files(folders).recordings)
 
 
-def halves(figures: Sequence[Figures], seed: int = 18) -> dict[str, int]:
+def halves(figures: Sequence[ReplayFigures], seed: int = 18) -> dict[str, int]:
     """0 for the half constants are chosen on, 1 for the half they are judged on, by name.
 
     Those that fit the window and those that overflow it apart, from the longest to the shortest: of each pair a number
@@ -151,18 +157,18 @@ def halves(figures: Sequence[Figures], seed: int = 18) -> dict[str, int]:
     numbers = random.Random(seed)
     found: dict[str, int] = {}
     for fits in (True, False):
-        group = sorted((one for one in figures if one.fits == fits), key=lambda one: (-one.plain_peak, one.name))
+        group = sorted((one for one in figures if one.fits_window == fits), key=lambda one: (-one.plain_peak, one.name))
         for at in range(0, len(group), 2):
             first = numbers.randrange(2)
             found |= {one.name: (first + place) % 2 for place, one in enumerate(group[at : at + 2])}
     return found
 
 
-def beside(recordings: Sequence[Recording], window: int, counting: Counting) -> list[str]:
+def beside(recordings: Sequence[RecordedSession], window: int, counting: RememberingCounter) -> list[str]:
     """Each session under `layered`, the cheapest peer that retains as much, and both halves with their intervals."""
     prices = TABLES["cache read 0.1, write 1.25"]
-    terms = Terms(policy.preset("layered"), window, prices, recalls=Recalls.SEARCHED)
-    ours = [play_one(each, terms, counting) for each in recordings]
+    terms = ReplayTerms(context_policy.preset_policy("layered"), window, prices, recalls=RecallMode.SEARCHED)
+    ours = [replay_recording(each, terms, counting) for each in recordings]
     half = halves(ours)
     return [
         *(_row(each, one, half[one.name], counting) for each, one in zip(recordings, ours, strict=True)),
@@ -172,61 +178,65 @@ def beside(recordings: Sequence[Recording], window: int, counting: Counting) -> 
     ]
 
 
-def _row(recording: Recording, ours: Figures, half: int, counting: Counting) -> str:
+def _row(recording: RecordedSession, ours: ReplayFigures, half: int, counting: RememberingCounter) -> str:
     prices = TABLES["cache read 0.1, write 1.25"]
-    peers = {name: play(recording, peer(), ours.window, prices, counting.count) for name, peer in PEERS.items()}
+    peers = {name: play(recording, peer(), ours.window, prices, counting.count_tokens) for name, peer in PEERS.items()}
     able = {
         name: one
         for name, one in peers.items()
-        if one.retention_plain >= ours.retention_plain and one.peak <= ours.window
+        if one.plainly_retained_share >= ours.plainly_retained_share and one.peak <= ours.window
     }
-    cheapest = min(able, key=lambda name: able[name].effective, default="")
+    cheapest = min(able, key=lambda name: able[name].billed_with_recalls, default="")
     dearer = (
-        f"{ours.effective / able[cheapest].effective - 1:+7.1%} {cheapest}" if cheapest else "   none retains as much"
+        f"{ours.billed_with_recalls / able[cheapest].billed_with_recalls - 1:+7.1%} {cheapest}"
+        if cheapest
+        else "   none retains as much"
     )
-    share = f"{ours.effective / ours.plain_billed:.3f}"
-    return f"half {half}  {Path(recording.name).name[-34:]:34}  {share}  {ours.retention_plain:.3f}  {dearer}"
+    share = f"{ours.billed_with_recalls / ours.plain_billed:.3f}"
+    return f"half {half}  {Path(recording.name).name[-34:]:34}  {share}  {ours.plainly_retained_share:.3f}  {dearer}"
 
 
-def _half(number: int, figures: Sequence[Figures]) -> str:
+def _half(number: int, figures: Sequence[ReplayFigures]) -> str:
     names = ("chosen on", "judged on", "all")
     if not figures:
         return f"{names[number]}: no session"
     low, high = interval(figures)
-    whole = total(figures)
-    mean = sum(one.effective / one.plain_billed for one in figures) / len(figures)
+    whole = sum_figures(figures)
+    mean = sum(one.billed_with_recalls / one.plain_billed for one in figures) / len(figures)
     return (
-        f"{names[number]}: {len(figures)} sessions, effective {whole.effective / whole.plain_billed:.3f} ({low:.3f}–{high:.3f}), "
-        f"mean of the sessions {mean:.3f}, plain retention {whole.retention_plain:.3f}"
+        f"{names[number]}: {len(figures)} sessions, effective {whole.billed_with_recalls / whole.plain_billed:.3f} ({low:.3f}–{high:.3f}), "
+        f"mean of the sessions {mean:.3f}, plain retention {whole.plainly_retained_share:.3f}"
     )
 
 
-def _splits(figures: Sequence[Figures], seeds: int = 2_000) -> str:
+def _splits(figures: Sequence[ReplayFigures], seeds: int = 2_000) -> str:
     """How far halves lie apart, whatever the seed."""
     apart = []
     for seed in range(seeds):
         half = halves(figures, seed)
-        first, second = (total([one for one in figures if half[one.name] == number]) for number in (0, 1))
-        apart.append(abs(first.effective / first.plain_billed - second.effective / second.plain_billed))
+        first, second = (sum_figures([one for one in figures if half[one.name] == number]) for number in (0, 1))
+        apart.append(
+            abs(first.billed_with_recalls / first.plain_billed - second.billed_with_recalls / second.plain_billed)
+        )
     apart.sort()
     near = sum(one <= 0.05 for one in apart)
     return f"{seeds:,} other splits: {near} within 0.05, least {apart[0]:.3f}, median {apart[seeds // 2]:.3f}"
 
 
-def interval(figures: Sequence[Figures], draws: int = 2_000) -> tuple[float, float]:
+def interval(figures: Sequence[ReplayFigures], draws: int = 2_000) -> tuple[float, float]:
     """Between which shares 90 of 100 draws of the sessions lie."""
     numbers = random.Random(18)
     shares = []
     for _ in range(draws):
         drawn = numbers.choices(figures, k=len(figures))
-        shares.append(sum(one.effective for one in drawn) / sum(one.plain_billed for one in drawn))
+        shares.append(sum(one.billed_with_recalls for one in drawn) / sum(one.plain_billed for one in drawn))
     shares.sort()
     return shares[draws // 20], shares[-draws // 20]
 
 
-def never_dearer(rows: Mapping[str, Figures]) -> bool:
+def never_dearer(rows: Mapping[str, ReplayFigures]) -> bool:
     """Whether `layered` is billed no more than any other policy."""
-    return all(rows["layered"].effective <= rows[name].effective for name in PEERS)
+    return all(rows["layered"].billed_with_recalls <= rows[name].billed_with_recalls for name in PEERS)
 
 
 if __name__ == "__main__":

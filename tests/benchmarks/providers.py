@@ -12,13 +12,13 @@ import sys
 import time
 from contextlib import aclosing
 
-from helix_desktop.engine.blocks import Delta, Message, Reply, Request, Role, ToolResult, Waiting
+from helix_desktop.engine.blocks import Delta, Message, Reply, Request, RetryDelay, Role, ToolResult
 from helix_desktop.engine.facts import Text, ToolCall, ToolSpec
 from helix_desktop.engine.ports import ModelClient
 from helix_desktop.errors import HelixError
-from helix_desktop.providers import listing
-from helix_desktop.providers.catalog import ProviderConfig, connect
-from helix_desktop.providers.transport import Connections, Patience
+from helix_desktop.providers import model_listing
+from helix_desktop.providers.http_transport import ProviderConnections, ProviderPatience
+from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 
 TOOL = ToolSpec(
     "read_file", "Read a file.", '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
@@ -27,15 +27,15 @@ TOOL = ToolSpec(
 
 def main(kind: str, base_url: str, model: str, key: str | None = None) -> int:
     return asyncio.run(
-        _all(ProviderConfig("server", kind, base_url, patience=Patience(first_byte=60, silence=20)), model, key)
+        _all(ProviderConfig("server", kind, base_url, patience=ProviderPatience(first_byte=60, silence=20)), model, key)
     )
 
 
 async def _all(config: ProviderConfig, model: str, key: str | None) -> int:
-    connections = Connections()
+    connections = ProviderConnections()
     try:
         await _list(config, key, connections)
-        client = connect(config, model, key, connections=connections)
+        client = connect_model_client(config, model, key, connections=connections)
         plain = Request(model, "Be brief.", (_user("Hello"),), max_output=512)
         await _ask("text", client, plain)
         offered = Request(model, "Be brief.", (_user("Read the file a.txt"),), (TOOL,), max_output=512)
@@ -51,9 +51,9 @@ async def _all(config: ProviderConfig, model: str, key: str | None) -> int:
     return 0
 
 
-async def _list(config: ProviderConfig, key: str | None, connections: Connections) -> None:
+async def _list(config: ProviderConfig, key: str | None, connections: ProviderConnections) -> None:
     try:
-        models = await listing.models(config, key, connections)
+        models = await model_listing.list_models(config, key, connections)
         print(f"{'models':<20} {len(models)}: {', '.join(model.id for model in models[:6])}")
     except HelixError as error:
         print(f"{'models':<20} {error}")
@@ -67,10 +67,10 @@ async def _ask(name: str, client: ModelClient, request: Request) -> Reply | None
     started, first, pieces, waits = time.perf_counter(), 0.0, 0, 0
     last: Delta | None = None
     try:
-        async with aclosing(client.stream(request)) as stream:  # type: ignore[type-var]
+        async with aclosing(client.stream_reply(request)) as stream:  # type: ignore[type-var]
             async for last in stream:
-                waits += isinstance(last, Waiting)
-                pieces += not isinstance(last, Waiting | Reply)
+                waits += isinstance(last, RetryDelay)
+                pieces += not isinstance(last, RetryDelay | Reply)
                 first = first or time.perf_counter() - started
     except HelixError as error:
         print(f"{name:<20} {type(error).__name__}: {error}")

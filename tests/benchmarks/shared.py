@@ -26,23 +26,23 @@ from pathlib import Path
 
 from helix_desktop import tasks
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About
-from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.shared import address, entry, sealing
-from helix_desktop.store.shared.content import Content
-from helix_desktop.store.shared.link import Connected
-from helix_desktop.store.shared.memory import MemoryEngine, Shelf
-from helix_desktop.store.shared.postgres import PUT, PostgresEngine
-from helix_desktop.store.shared.remote import Remote
-from helix_desktop.store.shared.sealing import Seal
-from helix_desktop.store.thread import StoreThread
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.shared import entry_rows, row_encryption, store_address
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.content_transfer import ContentTransfer
+from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
+from helix_desktop.store.shared.postgres_rows import PUT, PostgresRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
+from helix_desktop.store.store_thread import StoreThread
 from tests.benchmarks.row import Figure, Row, fits
 from tests.peers import postgres
 
 BATCH, CONNECTIONS = 100, 4
 SMALL = 300  # bytes of an entry, packed: the median of the recorded sessions is 425 as it comes
-ABOUT = About("shell", "make test")
+ABOUT = EntryOrigin("shell", "make test")
 EACH = 10  # puts of an agent
 MEAN = 0.8  # seconds between two: 200 agents then put as many a second as a fleet of 6,000 at its peak
 
@@ -68,14 +68,14 @@ def ours(url: str, seconds: float) -> float:
 
 def put_alone(url: str, seconds: float) -> float:
     """One machine's rows a second."""
-    seal = Seal(sealing.new_key())
-    engine = PostgresEngine(url, seal.space)
+    seal = RowCipher(row_encryption.new_workspace_key())
+    engine = PostgresRowStore(url, seal.space)
     content, count = secrets.token_bytes(SMALL), 0
-    engine.put({secrets.token_bytes(32): seal.close(b"n" * 32, content)})
+    engine.store_rows({secrets.token_bytes(32): seal.encrypt_row(b"n" * 32, content)})
     begun = time.perf_counter()
     while time.perf_counter() < begun + seconds:
-        names = [seal.name("entry", secrets.token_bytes(32)) for _ in range(BATCH)]
-        engine.put({name: seal.close(name, content) for name in names})
+        names = [seal.keyed_row_name("entry", secrets.token_bytes(32)) for _ in range(BATCH)]
+        engine.store_rows({name: seal.encrypt_row(name, content) for name in names})
         count += BATCH
     engine.close()
     return count / (time.perf_counter() - begun)
@@ -138,24 +138,29 @@ def puts(one: postgres.Server, seconds: float, rounds: int) -> Row:
 
 async def reads(rounds: int) -> Row:
     """The same entry got from a workspace that shares and from one that does not, in turns."""
-    shelf, seal = Shelf(), Seal(sealing.new_key())
+    shelf, seal = MemoryServer(), RowCipher(row_encryption.new_workspace_key())
 
-    async def connect() -> Connected:
-        return Connected(Remote(MemoryEngine(shelf, seal.space)), seal)
+    async def connect() -> SharedStoreConnection:
+        return SharedStoreConnection(AsyncRowStore(MemoryRowStore(shelf, seal.space)), seal)
 
     with tempfile.TemporaryDirectory(prefix="helix-reads-") as folder:
-        workspaces = Workspaces(Path(folder))
-        alone, sharing = [await workspaces.open(workspaces.create(name).id) for name in ("alone", "sharing")]
-        sharing.share("memory://", connect).begin()
+        workspaces = AllWorkspaces(Path(folder))
+        alone, sharing = [
+            await workspaces.open_stored_workspace(workspaces.create_stored_workspace(name).id)
+            for name in ("alone", "sharing")
+        ]
+        sharing.share_content("memory://", connect).start_syncing()
         digests = {}
         for one in (alone, sharing):
-            digests[one] = [(await one.cache.put(b"%d" % number * 500, ABOUT)).digest for number in range(200)]
+            digests[one] = [
+                (await one.cache.store_content(b"%d" % number * 500, ABOUT)).digest for number in range(200)
+            ]
         taken: dict[str, list[float]] = {"alone": [], "sharing": []}
         for _ in range(rounds * 5):
             for one in (alone, sharing):
                 begun = time.perf_counter()
                 for digest in digests[one] * 5:
-                    await one.cache.get(digest)
+                    await one.cache.read_content(digest)
                 taken[one.name].append((time.perf_counter() - begun) / 1000 * 1e6)
         for one in (alone, sharing):
             await one.aclose()
@@ -172,46 +177,46 @@ async def reads(rounds: int) -> Row:
 class Agent:
     """A machine of its own: LevelDB, a connection, a random rhythm."""
 
-    def __init__(self, folder: Path, url: str, seal: Seal, number: int) -> None:
+    def __init__(self, folder: Path, url: str, seal: RowCipher, number: int) -> None:
         self._chance = random.Random(number)
         self._thread = StoreThread(f"agent-{number}")
         self._folder = folder
-        self._remote = Remote(address.connect(address.parse(url), seal.space))
+        self._remote = AsyncRowStore(store_address.open_row_store(store_address.parse_store_address(url), seal.space))
         self._seal = seal
         self.taken: list[float] = []
         self.digests: list[Digest] = []
 
     async def run(self) -> None:
-        cache = await self._thread.run(CacheFolder, self._folder)
-        content = Content(cache, self._thread, self._remote, self._seal)
-        await self._remote.lacking([bytes(32)])  # connected
+        cache = await self._thread.run_there(CacheFolder, self._folder)
+        content = ContentTransfer(cache, self._thread, self._remote, self._seal)
+        await self._remote.find_missing_in_batches([bytes(32)])  # connected
         reached = 0
         await asyncio.sleep(self._chance.random() * MEAN)
         for _ in range(EACH):
             size = min(200_000, int(425 * self._chance.paretovariate(0.8) / 2))
             begun = time.perf_counter()
-            stored = await self._thread.run(cache.put, self._chance.randbytes(size), ABOUT)
-            reached = await content.send(reached)
+            stored = await self._thread.run_there(cache.put_whole_content, self._chance.randbytes(size), ABOUT)
+            reached = await content.send_next_entries(reached)
             self.taken.append((time.perf_counter() - begun) * 1000)
             self.digests.append(stored.digest)
             await asyncio.sleep(self._chance.expovariate(1 / MEAN))
-        await self._thread.run(cache.close)
+        await self._thread.run_there(cache.close)
         await self._thread.aclose()
         await self._remote.aclose()
 
 
 async def fleet(url: str, agents: int) -> list[Row]:
-    seal = Seal(sealing.new_key())
+    seal = RowCipher(row_encryption.new_workspace_key())
     with tempfile.TemporaryDirectory(prefix="helix-fleet-") as folder:
         all_of = [Agent(Path(folder) / str(number), url, seal, number) for number in range(agents)]
-        owner = tasks.Tasks("fleet")
+        owner = tasks.OwnedTasks("fleet")
         begun = time.perf_counter()
-        await asyncio.gather(*(owner.spawn(one.run(), name=f"agent {at}") for at, one in enumerate(all_of)))
+        await asyncio.gather(*(owner.spawn_task(one.run(), name=f"agent {at}") for at, one in enumerate(all_of)))
         seconds = time.perf_counter() - begun
     taken = sorted(one for agent in all_of for one in agent.taken)
-    engine = address.connect(address.parse(url), seal.space)
-    names = [entry.name(seal, digest) for agent in all_of for digest in agent.digests]
-    lost = sum(len(engine.lacking(names[at : at + 500])) for at in range(0, len(names), 500))
+    engine = store_address.open_row_store(store_address.parse_store_address(url), seal.space)
+    names = [entry_rows.entry_row_name(seal, digest) for agent in all_of for digest in agent.digests]
+    lost = sum(len(engine.find_missing_rows(names[at : at + 500])) for at in range(0, len(names), 500))
     engine.close()
     rate = len(taken) / seconds
     note = f"{agents} agents, {len(taken):,} puts, {rate:.0f} per second; lost: {lost}"
@@ -236,13 +241,13 @@ def growth(url: str, most: int, rounds: int) -> list[Row]:
     """A batch put, and 100 rows fetched, as the table grows tenfold."""
     import psycopg
 
-    seal = Seal(sealing.new_key())
-    engine = PostgresEngine(url, seal.space)
+    seal = RowCipher(row_encryption.new_workspace_key())
+    engine = PostgresRowStore(url, seal.space)
     found: list[Row] = []
     there, size = 0, 10_000
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("SET synchronous_commit = off")
-        engine.put({secrets.token_bytes(32): bytes(600)})
+        engine.store_rows({secrets.token_bytes(32): bytes(600)})
         while size <= most:
             for at in range(there, size, 500_000):
                 connection.execute((_FILL % (at + 1, min(size, at + 500_000))).encode())
@@ -254,17 +259,17 @@ def growth(url: str, most: int, rounds: int) -> list[Row]:
     return found
 
 
-def _at(engine: PostgresEngine, seal: Seal, size: int, rounds: int) -> list[Row]:
+def _at(engine: PostgresRowStore, seal: RowCipher, size: int, rounds: int) -> list[Row]:
     put, get = [], []
     chance = random.Random(size)
     for _ in range(rounds * 20):
-        rows = {name: seal.close(name, bytes(SMALL)) for name in (secrets.token_bytes(32) for _ in range(BATCH))}
+        rows = {name: seal.encrypt_row(name, bytes(SMALL)) for name in (secrets.token_bytes(32) for _ in range(BATCH))}
         begun = time.perf_counter()
-        engine.put(rows)
+        engine.store_rows(rows)
         put.append((time.perf_counter() - begun) * 1000)
-        names = [Digest.of(chance.randrange(1, size).to_bytes(8, "big")).raw for _ in range(BATCH)]
+        names = [Digest.of_content(chance.randrange(1, size).to_bytes(8, "big")).raw for _ in range(BATCH)]
         begun = time.perf_counter()
-        engine.get(names)
+        engine.fetch_rows(names)
         get.append((time.perf_counter() - begun) * 1000)
     note = "rows of 512 bytes"
     return [

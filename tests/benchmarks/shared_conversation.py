@@ -28,15 +28,15 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.store.engine_ports import Journal
-from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.shared.conversations import Conversations
-from helix_desktop.store.shared.in_step import InStep
-from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.conversation_sync import ConversationSync
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
-from helix_desktop.store.shared.remote import Remote
-from helix_desktop.store.shared.sealing import Seal, new_key
-from helix_desktop.store.thread import StoreThread
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher, new_workspace_key
+from helix_desktop.store.shared.sync_state import SyncState
+from helix_desktop.store.store_ports import StoreJournal
+from helix_desktop.store.store_thread import StoreThread
 from tests.benchmarks.row import Figure, Row
 from tests.peers import postgres
 
@@ -64,44 +64,44 @@ def rows(*, quick: bool) -> list[Row]:
 
 
 async def _measured(url: str, count: int) -> tuple[float, float, float]:
-    seal = Seal(new_key())
+    seal = RowCipher(new_workspace_key())
     with tempfile.TemporaryDirectory() as folder:
         here, here_journal = await _machine("desktop", url, Path(folder), seal)
-        await here.thread.run(here_journal.append, "c", _facts(count))
-        await here.step()
+        await here.thread.run_there(here_journal.append_in_transaction, "c", _facts(count))
+        await here.sync_once()
         there, there_journal = await _machine("laptop", url, Path(folder), seal)
         began = time.perf_counter()
-        await there.step()
+        await there.sync_once()
         fetched = time.perf_counter() - began
         await _continued(there, there_journal)
         whole = time.perf_counter() - began
-        await here.step()
+        await here.sync_once()
         began = time.perf_counter()
         await _continued(here, here_journal)
         live = time.perf_counter() - began
         for each, journal in ((here, here_journal), (there, there_journal)):
             await each.remote.aclose()
-            await each.thread.run(journal.close)
+            await each.thread.run_there(journal.close)
             await each.thread.aclose()
     return whole, fetched, live
 
 
-async def _machine(name: str, url: str, folder: Path, seal: Seal) -> tuple[Conversations, JournalFile]:
+async def _machine(name: str, url: str, folder: Path, seal: RowCipher) -> tuple[ConversationSync, JournalFile]:
     thread = StoreThread(name)
-    journal = await thread.run(JournalFile, folder / f"{name}.sqlite3")
-    engine = PostgresEngine(url, seal.space)
-    steps = await thread.run(InStep, journal)
+    journal = await thread.run_there(JournalFile, folder / f"{name}.sqlite3")
+    engine = PostgresRowStore(url, seal.space)
+    steps = await thread.run_there(SyncState, journal)
     heads = PostgresHeads(engine, seal.space)
-    return Conversations(journal, thread, steps, Remote(engine), heads, seal, name), journal
+    return ConversationSync(journal, thread, steps, AsyncRowStore(engine), heads, seal, name), journal
 
 
-async def _continued(machine: Conversations, file: JournalFile) -> None:
-    await machine.take_over("c")
-    journal = Journal(file, machine.thread, lambda: None, lambda: None)
+async def _continued(machine: ConversationSync, file: JournalFile) -> None:
+    await machine.take_over_lease("c")
+    journal = StoreJournal(file, machine.thread, lambda: None, lambda: None)
     conversation = await Conversation.open(journal, "c")
-    conversation.view()
-    await conversation.append(UserSaid((Text("Go on here.", 4),)))
-    await machine.step()
+    conversation.current_view()
+    await conversation.append_facts(UserSaid((Text("Go on here.", 4),)))
+    await machine.sync_once()
 
 
 def _facts(count: int) -> list[Fact]:
@@ -114,7 +114,7 @@ def _facts(count: int) -> list[Fact]:
             found.append(UserSaid((Text(f"Now look at module {number} and say what it does. " * 4, 48),)))
         call = ToolCall(f"call-{number}", "read_file", json.dumps({"path": f"src/module_{number}.py"}), 20)
         found.append(ModelReplied((Text(f"I read module {number} first. " * 8, 64), call), "demo/demo", Stop.CALLS))
-        digest = Digest.of(f"content {number}".encode())
+        digest = Digest.of_content(f"content {number}".encode())
         found.append(
             ToolReturned(f"call-{number}", Stored(digest, 4_000, 100), 900, head=f"def f{number}(): pass\n" * 40)
         )

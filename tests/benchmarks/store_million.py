@@ -18,14 +18,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from helix_desktop.engine.catalogue import Filter, Sort
+from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
 from helix_desktop.engine.facts import ToolReturned
-from helix_desktop.engine.ports import About
-from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.incoming_content import Staged
-from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.incoming_content import StagedEntry
+from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 TOOLS = ("shell", "read_file", "search", "fetch", "edit", "mcp.github.issues")
 BATCH = 500
@@ -38,19 +38,19 @@ def fill(folder: Path, entries: int) -> float:
     started = time.perf_counter()
     for first in range(0, entries, BATCH):
         staged = [_staged(cache, chance, number) for number in range(first, min(first + BATCH, entries))]
-        cache.commit(staged)
-        used = [ToolReturned(str(first), each.record.stored, 40) for each in staged if chance.random() < 0.9]
-        journal.append(f"c{first // 20_000}", used)
+        cache.commit_staged(staged)
+        used = [ToolReturned(str(first), each.record.stored_reference, 40) for each in staged if chance.random() < 0.9]
+        journal.append_in_transaction(f"c{first // 20_000}", used)
     cache.close()
     journal.close()
     return time.perf_counter() - started
 
 
-def _staged(cache: CacheFolder, chance: random.Random, number: int) -> Staged:
+def _staged(cache: CacheFolder, chance: random.Random, number: int) -> StagedEntry:
     words = " ".join(f"w{chance.randrange(20_000)}" for _ in range(chance.randrange(10, 100)))
     rare = f" needle{number}" if number % 1000 == 0 else ""
     source = f"src/module_{chance.randrange(200)}/file_{number % 997}.py"  # 200,000 of them: files are read again
-    return cache.stage(f"{number}: {words}{rare}\n".encode(), About(chance.choice(TOOLS), source))
+    return cache.stage_content(f"{number}: {words}{rare}\n".encode(), EntryOrigin(chance.choice(TOOLS), source))
 
 
 def memory() -> int:
@@ -86,23 +86,23 @@ async def longest_gap(work: Awaitable[object]) -> float:
     return gap * 1000
 
 
-async def measure(workspaces: Workspaces, name: str, entries: int) -> dict[str, object]:
+async def measure(workspaces: AllWorkspaces, name: str, entries: int) -> dict[str, object]:
     figures: dict[str, object] = {"entries": entries}
     started = time.perf_counter()
-    workspace = await workspaces.open(name)
+    workspace = await workspaces.open_stored_workspace(name)
     figures["open without an index (ms)"] = (time.perf_counter() - started) * 1000
     marks: list[int] = []
     started = time.perf_counter()
-    await workspace.index.caught_up(lambda progress: marks.append(progress.words))
+    await workspace.index.wait_until_indexed(lambda progress: marks.append(progress.words))
     figures["index rebuilt from scratch (s)"] = time.perf_counter() - started
     figures["progress reports"] = len(marks)
     await workspace.aclose()
     before = memory()
     started = time.perf_counter()
-    workspace = await workspaces.open(name)
+    workspace = await workspaces.open_stored_workspace(name)
     figures["open (ms)"] = (time.perf_counter() - started) * 1000
     started = time.perf_counter()
-    await workspace.index.entries()
+    await workspace.index.entries_page()
     figures["first page (ms)"] = (time.perf_counter() - started) * 1000
     await questions(workspace, entries, figures)
     figures["memory growth (MB)"] = (memory() - before) / 1e6
@@ -110,40 +110,42 @@ async def measure(workspaces: Workspaces, name: str, entries: int) -> dict[str, 
     return figures
 
 
-async def questions(workspace: Workspace, entries: int, figures: dict[str, object]) -> None:
+async def questions(workspace: StoredWorkspace, entries: int, figures: dict[str, object]) -> None:
     index = workspace.index
-    for sort in Sort:
+    for sort in EntrySort:
         for descending in (True, False):
             name = f"sort by {sort}, {'descending' if descending else 'ascending'} (ms)"
-            figures[name] = await timed(partial(index.entries, sort=sort, descending=descending))
+            figures[name] = await timed(partial(index.entries_page, sort=sort, descending=descending))
     filters = {
-        "tool": Filter(tool="fetch"),
-        "conversation": Filter(conversation="c3"),
-        "text": Filter(text="module_142/"),
-        "size": Filter(least=500, most=520),
-        "time": Filter(since=time.time() - 1e9),
-        "pinned": Filter(pinned=True),
-        "unused": Filter(unused=True),
+        "tool": EntryFilter(tool="fetch"),
+        "conversation": EntryFilter(conversation="c3"),
+        "text": EntryFilter(text="module_142/"),
+        "size": EntryFilter(least=500, most=520),
+        "time": EntryFilter(since=time.time() - 1e9),
+        "pinned": EntryFilter(pinned=True),
+        "unused": EntryFilter(unused=True),
     }
     for name, chosen in filters.items():
-        figures[f"filter by {name} (ms)"] = await timed(partial(index.entries, chosen))
-        figures[f"filter by {name}, sorted by size (ms)"] = await timed(partial(index.entries, chosen, sort=Sort.SIZE))
-        figures[f"count after filtering by {name} (ms)"] = await timed(partial(index.count, chosen))
+        figures[f"filter by {name} (ms)"] = await timed(partial(index.entries_page, chosen))
+        figures[f"filter by {name}, sorted by size (ms)"] = await timed(
+            partial(index.entries_page, chosen, sort=EntrySort.SIZE)
+        )
+        figures[f"count after filtering by {name} (ms)"] = await timed(partial(index.count_entries, chosen))
     places = [int(entries * part) for part in (0.1, 0.5, 0.77, 0.999)]
-    for sort in (Sort.TIME, Sort.SIZE, Sort.SOURCE):
-        await index.entries(sort=sort)
+    for sort in (EntrySort.TIME, EntrySort.SIZE, EntrySort.SOURCE):
+        await index.entries_page(sort=sort)
         await asyncio.sleep(2)  # as somebody does who looks at the first page before he scrolls
         for place in places:
             figures[f"scroll to row {place:,}, sorted by {sort} (ms)"] = await timed(
-                partial(index.entries, sort=sort, offset=place)
+                partial(index.entries_page, sort=sort, offset=place)
             )
-    figures["count of all entries (ms)"] = await timed(index.count)
+    figures["count of all entries (ms)"] = await timed(index.count_entries)
     figures["statistics (ms)"] = await timed(index.stats, 3)
-    figures["search for a rare word (ms)"] = await timed(lambda: index.search("needle3000"))
-    figures["search for two words (ms)"] = await timed(lambda: index.search("w77 w4711"))
-    figures["search for a word in 0.5% of the entries (ms)"] = await timed(lambda: index.search("w77"))
+    figures["search for a rare word (ms)"] = await timed(lambda: index.search_index("needle3000"))
+    figures["search for two words (ms)"] = await timed(lambda: index.search_index("w77 w4711"))
+    figures["search for a word in 0.5% of the entries (ms)"] = await timed(lambda: index.search_index("w77"))
     figures["longest gap in the event loop while sorting and scrolling (ms)"] = await longest_gap(
-        index.entries(sort=Sort.TOKENS, offset=entries // 2)
+        index.entries_page(sort=EntrySort.TOKENS, offset=entries // 2)
     )
 
 
@@ -164,12 +166,12 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     base = arguments.folder or Path(tempfile.mkdtemp(prefix="helix-million-"))
-    workspaces = Workspaces(base)
+    workspaces = AllWorkspaces(base)
     try:
-        if not workspaces.list():
-            known = workspaces.create("million")
+        if not workspaces.list_workspaces():
+            known = workspaces.create_stored_workspace("million")
             print(f"filled in {fill(known.folder, arguments.entries):.0f} s")
-        known = workspaces.list()[0]
+        known = workspaces.list_workspaces()[0]
         for path in known.folder.glob("index.sqlite3*"):
             path.unlink()
         figures = asyncio.run(measure(workspaces, known.id, arguments.entries))

@@ -38,12 +38,12 @@ import plyvel
 import zstandard
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About
-from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.cache_folder import CacheFolder
 
 SIZES = {"2 KB": 2_000, "32 KB": 32_000, "1 MB": 1_000_000}
-ABOUT = About("shell", "make test")
+ABOUT = EntryOrigin("shell", "make test")
 Put = Callable[[bytes], None]
 Get = Callable[[bytes], bytes]
 
@@ -51,7 +51,10 @@ Get = Callable[[bytes], bytes]
 @contextmanager
 def ours(folder: Path) -> Iterator[tuple[Put, Get]]:
     cache = CacheFolder(folder)
-    yield lambda content: void(cache.put(content, ABOUT)), lambda digest: cache.get(Digest(digest))
+    yield (
+        lambda content: void(cache.put_whole_content(content, ABOUT)),
+        lambda digest: cache.get_content(Digest(digest)),
+    )
     cache.close()
 
 
@@ -267,14 +270,14 @@ async def through_the_port(rounds: int) -> dict[str, float]:
     chance = random.Random(2)
     figures = {}
     try:
-        workspaces = Workspaces(base)
-        workspace = await workspaces.open(workspaces.create("bench").id)
+        workspaces = AllWorkspaces(base)
+        workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("bench").id)
         for together in (1, 16):
             taken = []
             for _ in range(rounds * 4):
                 batch = contents(2_000, together, chance)
                 started = time.perf_counter()
-                await asyncio.gather(*(workspace.cache.put(content, ABOUT) for content in batch))
+                await asyncio.gather(*(workspace.cache.store_content(content, ABOUT) for content in batch))
                 taken.append((time.perf_counter() - started) * 1e6 / together)
             figures[f"put of 2 KB through the async interface, {together} at once"] = statistics.median(taken)
         await workspace.aclose()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.engine.economics import Prices
-from helix_desktop.replay.counting import Counting
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.replay.remembered_counts import RememberingCounter
 from tests.benchmarks import foresight
 from tests.benchmarks.foresight import Piece
 from tests.benchmarks.peer_policies import PEERS, play
 from tests.replay.sessions import Words, long_session
 
-PRICES = Prices(0.1, 1.25, 5.0)
+PRICES = RelativePrices(0.1, 1.25, 5.0)
 STEPS = 6
 
 
@@ -48,7 +48,7 @@ def test_no_choice_of_moments_is_cheaper(found: list[Piece]) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_no_policy_of_others_costs_less(seed: int) -> None:
-    recording, counting = long_session(seed, 25), Counting(Words())
+    recording, counting = long_session(seed, 25), RememberingCounter(Words())
     least = sum(foresight.bound(recording, PRICES, counting).bill.values())
     for name, peer in PEERS.items():
-        assert play(recording, peer(), 128_000, PRICES, counting.count).effective >= least, name
+        assert play(recording, peer(), 128_000, PRICES, counting.count_tokens).billed_with_recalls >= least, name

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import json
 
-from helix_desktop.engine.economics import Prices
-from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
-from helix_desktop.replay.counting import Counting
-from helix_desktop.replay.figures import Figures
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.replay.remembered_counts import RememberingCounter
+from helix_desktop.replay.replay_figures import ReplayFigures
 from tests.benchmarks.peer_policies import Design, Policy, Summary, play
 from tests.replay.sessions import Words
 
 LINE = "a line of the file that only the agent itself has written"
 
 
-def session() -> Recording:
+def session() -> RecordedSession:
     """The agent writes a line, works until it stands behind a summary, and uses it again."""
     said = [RecordedMessage("user", "Begin.")]
     for step in range(30):
         text = LINE if step in (0, 29) else f"another line of the file, number {step}"
         call = RecordedCall(f"c{step}", "write", json.dumps({"content": text}))
         said += [RecordedMessage("assistant", "", (call,)), RecordedMessage("tool", "word " * 900, answers=call.id)]
-    return Recording("session", tuple(said))
+    return RecordedSession("session", tuple(said))
 
 
-def played(policy: Policy) -> Figures:
-    return play(session(), policy, 10_000, Prices(0.1, 1.25, 5.0), Counting(Words()).count)
+def played(policy: Policy) -> ReplayFigures:
+    return play(session(), policy, 10_000, RelativePrices(0.1, 1.25, 5.0), RememberingCounter(Words()).count_tokens)
 
 
 def test_what_the_agent_wrote_is_searched_for_behind_a_summary() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tiktoken
 
-from helix_desktop.tokens import Counter
+from helix_desktop.token_counting import TiktokenCounter
 from tests.benchmarks import machine, report
 from tests.benchmarks.row import Figure, Row
 
@@ -33,18 +33,22 @@ def rows(*, quick: bool) -> list[Row]:
     """Ours beside tiktoken on the same texts in turn; asked: at least three quarters of its speed, and the same count."""
     before = machine.memory()
     begun = time.perf_counter()
-    counter = Counter()
-    counter.count("hello")
+    counter = TiktokenCounter()
+    counter.count_tokens("hello")
     loaded = 1000 * (time.perf_counter() - begun)
     grown = machine.memory() - before
     alone = _alone(counter)
     made = [_single("loading the vocabulary", "ms", loaded), _single("memory used by the vocabulary", "MB", grown)]
     made += [_beside(name, text, counter, alone, 2 if quick else 5) for name, text in texts().items()]
-    made.append(_single("counting a million spaces", "ms", _milliseconds(lambda: counter.count(" " * 1_000_000))))
+    made.append(
+        _single("counting a million spaces", "ms", _milliseconds(lambda: counter.count_tokens(" " * 1_000_000)))
+    )
     if not quick:
         made.append(
             _single(
-                "counting 200 MB of a log", "ms", _milliseconds(lambda: counter.count("line of a log\n" * 14_000_000))
+                "counting 200 MB of a log",
+                "ms",
+                _milliseconds(lambda: counter.count_tokens("line of a log\n" * 14_000_000)),
             )
         )
     return [*made, _single("counting the same 10 KB again", "µs", _again(counter))]
@@ -54,12 +58,12 @@ def _single(name: str, unit: str, value: float) -> Row:
     return Row(name, unit, Figure(value, value, value))
 
 
-def _beside(name: str, text: str, counter: Counter, alone: tiktoken.Encoding, rounds: int) -> Row:
+def _beside(name: str, text: str, counter: TiktokenCounter, alone: tiktoken.Encoding, rounds: int) -> Row:
     ours, theirs = [], []
     for number in range(rounds):
-        ours.append(_speed(f"{number} {text}", counter.count))
+        ours.append(_speed(f"{number} {text}", counter.count_tokens))
         theirs.append(_speed(f"{number} {text}", lambda piece: len(alone.encode_ordinary(piece))))
-    exact, counted = len(alone.encode_ordinary(text)), counter.count(text)
+    exact, counted = len(alone.encode_ordinary(text)), counter.count_tokens(text)
     off = (counted - exact) / exact
     enough = Figure.of(ours).median >= 0.75 * Figure.of(theirs).median and abs(off) < 0.001
     asked, note = "≥ 0.75 × tiktoken, off by < 0.1%", f"{off:+.5%} tokens"
@@ -73,7 +77,7 @@ def _speed(text: str, count: Callable[[str], int]) -> float:
     return len(text.encode()) / 1e6 / (time.perf_counter() - begun)
 
 
-def _alone(counter: Counter) -> tiktoken.Encoding:
+def _alone(counter: TiktokenCounter) -> tiktoken.Encoding:
     """The same vocabulary, without what guards ours."""
     loaded = counter._encoding
     assert loaded is not None
@@ -91,12 +95,12 @@ def _milliseconds(work: Callable[[], object]) -> int:
     return round(1000 * (time.perf_counter() - begun))
 
 
-def _again(counter: Counter) -> float:
+def _again(counter: TiktokenCounter) -> float:
     text = "a text counted before\n" * 480
-    counter.count(text)
+    counter.count_tokens(text)
     begun = time.perf_counter()
     for _ in range(1_000):
-        counter.count(text)
+        counter.count_tokens(text)
     return round(1000 * (time.perf_counter() - begun), 1)
 
 

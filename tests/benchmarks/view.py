@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from helix_desktop.engine import budget, laws, policy, view
+from helix_desktop.engine import context_policy, legal_messages, token_budget, view
 from helix_desktop.engine.facts import FoldKind, Span
-from helix_desktop.engine.strategies import caching, handover, observation, reflection
-from helix_desktop.engine.strategies.plan import Situation
+from helix_desktop.engine.strategies import handover, marker_clearing, observation, reflection
+from helix_desktop.engine.strategies.fold_strategy import FoldSituation
 from tests.benchmarks import report
 from tests.benchmarks.row import Figure, Row
 from tests.engine.talk import Talk
@@ -68,13 +68,13 @@ def _rows_at(length: int) -> list[Row]:
         parts = {
             "recording the facts of a step": _milliseconds(partial(talk.step, f"new{number}")),
             "computing the view": _milliseconds(talk.view),
-            "updating the meter": _milliseconds(lambda: budget.meter(talk.state, RULES)),
+            "updating the meter": _milliseconds(lambda: token_budget.measure_window(talk.state, RULES)),
             "running the strategies that are due": _milliseconds(lambda: due(talk)),
         }
         parts[""] = sum(parts.values())
         for name, value in parts.items():
             taken[name].append(value)
-    nothing = Figure.of([_milliseconds(lambda: view.state_of(talk.facts).view()) for _ in range(3)])
+    nothing = Figure.of([_milliseconds(lambda: view.build_state(talk.facts).take_view()) for _ in range(3)])
     whole = taken.pop("")
     p99 = sorted(whole)[int(0.99 * (len(whole) - 1))]
     limit = 5.0 if length <= 10_000 else 10.0
@@ -92,7 +92,7 @@ def _rows_at(length: int) -> list[Row]:
 
 def _past(talk: Talk, length: int) -> Row:
     """Any earlier moment: its view, and the request it was."""
-    gc.freeze()  # the window collects on its own thread, when nothing waits (gui/garbage.py)
+    gc.freeze()  # the window collects on its own thread, when nothing waits (gui/garbage_collection.py)
     chosen = random.Random(length)
     seqs = [chosen.randrange(1, talk.state.seq) for _ in range(MOMENTS)]
     taken = [_milliseconds(partial(_request_at, talk, seq)) for seq in seqs]
@@ -104,16 +104,16 @@ def _past(talk: Talk, length: int) -> Row:
 
 
 def _request_at(talk: Talk, seq: int) -> object:
-    return laws.request(talk.state.at(seq).view(), {})
+    return legal_messages.build_request(talk.state.past_moment(seq).take_view(), {})
 
 
-RULES = policy.preset("layered")
+RULES = context_policy.preset_policy("layered")
 
 
 def due(talk: Talk) -> object:
     """Every strategy asked once, as the steward asks before a step."""
-    now = Situation(talk.state, RULES, budget.meter(talk.state, RULES), talk.state.time)
-    return [strategy.due(now) for strategy in (caching, handover, observation, reflection)]
+    now = FoldSituation(talk.state, RULES, token_budget.measure_window(talk.state, RULES), talk.state.time_of_moment)
+    return [strategy.due(now) for strategy in (marker_clearing, handover, observation, reflection)]
 
 
 def _milliseconds(work: Callable[[], object]) -> float:

@@ -18,17 +18,17 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import places
-from helix_desktop.desktop.program import Program
+from helix_desktop import program_folders
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.blocks import Reply
 from helix_desktop.engine.facts import Stop, Text, ToolCall
-from helix_desktop.gui.agents import AgentsDialog
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.gui.subagents_dialog import SubagentsDialog
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
 from tests.benchmarks.loop import Gaps
 from tests.engine.agent import calls
 from tests.soak.driven import drive, opened, prepare, until
-from tests.workbench.test_workforce import Team
+from tests.workbench.test_delegated_agents import Team
 
 NUMBER = 200
 
@@ -55,15 +55,17 @@ def memory() -> int:
 
 async def main() -> None:
     team = Team({})
-    Workbench._client = lambda *_: team  # type: ignore[method-assign]
+    Workbench._model_client_for = lambda *_: team  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as base:
         folder = Path(base) / "project"
         folder.mkdir()
-        where = places.find(Path(base) / "home")
-        desk = Desk(where, Secrets(where.key_file, environ={}))
-        bench = await desk.create("Agents", folder)
-        await bench.change({"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER})
-        session = await bench.new_conversation()
+        where = program_folders.find_program_folders(Path(base) / "home")
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
+        bench = await desk.create_workspace("Agents", folder)
+        await bench.change_settings(
+            {"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER}
+        )
+        session = await bench.start_conversation()
         plant(team)
         before = memory()
         worst, done = 0.0, False
@@ -77,31 +79,31 @@ async def main() -> None:
 
         watching = asyncio.ensure_future(watch())  # noqa: TID251
         started = time.perf_counter()
-        session.send((Text("ROOT"),))
-        while len(bench.workforce.rows(session.id)) < NUMBER or team.working < NUMBER - 35:
+        session.send_message((Text("ROOT"),))
+        while len(bench.workforce.list_agent_rows(session.id)) < NUMBER or team.working < NUMBER - 35:
             await asyncio.sleep(0.01)
         print(
-            f"{len(bench.workforce.rows(session.id))} agents of {5 + 30 + 210} wanted began in {time.perf_counter() - started:.1f} s"
+            f"{len(bench.workforce.list_agent_rows(session.id))} agents of {5 + 30 + 210} wanted began in {time.perf_counter() - started:.1f} s"
         )
         print(
             f"memory: {before} MB before, {memory()} MB with all of them; the loop was held {worst * 1000:.0f} ms at the most"
         )
         _contexts(team)
         started = time.perf_counter()
-        bench.workforce.stop_all(session.id)
-        session.stop()
+        bench.workforce.stop_all_agents(session.id)
+        session.stop_turn()
         while team.working:
             await asyncio.sleep(0)
         print(f"no request runs any more after {time.perf_counter() - started:.3f} s")
-        await session.idle()
+        await session.wait_until_idle()
         while team.working or any(
-            row.state in ("working", "waiting", "asking") for row in bench.workforce.rows(session.id)
+            row.state in ("working", "waiting", "asking") for row in bench.workforce.list_agent_rows(session.id)
         ):
             await asyncio.sleep(0.005)
         print(
-            f"all recorded after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team(session.id).started}"
+            f"all recorded after {time.perf_counter() - started:.2f} s; started in all: {bench.workforce.team_of(session.id).started_count}"
         )
-        print("states:", dict(Counter(row.state for row in bench.workforce.rows(session.id))))
+        print("states:", dict(Counter(row.state for row in bench.workforce.list_agent_rows(session.id))))
         done = True
         await watching
         await desk.aclose()
@@ -120,28 +122,28 @@ def _contexts(team: Team) -> None:
     print(f"{len(team.requests)} requests; {strange} of agents with something of another agent in them")
 
 
-async def in_window(run: Program) -> None:
+async def in_window(run: WindowProgram) -> None:
     """The same tree with the panel open, and Stop all pressed there."""
     team = Team({})
-    Workbench._client = lambda *_: team  # type: ignore[method-assign]
+    Workbench._model_client_for = lambda *_: team  # type: ignore[method-assign]
     window = run.window
     await opened(run, "Agents")
-    bench = window.bench
+    bench = window.current_workbench
     assert isinstance(bench, Workbench)
-    await bench.change({"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER})
-    session = await bench.new_conversation()
+    await bench.change_settings({"limits.agents": NUMBER, "limits.agents_depth": 3, "limits.agents_at_once": NUMBER})
+    session = await bench.start_conversation()
     window.refresh_conversations()
-    window.open_conversation(session.id)
-    await until(lambda: window.session is not None and window.session.id == session.id)
-    window.actions_["agents"].trigger()
-    await until(lambda: any(isinstance(each, AgentsDialog) for each in QApplication.topLevelWidgets()))
-    dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, AgentsDialog))
+    window.go_to_conversation(session.id)
+    await until(lambda: window.current_session is not None and window.current_session.id == session.id)
+    window.window_actions["agents"].trigger()
+    await until(lambda: any(isinstance(each, SubagentsDialog) for each in QApplication.topLevelWidgets()))
+    dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, SubagentsDialog))
     plant(team)
     before, gaps = memory(), [Gaps() for _ in range(3)]
     await asyncio.sleep(2)
     gaps[0].begin()
-    session.send((Text("ROOT"),))
-    begun = bench.workforce.team(session.id)
+    session.send_message((Text("ROOT"),))
+    begun = bench.workforce.team_of(session.id)
     await until(lambda: len(begun.agents) == NUMBER and team.working >= NUMBER - 35, 300)
     gaps[0].end()
     gaps[1].begin()
@@ -150,14 +152,14 @@ async def in_window(run: Program) -> None:
     print(f"memory: {before} MB before, {memory()} MB with {NUMBER} agents")
     gaps[2].begin()
     started = time.perf_counter()
-    dialog.stop_all()
+    dialog.stop_shown_agents()
     await until(lambda: not team.working)
     print(f"no request runs any more after {time.perf_counter() - started:.3f} s")
     await until(lambda: all(agent.ended for agent in begun.agents.values()))
     gaps[2].end()
     print(f"all stopped after {time.perf_counter() - started:.2f} s")
-    session.stop()
-    await session.idle()
+    session.stop_turn()
+    await session.wait_until_idle()
     for name, each in zip(("while they begin", "while they work", "while they are stopped"), gaps, strict=True):
         for how, values in (("wall", sorted(each.wall)), ("own processor time", sorted(each.own))):
             print(

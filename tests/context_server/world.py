@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from helix_desktop.context_server.shelf import CatalogueRow, Shelf
+from helix_desktop.context_server.context_shelf import ContextShelf, ShelfEntryRow
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     ConversationStarted,
@@ -22,9 +22,9 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.engine.ports import About, Hit
-from helix_desktop.store.conversations import Row, advance, empty
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.store.conversation_rows import StoredConversation, advance_row, row_before_facts
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
 LOG = "".join(f"line {number}\n" for number in range(1, 2001)).encode()
 
@@ -32,15 +32,18 @@ LOG = "".join(f"line {number}\n" for number in range(1, 2001)).encode()
 class Words:
     """Counts a token for every four characters."""
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return -(-len(text) // 4)
 
 
 class Journal(MemoryJournal):
     """With the list of its conversations."""
 
-    async def conversations(self) -> Sequence[Row]:
-        return [Row.of((*advance(empty(name, 1.0), held).values(), "")) for name, held in self._facts.items()]
+    async def list_conversations(self) -> Sequence[StoredConversation]:
+        return [
+            StoredConversation.from_columns((*advance_row(row_before_facts(name, 1.0), held).column_values(), ""))
+            for name, held in self._facts.items()
+        ]
 
 
 @dataclass
@@ -48,19 +51,21 @@ class Catalogue:
     cache: MemoryCache
     index: MemoryIndex
 
-    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
-        return await self.index.search(query, tool=tool, limit=limit, entries_only=entries_only)
+    async def search_index(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[SearchHit]:
+        return await self.index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
 
-    async def listed(self, *, tool: str, limit: int) -> tuple[Sequence[CatalogueRow], int]:
+    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]:
         rows: list[Any] = [
             SimpleNamespace(stored=e.stored, about=e.about, tokens=1, time=e.time, uses=0, pinned=False)
-            for _, e in self.cache.entries()
+            for _, e in self.cache.all_contents()
             if tool in {"", e.about.tool}
         ]
         return rows[:limit], len(rows)
 
-    async def figures(self) -> dict[str, int]:
-        return {"entries": len(list(self.cache.entries()))}
+    async def compute_cache_figures(self) -> dict[str, int]:
+        return {"entries": len(list(self.cache.all_contents()))}
 
 
 async def matching(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
@@ -69,20 +74,20 @@ async def matching(pattern: str, content: AsyncIterator[bytes], context: int) ->
 
 
 async def compact(digest: Digest, keep: str) -> str:
-    return f"{digest.short} kept: {keep}"
+    return f"{digest.short_hex} kept: {keep}"
 
 
-async def shelf() -> tuple[Shelf, Digest]:
+async def shelf() -> tuple[ContextShelf, Digest]:
     """The shelf, and the hash of the long entry on it."""
     cache, journal = MemoryCache(now=lambda: 1.0), Journal(now=lambda: 1.0)
-    stored = await cache.put(LOG, About("run_command", "make"))
-    await cache.put(b"\xff\x00binary", About("user", "a.bin", "application/octet-stream"))
+    stored = await cache.store_content(LOG, EntryOrigin("run_command", "make"))
+    await cache.store_content(b"\xff\x00binary", EntryOrigin("user", "a.bin", "application/octet-stream"))
     said: list[Fact] = [
         UserSaid((Text("Do it, never quickly.", 400),)),
         ModelReplied((Text("Done. " * 300, 400),), "m", Stop.END),
     ]
-    await journal.append("c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)])
+    await journal.append_to_journal("c1", [ConversationStarted(title="Work"), *said, TurnEnded(TurnEnd.DONE)])
     document = Folded("f1", FoldKind.HANDOVER, Span(2, 3), "## Completed Work\nIt is done.", 8, 800, number=1)
-    await journal.append("c1", [document])
-    made = Shelf("w", cache, Catalogue(cache, MemoryIndex(journal, cache)), journal, Words(), matching, compact)
+    await journal.append_to_journal("c1", [document])
+    made = ContextShelf("w", cache, Catalogue(cache, MemoryIndex(journal, cache)), journal, Words(), matching, compact)
     return made, stored.digest

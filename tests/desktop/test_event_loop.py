@@ -11,16 +11,16 @@ import pytest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.desktop import event_loop
-from helix_desktop.desktop.event_loop import FEW, EventLoop
+from helix_desktop.desktop.event_loop import FEW, WindowEventLoop
 
-Run = Callable[[Callable[[EventLoop], Coroutine[Any, Any, Any]]], Any]
+Run = Callable[[Callable[[WindowEventLoop], Coroutine[Any, Any, Any]]], Any]
 
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    def ran(story: Callable[[EventLoop], Coroutine[Any, Any, Any]]) -> Any:
+    def ran(story: Callable[[WindowEventLoop], Coroutine[Any, Any, Any]]) -> Any:
         application = QApplication.instance() or QApplication([])
-        with EventLoop(application) as loop:
+        with WindowEventLoop(application) as loop:
             return loop.run_until_complete(story(loop))
 
     yield ran
@@ -28,7 +28,7 @@ def run() -> Iterator[Run]:
 
 
 def test_limits_that_were_not_met_do_not_pile_up(run: Run) -> None:
-    async def story(loop: EventLoop) -> int:
+    async def story(loop: WindowEventLoop) -> int:
         for _ in range(1_000):
             async with asyncio.timeout(300):
                 await asyncio.sleep(0)
@@ -40,7 +40,7 @@ def test_limits_that_were_not_met_do_not_pile_up(run: Run) -> None:
 def test_far_timers_fire_in_their_order_and_cancelled_ones_do_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_loop, "FAR", 0.01)
 
-    async def story(loop: EventLoop) -> list[str]:
+    async def story(loop: WindowEventLoop) -> list[str]:
         said: list[str] = []
         for name, delay in (("c", 0.06), ("a", 0.02), ("b", 0.04), ("never", 0.03)):
             handle = loop.call_later(delay, said.append, name)
@@ -56,7 +56,7 @@ def test_far_timers_fire_in_their_order_and_cancelled_ones_do_not(run: Run, monk
 def test_a_limit_is_still_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_loop, "FAR", 0.01)
 
-    async def story(_: EventLoop) -> None:
+    async def story(_: WindowEventLoop) -> None:
         async with asyncio.timeout(0.03):
             await asyncio.Event().wait()
 

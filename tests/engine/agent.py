@@ -9,11 +9,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
-from helix_desktop.engine.collaborators import Crew, Limits, Restored, Setup
+from helix_desktop.engine.collaborators import ConversationSetup, FileRestoration, SessionCollaborators, TurnLimits
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.encoding import decode, encode
-from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Fact,
     FileChanged,
@@ -32,13 +31,21 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Usage,
 )
-from helix_desktop.engine.ports import About, CallContext, Forget, ModelClient, Outcome, Purged
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.ports import (
+    CallContext,
+    CallOutcome,
+    ContentForgetter,
+    EntryOrigin,
+    ForgetResult,
+    ModelClient,
+)
 from helix_desktop.engine.session import Session
-from helix_desktop.engine.steward import Steward
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import Tasks
+from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import OwnedTasks
 
-NO_LIMITS = Limits()
+NO_LIMITS = TurnLimits()
 F = TypeVar("F")
 Scripted = Reply | Exception | Callable[[Request], Awaitable[Reply]]
 
@@ -61,9 +68,9 @@ class ScriptedModel:
 
     script: list[Scripted] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
-    model: str = "scripted"
+    model_name: str = "scripted"
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)
         next_one = self.script.pop(0) if self.script else says("done")
         if isinstance(next_one, Exception):
@@ -84,27 +91,27 @@ class ScriptedTools:
     """Every tool answers with its name, unless `runs` has something else for it."""
 
     cache: MemoryCache
-    runs: dict[str, Callable[[ToolCall, CallContext], Awaitable[str | Outcome]]] = field(default_factory=dict)
+    runs: dict[str, Callable[[ToolCall, CallContext], Awaitable[str | CallOutcome]]] = field(default_factory=dict)
     ran: list[str] = field(default_factory=list)
 
-    def specs(self) -> tuple[ToolSpec, ...]:
+    def offered_specs(self) -> tuple[ToolSpec, ...]:
         return tuple(ToolSpec(name, f"The tool {name}.", '{"type":"object"}') for name in ("look", "run"))
 
-    def alone(self, name: str) -> bool:
+    def runs_alone(self, name: str) -> bool:
         return name == "run"
 
-    async def run(self, call: ToolCall, context: CallContext) -> Outcome:
+    async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
         answer = await self.runs[call.name](call, context) if call.name in self.runs else f"{call.name} answers"
         self.ran.append(call.id)
-        if isinstance(answer, Outcome):
+        if isinstance(answer, CallOutcome):
             return answer
-        return Outcome(await self.cache.put(answer.encode(), About(call.name)))
+        return CallOutcome(await self.cache.store_content(answer.encode(), EntryOrigin(call.name)))
 
 
 class Words:
     """Tokens: a word each."""
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return len(text.split())
 
 
@@ -114,10 +121,10 @@ class SteppedClock:
 
     time: float = 1_000.0
 
-    def now(self) -> float:
+    def current_time(self) -> float:
         return self.time
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep_seconds(self, seconds: float) -> None:
         self.time += seconds
         await asyncio.sleep(0)
 
@@ -133,12 +140,12 @@ class World:
     cache: MemoryCache
     events: list[Event]
     restored: list[Sequence[FileChanged]]
-    setup: Setup
-    forget: Forget
+    setup: ConversationSetup
+    forget: ContentForgetter
 
     @property
     def facts(self) -> list[Fact]:
-        return [recorded.fact for recorded in self.session.facts]
+        return [recorded.fact for recorded in self.session.all_facts]
 
     def of(self, kind: type[F]) -> list[F]:
         return [fact for fact in self.facts if isinstance(fact, kind)]
@@ -146,7 +153,7 @@ class World:
 
 async def world(
     *script: Scripted,
-    limits: Limits = NO_LIMITS,
+    limits: TurnLimits = NO_LIMITS,
     spent: tuple[float, float] = (0.0, 0.0),
     model: ModelClient | None = None,
     preset: str = "layered",
@@ -157,26 +164,29 @@ async def world(
     conversation = await Conversation.open(journal, "c1")
     restored: list[Sequence[FileChanged]] = []
 
-    async def restore(facts: Sequence[Recorded]) -> Restored:
+    async def restore(facts: Sequence[Recorded]) -> FileRestoration:
         changes = [change for r in facts if isinstance(r.fact, ToolReturned) for change in r.fact.changes]
         restored.append(changes)
-        return Restored([f"{change.path} was restored." for change in changes])
+        return FileRestoration([f"{change.path} was restored." for change in changes])
 
-    async def as_set() -> Setup:
+    async def as_set() -> ConversationSetup:
         return made.setup
 
-    async def forget(*, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+    async def forget(*, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
         """The text stands in no other conversation: this one's facts are blanked, and a tombstone says so."""
-        async with session.held():
+        async with session.hold_session():
             recorded = journal._facts["c1"]  # what only forgetting may do
             recorded[:] = [
-                replace(each, fact=decode(encode(each.fact).replace(text, "[forgotten]"))) for each in recorded
+                replace(each, fact=decode_fact(encode_fact(each.fact).replace(text, "[forgotten]")))
+                for each in recorded
             ]
-            await journal.append("c1", [Forgotten(tuple(entries), len(recorded))])
-        return Purged(tuple(entries), len(recorded), ("c1",), 0)
+            await journal.append_to_journal("c1", [Forgotten(tuple(entries), len(recorded))])
+        return ForgetResult(tuple(entries), len(recorded), ("c1",), 0)
 
-    setup = Setup(SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet(ModelRole.MAIN, "scripted", window),))
-    crew = Crew(
+    setup = ConversationSetup(
+        SystemSet("You are tested.", 3), PolicySet(preset), (ModelSet(ModelRole.MAIN, "scripted", window),)
+    )
+    crew = SessionCollaborators(
         cache=cache,
         index=MemoryIndex(journal, cache),
         tokens=Words(),
@@ -184,12 +194,12 @@ async def world(
         tools=tools,
         models=lambda role: (model or scripted) if role == "main" else None,
         setup=as_set,
-        spawn=Tasks("test").spawn,
+        spawn=OwnedTasks("test").spawn_task,
         restore=restore,
         limits=lambda: limits,
         spent=lambda: spent,
     )
-    steward = Steward(
+    steward = FoldSteward(
         conversation,
         cache=cache,
         index=crew.index,
@@ -200,7 +210,7 @@ async def world(
     )
     events: list[Event] = []
     session = Session(conversation, crew, steward)
-    session.subscribe(events.append)
+    session.subscribe_to_events(events.append)
     made = World(session, scripted, tools, journal, cache, events, restored, setup, forget)
     return made
 
@@ -211,8 +221,8 @@ def appended(events: Sequence[Event]) -> list[Fact]:
 
 async def told(at: World) -> TurnEnded:
     """A turn from one message to its end."""
-    at.session.send((Text("hello"),))
-    await asyncio.wait_for(at.session.idle(), 60)
+    at.session.send_message((Text("hello"),))
+    await asyncio.wait_for(at.session.wait_until_idle(), 60)
     end = at.facts[-1]
     assert isinstance(end, TurnEnded)
     return end

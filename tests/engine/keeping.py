@@ -7,9 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helix_desktop.engine import laws, policy
+from helix_desktop.engine import context_policy, legal_messages
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
-from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
 from helix_desktop.engine.facts import (
     Fact,
@@ -29,12 +28,13 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.ports import About
-from helix_desktop.engine.steward import Steward
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.strategies.handover import SECTIONS
-from helix_desktop.errors import Overloaded
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import Tasks
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import ModelOverloaded
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import OwnedTasks
 from tests.engine.agent import SteppedClock
 
 Answer = Callable[[Request], str]
@@ -56,7 +56,7 @@ def much(request: Request) -> str:
 
 
 def fails(_: Request) -> str:
-    raise Overloaded("the model is overloaded")
+    raise ModelOverloaded("the model is overloaded")
 
 
 def empty(_: Request) -> str:
@@ -80,7 +80,7 @@ def too_long(request: Request) -> str:
 class Quarters:
     """Tokens: a quarter of the characters, which is about right for English."""
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return -(-len(text) // 4)
 
 
@@ -90,14 +90,14 @@ class Writer:
     between signs of its writing.
     """
 
-    model: str
+    model_name: str
     answer: Answer = good
     hangs: bool = False
     gate: asyncio.Event | None = None
     pauses: Sequence[float] = ()
     requests: list[Request] = field(default_factory=list)
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.requests.append(request)
         if self.hangs:
             await asyncio.Event().wait()
@@ -107,7 +107,7 @@ class Writer:
         for pause in self.pauses:
             await asyncio.sleep(pause)
             yield TextDelta("a word ")
-        yield Reply((Text(text),) if text else (), Stop.END, Usage(input=100, output=10), self.model)
+        yield Reply((Text(text),) if text else (), Stop.END, Usage(input=100, output=10), self.model_name)
 
 
 @dataclass
@@ -115,11 +115,11 @@ class Keeping:
     """`say`, `step` and `batch` play the agent; the steward does what it does."""
 
     conversation: Conversation
-    steward: Steward
+    steward: FoldSteward
     cache: MemoryCache
     clock: SteppedClock
     writers: dict[str, Writer]
-    tasks: Tasks
+    tasks: OwnedTasks
     tokens: Quarters = field(default_factory=Quarters)
 
     @property
@@ -134,12 +134,12 @@ class Keeping:
         return [one.fact for one in self.facts if isinstance(one.fact, FoldFailed)]
 
     async def say(self, text: str, *, steering: bool = False) -> int:
-        said = UserSaid((Text(text, self.tokens.count(text)),), steering)
-        return (await self.conversation.append(*await self.steward.admit_message(said)))[0].seq
+        said = UserSaid((Text(text, self.tokens.count_tokens(text)),), steering)
+        return (await self.conversation.append_facts(*await self.steward.admit_user_message(said)))[0].seq
 
     async def end(self) -> None:
-        await self.conversation.append(TurnEnded(TurnEnd.DONE))
-        self.steward.after_turn()
+        await self.conversation.append_facts(TurnEnded(TurnEnd.DONE))
+        self.steward.start_folds_after_turn()
 
     async def step(
         self, output: str, *, tool: str = "read", arguments: str = '{"path": "a.py"}', ok: bool = True
@@ -159,31 +159,33 @@ class Keeping:
         """One step of the agent with so many parallel calls; the seqs of their results. The first `ahead` are recorded
         before the others are there.
         """
-        await self.steward.before_step()
+        await self.steward.prepare_step()
         self.clock.time += 10
         start = self.conversation.state.last_seq
-        size = self.tokens.count(tool + arguments)
+        size = self.tokens.count_tokens(tool + arguments)
         calls = tuple(ToolCall(f"c{start}-{index}", tool, arguments, size) for index in range(len(outputs)))
-        await self.conversation.append(ModelReplied((Text("let me see", 3), *calls), "main", Stop.CALLS))
+        await self.conversation.append_facts(ModelReplied((Text("let me see", 3), *calls), "main", Stop.CALLS))
         returned = []
         for call, output in zip(calls, outputs, strict=True):
-            stored = await self.cache.put(output.encode(), About(tool))
-            returned.append(ToolReturned(call.id, stored, self.tokens.count(output), ok))
+            stored = await self.cache.store_content(output.encode(), EntryOrigin(tool))
+            returned.append(ToolReturned(call.id, stored, self.tokens.count_tokens(output), ok))
         kept = {call.id: keep for call, keep in zip(calls, keeps, strict=False)}
-        before = [(await self.conversation.append(one))[0].seq for one in returned[:ahead]]
-        facts = await self.steward.admit(returned, kept, before)
-        recorded = await self.conversation.append(*returned[ahead:], *facts)
+        before = [(await self.conversation.append_facts(one))[0].seq for one in returned[:ahead]]
+        facts = await self.steward.admit_results(returned, kept, before)
+        recorded = await self.conversation.append_facts(*returned[ahead:], *facts)
         return [*before, *(one.seq for one in recorded[: len(returned) - ahead])]
 
     async def answer(self, text: str) -> None:
-        await self.steward.before_step()
-        await self.conversation.append(ModelReplied((Text(text, self.tokens.count(text)),), "main", Stop.END))
+        await self.steward.prepare_step()
+        await self.conversation.append_facts(
+            ModelReplied((Text(text, self.tokens.count_tokens(text)),), "main", Stop.END)
+        )
 
     async def request(self) -> Request:
         """The next request, proved legal."""
-        view = self.conversation.view()
-        request = laws.request(view, await Contents(self.cache).of(view))
-        assert laws.violations(request) == []
+        view = self.conversation.current_view()
+        request = legal_messages.build_request(view, await ViewContents(self.cache).read_view_contents(view))
+        assert legal_messages.find_violations(request) == []
         return request
 
     async def shown(self) -> str:
@@ -197,7 +199,7 @@ class Keeping:
         """Until what runs in the background has come in."""
         if (flying := self.steward._flying) is not None:
             await asyncio.wait([flying])
-        await self.steward._guarded(FoldKind.HANDOVER, self.steward.adopt)
+        await self.steward._record_failure_of(FoldKind.HANDOVER, self.steward.adopt_ready_fold)
 
     async def reopened(self) -> Keeping:
         """The same conversation in a program started again."""
@@ -217,31 +219,31 @@ async def keeping(
 ) -> Keeping:
     """A new conversation in which four characters are a token."""
     clock = SteppedClock()
-    journal, cache = MemoryJournal(now=clock.now), MemoryCache(now=clock.now)
+    journal, cache = MemoryJournal(now=clock.current_time), MemoryCache(now=clock.current_time)
     conversation = await Conversation.open(journal, "kept")
-    chosen = policy.preset(preset).with_values({"handover_cooldown": 0, **values})
+    chosen = context_policy.preset_policy(preset).with_thresholds({"handover_cooldown": 0, **values})
     writers = {role: Writer(role, answer, hangs) for role in ("main", "fast", *(["long"] if long else []))}
     facts: list[Fact] = [
-        chosen.to_fact(),
+        chosen.to_policy_fact(),
         ModelSet(ModelRole.MAIN, "main", window),
         ModelSet(ModelRole.FAST, "fast", window),
     ]
     if long:
         facts.append(ModelSet(ModelRole.LONG, "long", window * 10))
-    await conversation.append(*facts)
-    return _around(conversation, cache, clock, writers, Tasks("test"))
+    await conversation.append_facts(*facts)
+    return _around(conversation, cache, clock, writers, OwnedTasks("test"))
 
 
 def _around(
-    conversation: Conversation, cache: MemoryCache, clock: SteppedClock, writers: dict[str, Writer], tasks: Tasks
+    conversation: Conversation, cache: MemoryCache, clock: SteppedClock, writers: dict[str, Writer], tasks: OwnedTasks
 ) -> Keeping:
-    steward = Steward(
+    steward = FoldSteward(
         conversation,
         cache=cache,
         index=MemoryIndex(conversation.journal, cache),  # type: ignore[arg-type]
         tokens=Quarters(),
         clock=clock,
         models=writers.get,
-        spawn=tasks.spawn,
+        spawn=tasks.spawn_task,
     )
     return Keeping(conversation, steward, cache, clock, writers, tasks)

@@ -20,21 +20,21 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.laws import messages
-from helix_desktop.engine.view import State
+from helix_desktop.engine.legal_messages import build_legal_messages
+from helix_desktop.engine.view import ConversationState
 
 
 def stored(text: str) -> Stored:
     """What a cache would say of this text."""
     content = text.encode()
-    return Stored(Digest.of(content), len(content), text.count("\n") + 1)
+    return Stored(Digest.of_content(content), len(content), text.count("\n") + 1)
 
 
 class Talk:
     """A state and the facts that led to it, five seconds between them."""
 
     def __init__(self) -> None:
-        self.state = State()
+        self.state = ConversationState()
 
     @property
     def facts(self) -> list[Recorded]:
@@ -43,7 +43,7 @@ class Talk:
     def add(self, fact: Fact, *, after: float = 5.0) -> int:
         """Append a fact; its number."""
         seq = self.state.last_seq + 1
-        self.state.advance(Recorded("talk", seq, self.state.time + after, fact))
+        self.state.advance_state(Recorded("talk", seq, self.state.time_of_moment + after, fact))
         return seq
 
     def user(self, text: str, *, tokens: int = 10, steering: bool = False) -> int:
@@ -74,7 +74,7 @@ class Talk:
         return self.add(Folded(name, kind, cover, f"text of {name}", tokens, 1_000))
 
     def view(self) -> View:
-        return self.state.view()
+        return self.state.take_view()
 
     def request(self) -> Request:
         return request_of(self.view())
@@ -82,7 +82,7 @@ class Talk:
 
 def request_of(view: View) -> Request:
     """The view as it would be sent, every stored content being its digest."""
-    pieces = messages(view, lambda content: f"content {content.digest.short}")
+    pieces = build_legal_messages(view, lambda content: f"content {content.digest.short_hex}")
     return Request("m", pieces.system, pieces.messages, view.tools, pieces.stable)
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from helix_desktop.engine import laws
-from helix_desktop.engine.ask_model import TRIES, Asking, plain_request, with_question
+from helix_desktop.engine import legal_messages
+from helix_desktop.engine.ask_model import TRIES, ModelInquiry, append_question, build_material_request
 from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta
 from helix_desktop.engine.facts import Purpose, Reasoning, Spent, Stop, Text, Usage
-from helix_desktop.errors import ModelFailed, Overloaded
+from helix_desktop.errors import ModelFailed, ModelOverloaded
 from tests.engine.keeping import Writer, fails
 from tests.engine.talk import Talk
 
@@ -20,7 +20,9 @@ async def test_the_text_and_what_it_cost() -> None:
     spent: list[Spent] = []
     writer = Writer("fast", lambda _: "  the answer\n")
     assert (
-        await Asking(spent.append).text(writer, plain_request("material", "question?", Purpose.HANDOVER), 5)
+        await ModelInquiry(spent.append).ask_for_text(
+            writer, build_material_request("material", "question?", Purpose.HANDOVER), 5
+        )
         == "the answer"
     )
     assert [(one.purpose, one.model, one.usage.input) for one in spent] == [("handover", "fast", 100)]
@@ -29,14 +31,16 @@ async def test_the_text_and_what_it_cost() -> None:
 
 async def test_a_model_that_hangs_has_failed_when_its_time_is_over() -> None:
     with pytest.raises(ModelFailed, match=r"did not finish within 0\.01 seconds"):
-        await Asking(list[Spent]().append).text(
-            Writer("slow", hangs=True), plain_request("m", "q", Purpose.HANDOVER), 0.01
+        await ModelInquiry(list[Spent]().append).ask_for_text(
+            Writer("slow", hangs=True), build_material_request("m", "q", Purpose.HANDOVER), 0.01
         )
 
 
 async def test_a_model_that_fails_says_why_itself() -> None:
-    with pytest.raises(Overloaded):
-        await Asking(list[Spent]().append).text(Writer("busy", fails), plain_request("m", "q", Purpose.HANDOVER), 5)
+    with pytest.raises(ModelOverloaded):
+        await ModelInquiry(list[Spent]().append).ask_for_text(
+            Writer("busy", fails), build_material_request("m", "q", Purpose.HANDOVER), 5
+        )
 
 
 @dataclass
@@ -44,20 +48,20 @@ class Breaking:
     """A stream that breaks off so often before it comes whole."""
 
     left: int
-    model: str = "broken"
+    model_name: str = "broken"
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.left -= 1
         yield Reply((Text("half a" if self.left >= 0 else "whole"),), Stop.CUT if self.left >= 0 else Stop.END)
 
 
 async def test_a_stream_that_breaks_off_is_asked_again_and_half_a_text_is_none() -> None:
     spent: list[Spent] = []
-    asked = plain_request("m", "q", Purpose.HANDOVER)
-    assert await Asking(spent.append).text(Breaking(TRIES - 1), asked, 5) == "whole"
+    asked = build_material_request("m", "q", Purpose.HANDOVER)
+    assert await ModelInquiry(spent.append).ask_for_text(Breaking(TRIES - 1), asked, 5) == "whole"
     assert len(spent) == TRIES
     with pytest.raises(ModelFailed, match="stopped in the middle"):
-        await Asking(spent.append).text(Breaking(TRIES), asked, 5)
+        await ModelInquiry(spent.append).ask_for_text(Breaking(TRIES), asked, 5)
 
 
 @dataclass
@@ -65,9 +69,9 @@ class Thinking:
     """A model whose thinking takes all of a limit, where it has one."""
 
     asked: list[Request] = field(default_factory=list)
-    model: str = "thinking"
+    model_name: str = "thinking"
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         self.asked.append(request)
         if request.max_output:
             yield Reply((Reasoning("first of all"),), Stop.LENGTH, Usage(input=5))
@@ -77,7 +81,10 @@ class Thinking:
 
 async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_without_a_limit() -> None:
     spent, model = list[Spent](), Thinking()
-    assert await Asking(spent.append).text(model, plain_request("m", "q", Purpose.HANDOVER, 500), 5) == "the answer"
+    assert (
+        await ModelInquiry(spent.append).ask_for_text(model, build_material_request("m", "q", Purpose.HANDOVER, 500), 5)
+        == "the answer"
+    )
     assert [request.max_output for request in model.asked] == [500, 0]
     assert len(spent) == 2
 
@@ -92,35 +99,37 @@ async def test_a_model_that_spends_all_its_room_on_thinking_is_asked_again_witho
     ],
 )
 async def test_thinking_that_a_server_left_in_the_text_is_no_part_of_it(said: str, text: str) -> None:
-    asked = plain_request("m", "q", Purpose.HANDOVER)
-    assert await Asking(list[Spent]().append).text(Writer("open", lambda _: said), asked, 5) == text
+    asked = build_material_request("m", "q", Purpose.HANDOVER)
+    assert await ModelInquiry(list[Spent]().append).ask_for_text(Writer("open", lambda _: said), asked, 5) == text
 
 
 class Endless:
     """A stream that ends without a reply."""
 
-    model = "odd"
+    model_name = "odd"
 
-    async def stream(self, request: Request) -> AsyncIterator[Delta]:
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
         yield TextDelta("half a")
 
 
 async def test_a_stream_without_a_reply_has_failed() -> None:
     with pytest.raises(ModelFailed, match="ended without a reply"):
-        await Asking(list[Spent]().append).text(Endless(), plain_request("m", "q", Purpose.HANDOVER), 5)
+        await ModelInquiry(list[Spent]().append).ask_for_text(
+            Endless(), build_material_request("m", "q", Purpose.HANDOVER), 5
+        )
 
 
 def test_requests_of_both_ways_are_legal() -> None:
-    plain = plain_request("the material", "the question", Purpose.COMPACTION, 500)
-    assert laws.violations(plain) == []
+    plain = build_material_request("the material", "the question", Purpose.COMPACTION, 500)
+    assert legal_messages.find_violations(plain) == []
     assert (plain.purpose, plain.max_output) == ("compaction", 500)
     assert "the material" in str(plain.messages)
     talk = Talk()
     talk.user("go")
     talk.step("a")
     request = talk.request()
-    asked = with_question(request, "the question", Purpose.HANDOVER, 500)
-    assert laws.violations(asked) == []
+    asked = append_question(request, "the question", Purpose.HANDOVER, 500)
+    assert legal_messages.find_violations(asked) == []
     assert asked.messages[:-1] == request.messages[:-1]
     assert asked.messages[-1].parts[-1] == Text("the question")
     assert asked.tools == request.tools

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from helix_desktop.engine.budget import meter
-from helix_desktop.engine.conversation import Conversation, placed
-from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop.engine.conversation import Conversation, resolve_relative_cover
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Recorded, Span, Text, ToolReturned, UserSaid
-from helix_desktop.errors import NotThere, StoreFull
-from helix_desktop.store.memory import MemoryJournal
+from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.token_budget import measure_window
+from helix_desktop.errors import NotFound, StoreFull
+from helix_desktop.store.memory_stores import MemoryJournal
 from tests.engine.talk import stored
 
 
@@ -28,42 +28,44 @@ class SlowJournal(MemoryJournal):
         self.gate = asyncio.Event()
         self.full = False
 
-    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         await self.gate.wait()
         if self.full:
             raise StoreFull("The disk is full.")
-        return await super().append(conversation, facts)
+        return await super().append_to_journal(conversation, facts)
 
 
 async def test_listeners_are_told_in_order_after_the_state_knows() -> None:
     conversation = await Conversation.open(MemoryJournal(), "c")
     heard: list[tuple[Event, int]] = []
     conversation.listeners.append(lambda event: heard.append((event, conversation.state.last_seq)))
-    recorded = await conversation.append(said("one"), said("two"))
+    recorded = await conversation.append_facts(said("one"), said("two"))
     assert [event for event, _ in heard] == [FactAppended(one) for one in recorded]
     assert {seq for _, seq in heard} == {2}
-    assert conversation.fact(2) == said("two")
+    assert conversation.fact_at(2) == said("two")
 
 
 async def test_reopened_it_is_the_same() -> None:
     journal = MemoryJournal()
     conversation = await Conversation.open(journal, "c")
-    await conversation.append(said("one"), said("two"))
+    await conversation.append_facts(said("one"), said("two"))
     again = await Conversation.open(journal, "c")
-    assert again.view() == conversation.view()
-    assert (await again.moment(1)).view() == (await conversation.moment(1)).view()
-    assert again.meter().used == conversation.meter().used
-    assert meter((await again.moment(1)), again.policy).used < again.meter().used
+    assert again.current_view() == conversation.current_view()
+    assert (await again.moment_at(1)).take_view() == (await conversation.moment_at(1)).take_view()
+    assert again.current_meter().used == conversation.current_meter().used
+    assert measure_window((await again.moment_at(1)), again.policy).used < again.current_meter().used
 
 
 async def test_a_fold_and_the_output_it_covers_go_in_together() -> None:
     conversation = await Conversation.open(MemoryJournal(), "c")
-    await conversation.append(said("go"))
+    await conversation.append_facts(said("go"))
     fold = Folded("e", FoldKind.EXCERPT, PartRef(-1), "short", 2, 500)
-    recorded = await conversation.append(ToolReturned("a", stored("a"), 5), ToolReturned("b", stored("b"), 500), fold)
+    recorded = await conversation.append_facts(
+        ToolReturned("a", stored("a"), 5), ToolReturned("b", stored("b"), 500), fold
+    )
     assert isinstance(recorded[2].fact, Folded)
     assert recorded[2].fact.cover == PartRef(3)
-    assert placed(Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2), 9) == Folded(
+    assert resolve_relative_cover(Folded("h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2), 9) == Folded(
         "h", FoldKind.HANDOVER, Span(1, 2), "x", 1, 2
     )
 
@@ -78,8 +80,8 @@ async def test_what_is_made_under_the_lock_sees_what_is_there_then() -> None:
         return [] if conversation.state.last_seq else [said("only if nothing is there")]
 
     async with asyncio.TaskGroup() as group:
-        group.create_task(conversation.append(said("one")))
-        group.create_task(conversation.append_made(make))
+        group.create_task(conversation.append_facts(said("one")))
+        group.create_task(conversation.append_facts_from(make))
         journal.gate.set()
     assert seen == [2]
     assert conversation.state.last_seq == 1
@@ -89,14 +91,14 @@ async def test_a_caller_cancelled_while_the_disk_writes_leaves_journal_and_state
     journal = SlowJournal()
     conversation = await Conversation.open(journal, "c")
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(conversation.append(said("one")))
+        task = group.create_task(conversation.append_facts(said("one")))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         task.cancel()
     journal.gate.set()
-    await conversation.append(said("two"))
-    assert [r.fact for r in await journal.read("c")] == [said("one"), said("two")]
-    assert list(await journal.read("c")) == conversation.state.facts
+    await conversation.append_facts(said("two"))
+    assert [r.fact for r in await journal.read_facts("c")] == [said("one"), said("two")]
+    assert list(await journal.read_facts("c")) == conversation.state.facts
 
 
 async def test_a_journal_that_refuses_leaves_the_state_as_it_was() -> None:
@@ -105,34 +107,36 @@ async def test_a_journal_that_refuses_leaves_the_state_as_it_was() -> None:
     journal.gate.set()
     conversation = await Conversation.open(journal, "c")
     with pytest.raises(StoreFull):
-        await conversation.append(said("one"))
+        await conversation.append_facts(said("one"))
     assert conversation.state.last_seq == 0
     journal.full = False
-    await conversation.append(said("one"))
+    await conversation.append_facts(said("one"))
     assert conversation.state.last_seq == 1
 
 
 async def test_a_number_that_is_not_there() -> None:
     conversation = await Conversation.open(MemoryJournal(), "c")
-    await conversation.append(said("one"))
+    await conversation.append_facts(said("one"))
     for seq in (0, 2, -1):
-        with pytest.raises(NotThere, match=f"no fact {seq}"):
-            conversation.fact(seq)
+        with pytest.raises(NotFound, match=f"no fact {seq}"):
+            conversation.fact_at(seq)
 
 
 async def test_a_copy_is_written_ahead_and_adopted_at_once_or_not_at_all() -> None:
     journal = MemoryJournal()
     conversation = await Conversation.open(journal, "c")
-    await conversation.append(said("one"))
-    draft = await conversation.draft()
+    await conversation.append_facts(said("one"))
+    draft = await conversation.copy_as_draft()
     for text in ("two", "three"):
-        await draft.append(said(text))
-    assert (conversation.state.last_seq, len(await journal.read("c"))) == (1, 1)
-    parted = await conversation.draft()
-    await parted.append(said("elsewhere"))
-    assert await conversation.adopt(draft)
-    assert [recorded.fact for recorded in await journal.read("c")] == [said(text) for text in ("one", "two", "three")]
-    assert not await conversation.adopt(parted)
-    await draft.append(said("four"))
-    assert await conversation.adopt(draft)
-    assert conversation.view().blocks == draft.view().blocks
+        await draft.append_facts(said(text))
+    assert (conversation.state.last_seq, len(await journal.read_facts("c"))) == (1, 1)
+    parted = await conversation.copy_as_draft()
+    await parted.append_facts(said("elsewhere"))
+    assert await conversation.adopt_draft(draft)
+    assert [recorded.fact for recorded in await journal.read_facts("c")] == [
+        said(text) for text in ("one", "two", "three")
+    ]
+    assert not await conversation.adopt_draft(parted)
+    await draft.append_facts(said("four"))
+    assert await conversation.adopt_draft(draft)
+    assert conversation.current_view().blocks == draft.current_view().blocks

@@ -19,9 +19,9 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from tests.engine.keeping import Keeping, fails, keeping
-from tests.engine.test_steward import words
+from tests.engine.test_fold_steward import words
 from tests.turns import lasted
 
 WHOLE = re.compile(r'the whole: recall_cached_content\("([0-9a-f]{64})"\)')
@@ -48,7 +48,7 @@ async def test_a_large_output_shows_as_a_preview_that_names_the_whole() -> None:
     assert "ValueError: the one that matters" in fold.text
     named = WHOLE.search(fold.text)
     assert named is not None
-    assert len(await kept.cache.get(fold.entries[0])) > 40_000
+    assert len(await kept.cache.read_content(fold.entries[0])) > 40_000
     assert fold.entries[0].hex == named[1]
     assert kept.writers["main"].requests == kept.writers["fast"].requests == []
 
@@ -65,7 +65,7 @@ async def test_thirty_outputs_just_under_the_limit_and_thirty_large_ones(ahead: 
     for tokens in (3_999, 20_000):
         kept = await began()
         seqs = await kept.batch([words(tokens - 9, f"n{index:02}") for index in range(30)], ahead=ahead)
-        shown = [block for block in kept.conversation.view().blocks if block.call]
+        shown = [block for block in kept.conversation.current_view().blocks if block.call]
         whole = sum(block.tokens for block in shown if not block.fold)
         assert len(shown) == 30
         assert whole <= 12_000
@@ -100,7 +100,7 @@ async def test_outputs_nobody_expects(output: str) -> None:
     assert fold.tokens < 1_200
     assert "\0" not in fold.text
     assert "\x1b" not in fold.text
-    assert await kept.cache.get(fold.entries[0]) == output.encode()
+    assert await kept.cache.read_content(fold.entries[0]) == output.encode()
     await kept.request()
 
 
@@ -199,22 +199,22 @@ async def test_a_message_of_over_a_quarter_of_the_window_is_stored_and_shown_as_
     seq = await kept.say(text)
     (fold,) = kept.folds(FoldKind.EXCERPT)
     assert fold.cover == PartRef(seq)
-    assert (await kept.cache.get(fold.entries[0])).decode() == text
+    assert (await kept.cache.read_content(fold.entries[0])).decode() == text
     shown = await kept.shown()
     assert "Read this log." in shown
     assert "You must not delete it." in shown
-    assert kept.conversation.meter().fits
-    said = kept.conversation.fact(seq)
+    assert kept.conversation.current_meter().request_fits
+    said = kept.conversation.fact_at(seq)
     assert isinstance(said, UserSaid)
     assert isinstance(said.parts[0], Attachment)
 
 
 async def test_a_large_attachment_is_shown_as_an_excerpt_and_a_picture_as_it_is() -> None:
     kept = await keeping(window=8_000)
-    log = await kept.cache.put(words(9_000).encode(), About("user", "a.log"))
-    picture = await kept.cache.put(b"picture", About("user", "a.png", "image/png"))
+    log = await kept.cache.store_content(words(9_000).encode(), EntryOrigin("user", "a.log"))
+    picture = await kept.cache.store_content(b"picture", EntryOrigin("user", "a.png", "image/png"))
     said = UserSaid((Text("see", 1), Attachment("a.log", log, 9_000), Attachment("a.png", picture, 9_000)))
-    recorded = await kept.conversation.append(*await kept.steward.admit_message(said))
+    recorded = await kept.conversation.append_facts(*await kept.steward.admit_user_message(said))
     (fold,) = kept.folds(FoldKind.EXCERPT)
     assert fold.cover == PartRef(recorded[0].seq, 1)
     assert "a.log" in fold.text
@@ -224,7 +224,7 @@ async def test_a_message_larger_than_the_window_of_a_later_smaller_model_still_g
     kept = await keeping(window=12_000)
     await kept.say(words(2_900))
     await kept.answer("yes")
-    await kept.conversation.append(ModelSet(ModelRole.MAIN, "small", 2_500))
-    await kept.steward.before_step()
-    assert kept.conversation.meter().fits
+    await kept.conversation.append_facts(ModelSet(ModelRole.MAIN, "small", 2_500))
+    await kept.steward.prepare_step()
+    assert kept.conversation.current_meter().request_fits
     await kept.request()

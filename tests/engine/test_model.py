@@ -15,11 +15,9 @@ from collections.abc import AsyncIterable, Sequence
 
 import pytest
 
-from helix_desktop.engine import laws, policy
+from helix_desktop.engine import context_policy, legal_messages
 from helix_desktop.engine.blocks import Request
-from helix_desktop.engine.contents import Contents
 from helix_desktop.engine.conversation import Conversation
-from helix_desktop.engine.events import Event, FactAppended
 from helix_desktop.engine.facts import (
     BreakerClosed,
     DocumentEdited,
@@ -43,11 +41,13 @@ from helix_desktop.engine.facts import (
     Unfolded,
     Unpinned,
 )
-from helix_desktop.engine.ports import About
-from helix_desktop.engine.view import state_of
-from helix_desktop.errors import HelixError, Overloaded, StoreFull
-from helix_desktop.store.memory import MemoryCache, MemoryJournal
-from helix_desktop.tasks import Tasks
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.view import build_state
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import HelixError, ModelOverloaded, StoreFull
+from helix_desktop.store.memory_stores import MemoryCache, MemoryJournal
+from helix_desktop.tasks import OwnedTasks
 from tests.engine.agent import SteppedClock
 from tests.engine.keeping import Keeping, Writer, _around, good, other_language, too_long, wrong_form
 from tests.engine.test_properties import body, without_folds
@@ -60,28 +60,28 @@ class ShakyJournal(MemoryJournal):
     """Refuses now and then, before anything is written."""
 
     def __init__(self, clock: SteppedClock, random: random.Random) -> None:
-        super().__init__(now=clock.now)
+        super().__init__(now=clock.current_time)
         self.random, self.shaky = random, True
 
-    async def append(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+    async def append_to_journal(self, conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         await asyncio.sleep(0)
         if self.shaky and self.random.random() < 0.02:
             raise StoreFull("The disk is full.")
-        return await super().append(conversation, facts)
+        return await super().append_to_journal(conversation, facts)
 
 
 class ShakyCache(MemoryCache):
     """Refuses a put now and then."""
 
     def __init__(self, clock: SteppedClock, random: random.Random) -> None:
-        super().__init__(now=clock.now)
+        super().__init__(now=clock.current_time)
         self.random, self.shaky = random, True
 
-    async def put(self, content: bytes | AsyncIterable[bytes], about: About) -> Stored:
+    async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
         await asyncio.sleep(0)
         if self.shaky and self.random.random() < 0.03:
             raise StoreFull("The disk is full.")
-        return await super().put(content, about)
+        return await super().store_content(content, about)
 
 
 class Shaken:
@@ -92,7 +92,7 @@ class Shaken:
         clock = SteppedClock()
         self.journal, self.cache = ShakyJournal(clock, self.random), ShakyCache(clock, self.random)
         self.writers = {role: Writer(role, self.answer) for role in ("main", "fast", "long")}
-        self.clock, self.tasks = clock, Tasks("model")
+        self.clock, self.tasks = clock, OwnedTasks("model")
         self.kept: Keeping
         self.markers: dict[str, str] = {}
         self.did: list[str] = []
@@ -101,7 +101,7 @@ class Shaken:
     def answer(self, request: Request) -> str:
         kind = self.random.randrange(8)
         if kind == 0:
-            raise Overloaded("busy")
+            raise ModelOverloaded("busy")
         if kind == 1:
             return ""
         return (good, good, good, wrong_form, other_language, too_long)[kind - 2](request)
@@ -110,11 +110,13 @@ class Shaken:
         conversation = await Conversation.open(self.journal, "shaken")
         if not conversation.state.facts:
             self.journal.shaky = False
-            chosen = policy.preset("layered").with_values(
+            chosen = context_policy.preset_policy("layered").with_thresholds(
                 {"handover_cooldown": 30, "summary_wait": 0.02, "panic_wait": 0.02}
             )
-            await conversation.append(
-                chosen.to_fact(), ModelSet(ModelRole.MAIN, "main", 16_000), ModelSet(ModelRole.FAST, "fast", 9_000)
+            await conversation.append_facts(
+                chosen.to_policy_fact(),
+                ModelSet(ModelRole.MAIN, "main", 16_000),
+                ModelSet(ModelRole.FAST, "fast", 9_000),
             )
             self.journal.shaky = True
         self.kept = _around(conversation, self.cache, self.clock, self.writers, self.tasks)
@@ -160,9 +162,9 @@ class Shaken:
         """A batch of which not every call returned."""
         start = self.kept.conversation.state.last_seq
         calls = tuple(ToolCall(f"b{start}-{index}", "run", "{broken", 5) for index in range(len(outputs) + 1))
-        await self.kept.conversation.append(ModelReplied(calls, "main", Stop.CUT))
-        stored = await self.cache.put(outputs[0].encode(), About("run"))
-        await self.kept.conversation.append(ToolReturned(calls[0].id, stored, len(outputs[0]) // 4))
+        await self.kept.conversation.append_facts(ModelReplied(calls, "main", Stop.CUT))
+        stored = await self.cache.store_content(outputs[0].encode(), EntryOrigin("run"))
+        await self.kept.conversation.append_facts(ToolReturned(calls[0].id, stored, len(outputs[0]) // 4))
 
     async def do_say(self) -> None:
         text = self.random.choice(["go on", "You must always use tabs.", "x " * 3_000, "看 一下"])
@@ -175,43 +177,43 @@ class Shaken:
         await self.kept.end()
 
     async def do_fold(self) -> None:
-        await asyncio.wait_for(self.kept.steward.fold_now(self.random.choice(list(FoldKind))), 60)
+        await asyncio.wait_for(self.kept.steward.fold_on_demand(self.random.choice(list(FoldKind))), 60)
 
     async def do_undo(self) -> None:
         folds = self.kept.conversation.state.branch.folds
         if folds:
             name = self.random.choice(list(folds))
             await (
-                self.kept.steward.undo(name)
+                self.kept.steward.unfold(name)
                 if name in self.kept.conversation.state.branch.live
-                else self.kept.steward.redo(name)
+                else self.kept.steward.refold(name)
             )
 
     async def do_mark(self) -> None:
         seq = self.random.randint(1, self.kept.conversation.state.last_seq)
         ref = PartRef(seq, self.random.randrange(2)) if self.random.random() < 0.8 else Span(max(1, seq - 3), seq)
         made: list[Fact] = [Pinned(ref), Unpinned(ref), Unpinned(ref), Excluded(ref), Included(ref)]
-        await self.kept.conversation.append(self.random.choice(made))
+        await self.kept.conversation.append_facts(self.random.choice(made))
 
     async def do_edit(self) -> None:
         spans = [fold for fold in self.kept.conversation.state.live_folds if isinstance(fold.cover, Span)]
         if spans:
-            await self.kept.conversation.append(DocumentEdited(spans[-1].fold, "my own words", 3))
+            await self.kept.conversation.append_facts(DocumentEdited(spans[-1].fold, "my own words", 3))
 
     async def do_rewind(self) -> None:
         last = self.kept.conversation.state.last_seq
-        await self.kept.conversation.append(Rewound(self.random.randint(max(0, last - 60), last)))
+        await self.kept.conversation.append_facts(Rewound(self.random.randint(max(0, last - 60), last)))
 
     async def do_model(self) -> None:
-        await self.kept.conversation.append(
+        await self.kept.conversation.append_facts(
             ModelSet(ModelRole.MAIN, "main", self.random.choice([10_000, 16_000, 60_000]))
         )
-        await self.kept.conversation.append(BreakerClosed(FoldKind.HANDOVER))
+        await self.kept.conversation.append_facts(BreakerClosed(FoldKind.HANDOVER))
 
     async def do_preset(self) -> None:
-        chosen = policy.preset(self.random.choice(["helix", "observational", "layered", "layered"]))
+        chosen = context_policy.preset_policy(self.random.choice(["helix", "observational", "layered", "layered"]))
         values = {"handover_cooldown": 30, "summary_wait": 0.02, "panic_wait": 0.02, "admission_wait": 0.02}
-        await self.kept.conversation.append(chosen.with_values(values).to_fact())
+        await self.kept.conversation.append_facts(chosen.with_thresholds(values).to_policy_fact())
 
     async def do_crash(self) -> None:
         """The program ends in the middle of what it is doing, and is started again."""
@@ -223,12 +225,12 @@ class Shaken:
         with contextlib.suppress(HelixError, asyncio.CancelledError):
             task.result()
         await self.kept.steward.aclose()
-        before = self.kept.conversation.view()
+        before = self.kept.conversation.current_view()
         await self.open()
-        assert self.kept.conversation.view() == before
+        assert self.kept.conversation.current_view() == before
 
     async def do_cancel(self) -> None:
-        self.kept.steward.cancel()
+        self.kept.steward.cancel_fold()
 
     async def do_hang(self) -> None:
         writer = self.random.choice(list(self.writers.values()))
@@ -242,14 +244,14 @@ class Shaken:
 
     async def check(self) -> None:
         state = self.kept.conversation.state
-        assert len(await self.journal.read("shaken")) == len(state.facts)
-        view = state.view()
-        request = laws.request(view, await Contents(self.cache).of(view))
-        assert laws.violations(request) == []
-        assert laws.MISSING not in str(request)
+        assert len(await self.journal.read_facts("shaken")) == len(state.facts)
+        view = state.take_view()
+        request = legal_messages.build_request(view, await ViewContents(self.cache).read_view_contents(view))
+        assert legal_messages.find_violations(request) == []
+        assert legal_messages.MISSING not in str(request)
         for block in view.blocks:
             for stored in block.cached:
-                assert await self.cache.get(stored.digest)
+                assert await self.cache.read_content(stored.digest)
             if block.fold and state.branch.folds[block.fold].kind is FoldKind.MARKER:
                 shown = repr(block.content)
                 assert self.markers.setdefault(block.fold, shown) == shown
@@ -268,16 +270,16 @@ class Shaken:
                     else [branch.turn.before]
                 )
                 if branch.turn.running
-                else branch.turn.begin
+                else branch.turn.first_seq
             )
 
     async def fits(self) -> None:
         """With stores that work the next request always fits, unless what is pinned is too long by itself."""
         self.journal.shaky = self.cache.shaky = False
-        await self.kept.steward.before_step()
+        await self.kept.steward.prepare_step()
         self.journal.shaky = self.cache.shaky = True
         said = [fact for fact in self.kept.failures() if "everything that can be folded" in fact.why]
-        assert self.kept.conversation.meter().fits or said
+        assert self.kept.conversation.current_meter().request_fits or said
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -293,11 +295,11 @@ async def test_whatever_happens(seed: int) -> None:
         if number % 10 == 0:
             await shaken.fits()
             await shaken.check()
-            assert list(await shaken.journal.read("shaken")) == shaken.kept.conversation.state.facts
+            assert list(await shaken.journal.read_facts("shaken")) == shaken.kept.conversation.state.facts
     facts = shaken.kept.conversation.state.facts
-    state = state_of(facts)
+    state = build_state(facts)
     for fold in reversed(state.live_folds):
-        state.advance(Recorded("shaken", state.last_seq + 1, 0.0, Unfolded(fold.fold)))
-    assert body(state.view()) == body(without_folds(state.facts).view())
+        state.advance_state(Recorded("shaken", state.last_seq + 1, 0.0, Unfolded(fold.fold)))
+    assert body(state.take_view()) == body(without_folds(state.facts).take_view())
     assert len(shaken.kept.folds()) > 10
     await shaken.kept.steward.aclose()

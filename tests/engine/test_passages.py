@@ -17,33 +17,33 @@ LINES = [f"line {number} says nothing" for number in range(1, 501)]
 
 def test_the_rarest_words_decide() -> None:
     lines = [*LINES[:300], "def merge_tables(left, right):", *LINES[300:]]
-    found = passages.find(TOKENS, lines, "nothing merge_tables", 300)
+    found = passages.find_passages(TOKENS, lines, "nothing merge_tables", 300)
     assert "def merge_tables(left, right):" in found
     assert found.startswith("[lines 291-311 of 501]")
     assert "also in lines" in found
 
 
 def test_a_short_text_comes_whole_and_one_without_the_words_not_at_all() -> None:
-    assert passages.find(TOKENS, ["one", "two"], "TWO") == "one\ntwo"
-    assert passages.find(TOKENS, LINES, "absent") == ""
-    assert passages.find(TOKENS, LINES, "") == ""
+    assert passages.find_passages(TOKENS, ["one", "two"], "TWO") == "one\ntwo"
+    assert passages.find_passages(TOKENS, LINES, "absent") == ""
+    assert passages.find_passages(TOKENS, LINES, "") == ""
 
 
 def test_two_places_in_the_order_of_the_text() -> None:
     lines = [*LINES[:100], "alpha_one", *LINES[100:400], "beta_two", *LINES[400:]]
-    found = passages.find(TOKENS, lines, "beta_two alpha_one", 400)
+    found = passages.find_passages(TOKENS, lines, "beta_two alpha_one", 400)
     assert [match[1] for match in HEAD.finditer(found)] == ["91", "392"]
 
 
 def test_of_a_very_long_line_what_is_around_the_word_is_shown_and_where() -> None:
-    found = passages.find(TOKENS, ["a" * 50_000 + " needle_here " + "b" * 50_000], "needle_here")
+    found = passages.find_passages(TOKENS, ["a" * 50_000 + " needle_here " + "b" * 50_000], "needle_here")
     assert "needle_here" in found
     assert "[characters 49,502-50,501 of 100,013]" in found
 
 
 @given(st.lists(st.text("ab c\t", max_size=40), min_size=1, max_size=200), st.text("abc ", min_size=1, max_size=12))
 def test_every_passage_is_the_lines_it_says_word_for_word(lines: list[str], words: str) -> None:
-    found = passages.find(TOKENS, lines, words, 60)
+    found = passages.find_passages(TOKENS, lines, words, 60)
     if not found or found == "\n".join(lines):
         return
     shown = found.split("\n")
@@ -61,7 +61,9 @@ def test_every_passage_is_the_lines_it_says_word_for_word(lines: list[str], word
     st.text("abc ", min_size=1, max_size=12),
 )
 def test_passages_of_several_texts_are_lines_of_the_text_they_name(texts: list[list[str]], words: str) -> None:
-    found = passages.across(TOKENS, [(f"text {number}", text) for number, text in enumerate(texts)], words, 60)
+    found = passages.find_passages_in_texts(
+        TOKENS, [(f"text {number}", text) for number, text in enumerate(texts)], words, 60
+    )
     shown = found.split("\n") if found else []
     at = 0
     while at < len(shown):

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.engine import laws, view
-from helix_desktop.engine.blocks import Kind, Role, View
+from helix_desktop.engine import legal_messages, view
+from helix_desktop.engine.blocks import ContextKind, Role, View
 from helix_desktop.engine.facts import (
     Attachment,
     Cover,
@@ -41,8 +41,8 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.history.covers import contains, nest
-from helix_desktop.engine.view import State, state_of
+from helix_desktop.engine.history.covers import cover_contains, covers_nest
+from helix_desktop.engine.view import ConversationState, build_state
 from tests.engine.talk import Talk, stored
 
 MESSAGES = (UserSaid, ModelReplied, ToolReturned)
@@ -177,10 +177,10 @@ def played(script: Sequence[tuple[str, int, int]], check: Callable[[Talk, Fact],
     return talk
 
 
-def without_folds(facts: Sequence[Recorded]) -> State:
+def without_folds(facts: Sequence[Recorded]) -> ConversationState:
     """The same conversation had nothing ever been folded."""
     plain = (TurnEnded, Folded, Unfolded, Refolded, DocumentEdited)
-    return state_of(
+    return build_state(
         Recorded(one.conversation, one.seq, one.time, TodoSet(()))
         if isinstance(one.fact, plain) and not isinstance(one.fact, TurnEnded)
         else one
@@ -189,7 +189,7 @@ def without_folds(facts: Sequence[Recorded]) -> State:
 
 
 def body(shown: View) -> list[object]:
-    return [block for block in shown.blocks if block.kind is not Kind.SYSTEM]
+    return [block for block in shown.blocks if block.kind is not ContextKind.SYSTEM]
 
 
 def looked(_: View) -> None:
@@ -201,7 +201,7 @@ def looked(_: View) -> None:
 def test_every_request_is_legal_at_every_moment(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
         request = talk.request()
-        assert laws.violations(request) == []
+        assert legal_messages.find_violations(request) == []
         assert 0 <= request.stable <= len(request.messages)
 
     played(script, check)
@@ -211,7 +211,7 @@ def test_every_request_is_legal_at_every_moment(script: list[tuple[str, int, int
 @settings(max_examples=200)
 def test_the_view_is_the_same_computed_at_once_or_step_by_step(script: list[tuple[str, int, int]]) -> None:
     talk = played(script, lambda talk, _: looked(talk.view()))
-    assert view.state_of(talk.facts).view() == talk.view()
+    assert view.build_state(talk.facts).take_view() == talk.view()
 
 
 @given(SCRIPTS)
@@ -219,7 +219,7 @@ def test_the_view_is_the_same_computed_at_once_or_step_by_step(script: list[tupl
 def test_the_running_sums_are_what_the_blocks_come_to(script: list[tuple[str, int, int]]) -> None:
     def check(talk: Talk, fact: Fact) -> None:
         branch = talk.state.branch
-        counted: Counter[Kind] = Counter()
+        counted: Counter[ContextKind] = Counter()
         for item in branch.items:
             for block in item.blocks:
                 counted[block.kind] += block.tokens
@@ -227,7 +227,7 @@ def test_the_running_sums_are_what_the_blocks_come_to(script: list[tuple[str, in
             k: c for k, c in counted.items() if c
         }
         assert branch.shown_messages == sum(bool(item.blocks) for item in branch.items)
-        assert branch.token_sums.before(len(branch.order)) == counted.total()
+        assert branch.token_sums.sum_before(len(branch.order)) == counted.total()
         assert branch.plain_tokens == sum(item.tokens for item in branch.items if not item.fold)
         originals: dict[Cover, int] = {}
         for fold in branch.live_folds:
@@ -275,7 +275,7 @@ def test_undoing_all_folds_gives_the_view_without_any(script: list[tuple[str, in
     for live in reversed(talk.state.live_folds):
         talk.add(Unfolded(live.fold))
     assert talk.state.live_folds == ()
-    assert body(talk.view()) == body(without_folds(talk.facts).view())
+    assert body(talk.view()) == body(without_folds(talk.facts).take_view())
 
 
 @given(SCRIPTS, st.integers(0, 999))
@@ -283,9 +283,9 @@ def test_undoing_all_folds_gives_the_view_without_any(script: list[tuple[str, in
 def test_a_rewind_shows_the_view_as_it_was(script: list[tuple[str, int, int]], number: int) -> None:
     talk = played(script)
     to = number % (talk.state.last_seq + 1)
-    then = talk.state.at(to)
+    then = talk.state.past_moment(to)
     talk.add(Rewound(to))
-    assert body(talk.view()) == body(then.view())
+    assert body(talk.view()) == body(then.take_view())
     assert [f.fold for f in talk.state.live_folds] == [f.fold for f in then.live_folds]
 
 
@@ -331,7 +331,7 @@ def test_pins_are_in_every_view_word_for_word(script: list[tuple[str, int, int]]
     def check(talk: Talk, fact: Fact) -> None:
         branch = talk.state.branch
         shown = {block.source: block.content for block in talk.view().blocks if not block.fold}
-        for recorded in map(branch.message, branch.order):
+        for recorded in map(branch.message_at, branch.order):
             said = recorded.fact
             if isinstance(said, UserSaid):
                 for index, part in enumerate(said.parts):
@@ -383,7 +383,7 @@ def test_reasoning_is_whole_or_absent(script: list[tuple[str, int, int]]) -> Non
             ):
                 shown[block.source.seq] += 1
         for seq, count in shown.items():
-            said = talk.state.branch.message(seq).fact
+            said = talk.state.branch.message_at(seq).fact
             assert isinstance(said, ModelReplied)
             blank = sum(isinstance(part, Reasoning) for part in said.parts)
             assert count == blank
@@ -401,9 +401,11 @@ def test_nesting_and_the_outermost_spans_are_what_looking_at_every_fold_gives(
     spans = [cover for name in branch.live if isinstance(cover := branch.folds[name].cover, Span)]
     for one, other in pairs:
         cover = a_cover(talk, one, other)
-        assert branch.may_nest(cover) == all(nest(cover, span) for span in spans)
+        assert branch.may_nest(cover) == all(covers_nest(cover, span) for span in spans)
         if isinstance(cover, Span):
-            inside = {span for span in spans if contains(cover, span)}
-            outermost = {span for span in inside if not any(contains(more, span) for more in inside - {span})}
-            assert [found for found, _ in branch.outer(cover)] == sorted(outermost, key=lambda span: span.first)
-            assert all(branch.folds[fold.fold].cover == found for found, fold in branch.outer(cover))
+            inside = {span for span in spans if cover_contains(cover, span)}
+            outermost = {span for span in inside if not any(cover_contains(more, span) for more in inside - {span})}
+            assert [found for found, _ in branch.outermost_spans(cover)] == sorted(
+                outermost, key=lambda span: span.first
+            )
+            assert all(branch.folds[fold.fold].cover == found for found, fold in branch.outermost_spans(cover))

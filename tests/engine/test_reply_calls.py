@@ -6,11 +6,9 @@ import asyncio
 
 import pytest
 
-from helix_desktop.engine import laws
+from helix_desktop.engine import legal_messages
 from helix_desktop.engine.blocks import Reply, Request, ToolResult
-from helix_desktop.engine.calls import UNREAD
-from helix_desktop.engine.collaborators import Limits
-from helix_desktop.engine.events import Asked, CallMoved, Event, Running, Stage
+from helix_desktop.engine.collaborators import TurnLimits
 from helix_desktop.engine.facts import (
     Decided,
     Folded,
@@ -24,8 +22,10 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Usage,
 )
-from helix_desktop.engine.ports import About, Answer, CallContext, Outcome, Question
+from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.reply_calls import SKIPPED, TORN
+from helix_desktop.engine.session_events import CallStage, CallStageChanged, ConversationActivity, Event, QuestionAsked
+from helix_desktop.engine.tool_calls import UNREAD
 from tests.conftest import Expect
 from tests.engine.agent import SteppedClock, calls, says, told, world
 
@@ -63,19 +63,19 @@ async def test_a_change_of_files_stands_in_order_with_the_calls_around_it() -> N
 
     async def change(call: ToolCall, context: CallContext) -> str:
         order.append("change")
-        await clock.sleep(2)
+        await clock.sleep_seconds(2)
         order.append("changed")
         return "changed"
 
     at.tools.runs = {"look": look, "run": change}
     heard: list[Event] = []
-    at.session.subscribe(heard.append)
+    at.session.subscribe_to_events(heard.append)
     await told(at)
-    moved = [(one.call, one.stage) for one in heard if isinstance(one, CallMoved)]
+    moved = [(one.call, one.stage) for one in heard if isinstance(one, CallStageChanged)]
     first, late = ["look-0-1", "look-1-1"], ["run-2-1", "run-3-1", "look-4-1", "look-5-1"]
-    assert moved[:6] == [*((call, Stage.IN_LINE) for call in late), *((call, Stage.RUNNING) for call in first)]
-    assert sorted(moved[6:8]) == [(call, Stage.DONE) for call in first]
-    assert moved[8:10] == [("run-2-1", Stage.RUNNING), ("run-2-1", Stage.DONE)]
+    assert moved[:6] == [*((call, CallStage.IN_LINE) for call in late), *((call, CallStage.RUNNING) for call in first)]
+    assert sorted(moved[6:8]) == [(call, CallStage.DONE) for call in first]
+    assert moved[8:10] == [("run-2-1", CallStage.RUNNING), ("run-2-1", CallStage.DONE)]
     looks, changes = ["look", "look", "looked", "looked"], ["change", "changed"]
     assert order == [*looks, *changes, *changes, *looks]
     assert [result.seconds for result in at.of(ToolReturned)] == [0, 0, 2, 2, 0, 0]
@@ -93,11 +93,11 @@ async def test_what_was_done_is_recorded_before_the_calls_that_waited_for_it() -
         return "changed"
 
     at.tools.runs = {"run": change}
-    at.session.send(HELLO)
+    at.session.send_message(HELLO)
     await asyncio.wait_for(begun.wait(), 60)
     assert [result.call for result in at.of(ToolReturned)] == ["run-0-1"]
-    at.session.stop()
-    await asyncio.wait_for(at.session.idle(), 60)
+    at.session.stop_turn()
+    await asyncio.wait_for(at.session.wait_until_idle(), 60)
     assert at.tools.ran == ["run-0-1"]
     heads = [(result.call, result.head) for result in at.of(ToolReturned)]
     assert heads == [("run-0-1", "changed"), ("run-1-1", UNREAD), ("look-2-1", UNREAD)]
@@ -108,7 +108,7 @@ async def test_a_short_output_is_kept_as_head_and_every_output_is_in_the_cache()
     await told(at)
     (result,) = at.of(ToolReturned)
     assert result.head == "look answers"
-    assert await at.cache.get(result.output.digest) == b"look answers"
+    assert await at.cache.read_content(result.output.digest) == b"look answers"
 
 
 async def test_the_time_a_call_took_is_its_own_and_not_how_long_the_user_thought() -> None:
@@ -117,16 +117,16 @@ async def test_the_time_a_call_took_is_its_own_and_not_how_long_the_user_thought
     assert isinstance(clock, SteppedClock)
 
     async def look(call: ToolCall, context: CallContext) -> str:
-        await context.ask(Question(call, "Look", "look"))
-        await clock.sleep(2)
+        await context.ask(PermissionQuestion(call, "Look", "look"))
+        await clock.sleep_seconds(2)
         return "seen"
 
     def think(event: Event) -> None:
-        if isinstance(event, Asked):
+        if isinstance(event, QuestionAsked):
             clock.time += 50
-            at.session.answer(event.number, Answer(allowed=True))
+            at.session.answer_question(event.number, PermissionAnswer(allowed=True))
 
-    at.session.subscribe(think)
+    at.session.subscribe_to_events(think)
     at.tools.runs = {"look": look}
     await told(at)
     assert [result.seconds for result in at.of(ToolReturned)] == [2]
@@ -135,9 +135,9 @@ async def test_the_time_a_call_took_is_its_own_and_not_how_long_the_user_thought
 async def test_a_list_and_a_decision_stand_beside_the_result() -> None:
     at = await world(calls("look"), says("done"))
 
-    async def look(call: ToolCall, context: CallContext) -> Outcome:
-        stored = await at.cache.put(b"no", About("look"))
-        return Outcome(stored, ok=False, todo=(("rest", "open"),), decided_by="user", refused=True)
+    async def look(call: ToolCall, context: CallContext) -> CallOutcome:
+        stored = await at.cache.store_content(b"no", EntryOrigin("look"))
+        return CallOutcome(stored, ok=False, todo=(("rest", "open"),), decided_by="user", refused=True)
 
     at.tools.runs = {"look": look}
     await told(at)
@@ -149,37 +149,37 @@ async def test_stopping_while_tools_run_leaves_no_call_open() -> None:
     at = await world(calls("look", "run"))
 
     async def hang(call: ToolCall, context: CallContext) -> str:
-        at.session.stop()
+        at.session.stop_turn()
         await asyncio.Event().wait()
         return ""
 
     at.tools.runs = {"run": hang}
     assert (await told(at)).reason is TurnEnd.STOPPED
     assert [(result.call, result.ok) for result in at.of(ToolReturned)] == [("look-0-1", True), ("run-1-1", False)]
-    assert laws.violations(await at.session.request_at()) == []
+    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
 
 
 async def test_what_stands_behind_a_call_the_user_refused_is_not_run() -> None:
     at = await world(calls("look", "run", "run", "look"), says("another way, then"))
 
-    async def refused(call: ToolCall, context: CallContext) -> Outcome:
-        stored = await at.cache.put(b"no", About("run"))
-        return Outcome(stored, ok=False, decided_by="user", refused=True)
+    async def refused(call: ToolCall, context: CallContext) -> CallOutcome:
+        stored = await at.cache.store_content(b"no", EntryOrigin("run"))
+        return CallOutcome(stored, ok=False, decided_by="user", refused=True)
 
     at.tools.runs = {"run": refused}
     assert (await told(at)).reason is TurnEnd.DONE
     assert at.tools.ran == ["look-0-1", "run-1-1"]
     assert [result.head for result in at.of(ToolReturned)] == ["look answers", "no", SKIPPED, SKIPPED]
     assert [result.stopped for result in at.of(ToolReturned)] == [False, False, True, True]
-    assert laws.violations(at.model.requests[1]) == []
+    assert legal_messages.find_violations(at.model.requests[1]) == []
 
 
 async def test_what_a_rule_refused_keeps_nothing_else_from_being_run() -> None:
     at = await world(calls("run", "look"), says("done"))
 
-    async def refused(call: ToolCall, context: CallContext) -> Outcome:
-        stored = await at.cache.put(b"no", About("run"))
-        return Outcome(stored, ok=False, decided_by="rule", refused=True)
+    async def refused(call: ToolCall, context: CallContext) -> CallOutcome:
+        stored = await at.cache.store_content(b"no", EntryOrigin("run"))
+        return CallOutcome(stored, ok=False, decided_by="rule", refused=True)
 
     at.tools.runs = {"run": refused}
     await told(at)
@@ -193,42 +193,42 @@ async def test_a_call_in_which_the_length_limit_was_met_is_not_run_and_the_model
     assert at.tools.ran == ["x-1"]
     whole, torn = at.of(ToolReturned)
     assert (whole.ok, torn.ok, torn.head) == (True, False, TORN)
-    assert laws.violations(at.model.requests[1]) == []
+    assert legal_messages.find_violations(at.model.requests[1]) == []
 
 
 async def test_the_same_call_with_the_same_result_again_and_again_ends_a_turn() -> None:
-    at = await world(*[calls("look", a=1)] * 20, limits=Limits(repeats=4))
+    at = await world(*[calls("look", a=1)] * 20, limits=TurnLimits(repeats=4))
     assert (await told(at)).reason is TurnEnd.REPEATING
     assert len(at.model.requests) == 4
 
 
 async def test_two_calls_in_turn_that_change_nothing_end_a_turn() -> None:
-    at = await world(*[calls("look", a=1), calls("look", a=2)] * 20, limits=Limits(repeats=4))
+    at = await world(*[calls("look", a=1), calls("look", a=2)] * 20, limits=TurnLimits(repeats=4))
     assert (await told(at)).reason is TurnEnd.REPEATING
 
 
 async def test_the_same_check_after_one_step_of_work_and_another_is_no_repetition() -> None:
     work = [one for n in range(10) for one in (calls("run", n=n), calls("look", check="all"))]
-    at = await world(*work, says("done"), limits=Limits(repeats=4))
+    at = await world(*work, says("done"), limits=TurnLimits(repeats=4))
     assert (await told(at)).reason is TurnEnd.DONE
 
 
 async def test_a_tool_may_ask_and_is_answered() -> None:
     at = await world(calls("run"), says("done"))
-    heard: list[Answer] = []
+    heard: list[PermissionAnswer] = []
 
     async def asking(call: ToolCall, context: CallContext) -> str:
-        heard.append(await context.ask(Question(call, "Run a command", "rm -r x")))
+        heard.append(await context.ask(PermissionQuestion(call, "Run a command", "rm -r x")))
         return "asked"
 
     def answer(event: Event) -> None:
-        if isinstance(event, Asked):
-            at.session.answer(event.number, Answer(allowed=True, scope="once"))
+        if isinstance(event, QuestionAsked):
+            at.session.answer_question(event.number, PermissionAnswer(allowed=True, scope="once"))
 
     at.tools.runs = {"run": asking}
-    at.session.subscribe(answer)
+    at.session.subscribe_to_events(answer)
     await told(at)
-    assert heard == [Answer(allowed=True, scope="once")]
+    assert heard == [PermissionAnswer(allowed=True, scope="once")]
     assert at.session.questions == {}
 
 
@@ -242,13 +242,13 @@ async def test_a_bug_in_a_tool_leaves_no_call_open_and_ends_the_turn_with_a_sent
         raise ZeroDivisionError
 
     at.tools.runs = {"run": broken}
-    at.session.send(HELLO)
+    at.session.send_message(HELLO)
     with pytest.raises(ZeroDivisionError):
         await asyncio.gather(*(task for task in asyncio.all_tasks() if "turn of" in task.get_name()))
     assert at.of(TurnEnded)[-1].reason is TurnEnd.FAILED
     assert [result.ok for result in at.of(ToolReturned)] == [True, False]
-    assert laws.violations(await at.session.request_at()) == []
-    assert at.session.running is Running.FAILED
+    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
+    assert at.session.running is ConversationActivity.FAILED
 
 
 @pytest.mark.parametrize("names", [("look",) * 8, ("run",) * 8, ("look", "run") * 4])
@@ -260,24 +260,24 @@ async def test_what_is_shown_of_the_outputs_of_a_reply_is_decided_of_all_togethe
 
     at.tools.runs = {"look": much, "run": much}
     await told(at)
-    seqs = {one.seq: one.fact.output.digest for one in at.session.facts if isinstance(one.fact, ToolReturned)}
+    seqs = {one.seq: one.fact.output.digest for one in at.session.all_facts if isinstance(one.fact, ToolReturned)}
     folds = at.of(Folded)
     assert len(folds) == 2  # 15,200 words, of which 12,000 may stand
     assert len({fold.batch for fold in folds}) == 1
     assert [seqs[fold.cover.seq] for fold in folds if isinstance(fold.cover, PartRef)] == [
         fold.entries[0] for fold in folds
     ]
-    assert laws.violations(at.model.requests[1]) == []
+    assert legal_messages.find_violations(at.model.requests[1]) == []
 
 
 async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
     at = await world(calls("run"))
 
-    async def much(call: ToolCall, context: CallContext) -> Outcome:
-        return Outcome(await at.cache.put(b"word " * 9_000, About("run")), keep="the last word")
+    async def much(call: ToolCall, context: CallContext) -> CallOutcome:
+        return CallOutcome(await at.cache.store_content(b"word " * 9_000, EntryOrigin("run")), keep="the last word")
 
     async def hang(request: Request) -> Reply:
-        at.session.stop()
+        at.session.stop_turn()
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -285,4 +285,4 @@ async def test_stopping_while_an_excerpt_is_made_keeps_the_results() -> None:
     at.model.script.append(hang)  # the compaction that was asked for
     assert (await told(at)).reason is TurnEnd.STOPPED
     assert [(result.ok, result.tokens) for result in at.of(ToolReturned)] == [(True, 9_000)]
-    assert laws.violations(await at.session.request_at()) == []
+    assert legal_messages.find_violations(await at.session.rebuild_request()) == []

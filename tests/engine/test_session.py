@@ -8,11 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from helix_desktop.engine import laws
-from helix_desktop.engine.collaborators import Limits
-from helix_desktop.engine.difference import How, difference
+from helix_desktop.engine import legal_messages
+from helix_desktop.engine.collaborators import TurnLimits
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Queued, ReadAnew, Running, StateChanged
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -36,15 +34,22 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     UserSaid,
 )
-from helix_desktop.engine.ports import About, CallContext, Outcome
-from helix_desktop.errors import NotThere, Refused, StoreFull
+from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    ConversationReplaced,
+    MessagesQueued,
+)
+from helix_desktop.engine.view_difference import ViewChangeKind, compare_views
+from helix_desktop.errors import ActionRefused, NotFound, StoreFull
 from tests.engine.agent import World, appended, calls, says, world
 
 
 async def told(at: World, *texts: str) -> None:
     for text in texts:
-        at.session.send((Text(text),))
-        await asyncio.wait_for(at.session.idle(), 60)
+        at.session.send_message((Text(text),))
+        await asyncio.wait_for(at.session.wait_until_idle(), 60)
 
 
 def asked(at: World, request: int) -> list[str]:
@@ -56,7 +61,7 @@ async def test_the_first_message_gives_the_title_and_rename_another() -> None:
     at = await world()
     await told(at, "Extract the lock manager, please, and then everything that is beside it\nmore")
     assert at.session.conversation.state.title == "Extract the lock manager, please, and then everything that…"
-    await at.session.rename("Locks")
+    await at.session.set_title("Locks")
     assert at.session.conversation.state.title == "Locks"
 
 
@@ -65,35 +70,40 @@ async def test_a_waiting_message_can_be_taken_back() -> None:
 
     async def queue(call: ToolCall, context: CallContext) -> str:
         for text in ("a", "b"):
-            at.session.send((Text(text),))
-        assert at.session.unqueue(0) == (Text("a", 1),)
+            at.session.send_message((Text(text),))
+        assert at.session.take_back_queued(0) == (Text("a", 1),)
         return "seen"
 
     at.tools.runs = {"look": queue}
     await told(at, "hello")
     assert [said.parts[0] for said in at.of(UserSaid)] == [Text("hello", 1), Text("b", 1)]
-    assert [event.messages for event in at.events if isinstance(event, Queued)][-1] == ()
+    assert [event.messages for event in at.events if isinstance(event, MessagesQueued)][-1] == ()
 
 
 async def test_the_states_of_a_turn_are_told_in_order() -> None:
     at = await world(calls("look"), says("done"))
     await told(at, "hello")
-    states = [event.running for event in at.events if isinstance(event, StateChanged)]
-    assert states == [Running.THINKING, Running.TOOLS, Running.THINKING, Running.IDLE]
+    states = [event.running for event in at.events if isinstance(event, ActivityChanged)]
+    assert states == [
+        ConversationActivity.THINKING,
+        ConversationActivity.TOOLS,
+        ConversationActivity.THINKING,
+        ConversationActivity.IDLE,
+    ]
 
 
 async def test_a_turn_that_failed_is_shown_as_failed() -> None:
-    at = await world(*[calls("look", n=n) for n in range(5)], limits=Limits(steps=2))
+    at = await world(*[calls("look", n=n) for n in range(5)], limits=TurnLimits(steps=2))
     await told(at, "hello")
-    assert at.session.running is Running.FAILED
+    assert at.session.running is ConversationActivity.FAILED
 
 
 async def test_a_turn_that_is_stopped_before_its_first_step_leaves_the_message_waiting() -> None:
     at = await world()
-    at.session.send((Text("one"),))
-    at.session.stop()
-    await asyncio.wait_for(at.session.idle(), 60)
-    assert at.session.running is Running.IDLE
+    at.session.send_message((Text("one"),))
+    at.session.stop_turn()
+    await asyncio.wait_for(at.session.wait_until_idle(), 60)
+    assert at.session.running is ConversationActivity.IDLE
     assert len(at.session.queue) == 1
     await told(at, "two")
     assert asked(at, 0) == ["one"]
@@ -102,8 +112,8 @@ async def test_a_turn_that_is_stopped_before_its_first_step_leaves_the_message_w
 async def test_rewinding_goes_on_from_there_and_the_rest_stays_in_the_journal() -> None:
     at = await world(says("one"), says("two"), says("three"))
     await told(at, "first", "second")
-    first_end = next(recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, TurnEnded))
-    await at.session.rewind(first_end)
+    first_end = next(recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, TurnEnded))
+    await at.session.rewind_to(first_end)
     await told(at, "other")
     assert asked(at, 2) == ["first", "one", "other"]
     assert [said.parts[0] for said in at.of(UserSaid)] == [Text("first", 1), Text("second", 1), Text("other", 1)]
@@ -111,28 +121,31 @@ async def test_rewinding_goes_on_from_there_and_the_rest_stays_in_the_journal() 
 
 async def test_rewinding_hands_over_the_changes_of_files_in_their_order() -> None:
     at = await world(calls("look"), calls("look", n=2), says("done"))
-    changes = [FileChanged("a", None, Digest.of(b"1")), FileChanged("a", Digest.of(b"1"), Digest.of(b"2"))]
+    changes = [
+        FileChanged("a", None, Digest.of_content(b"1")),
+        FileChanged("a", Digest.of_content(b"1"), Digest.of_content(b"2")),
+    ]
 
-    async def change(call: ToolCall, context: CallContext) -> Outcome:
-        stored = await at.cache.put(b"changed", About("look"))
-        return Outcome(stored, changes=(changes[len(at.tools.ran)],))
+    async def change(call: ToolCall, context: CallContext) -> CallOutcome:
+        stored = await at.cache.store_content(b"changed", EntryOrigin("look"))
+        return CallOutcome(stored, changes=(changes[len(at.tools.ran)],))
 
     at.tools.runs = {"look": change}
     await told(at, "hello")
-    said = next(recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, UserSaid))
-    assert await at.session.rewind(said, restore_files=True) == ["a was restored.", "a was restored."]
+    said = next(recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid))
+    assert await at.session.rewind_to(said, restore_files=True) == ["a was restored.", "a was restored."]
     assert [list(restored) for restored in at.restored] == [changes]
 
 
 async def test_editing_a_message_and_asking_again_for_an_answer() -> None:
     at = await world(says("one"), says("two"), says("three"))
     await told(at, "first")
-    seq = next(recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, UserSaid))
+    seq = next(recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, UserSaid))
     await at.session.edit_and_resend(seq, (Text("better"),))
-    await at.session.idle()
+    await at.session.wait_until_idle()
     assert asked(at, 1) == ["better"]
-    await at.session.regenerate()
-    await at.session.idle()
+    await at.session.ask_again()
+    await at.session.wait_until_idle()
     assert asked(at, 2) == ["better"]
     assert len(at.of(Rewound)) == 2
 
@@ -141,13 +154,13 @@ async def test_an_answer_is_regenerated_and_the_first_one_chosen_again() -> None
     at = await world(says("one"), says("so"), says("another"))
     await told(at, "why?")
     await told(at, "and then?")
-    first = next(r.seq for r in at.session.facts if isinstance(r.fact, ModelReplied))
-    left = at.session.facts[-1].seq
-    await at.session.regenerate(first)
-    await at.session.idle()
+    first = next(r.seq for r in at.session.all_facts if isinstance(r.fact, ModelReplied))
+    left = at.session.all_facts[-1].seq
+    await at.session.ask_again(first)
+    await at.session.wait_until_idle()
     assert asked(at, 2) == ["why?"]
-    await at.session.choose_answer(left)
-    texts = [part.text for r in at.session.conversation.state.present() for part in getattr(r.fact, "parts", ())]
+    await at.session.switch_to_answer(left)
+    texts = [part.text for r in at.session.conversation.state.facts_on_path() for part in getattr(r.fact, "parts", ())]
     assert texts == ["why?", "one", "and then?", "so"]
     assert [fact.again for fact in at.of(Rewound)] == [True, True]
 
@@ -157,8 +170,8 @@ async def test_the_past_is_not_changed_while_the_agent_works() -> None:
     refused: list[str] = []
 
     async def meddle(call: ToolCall, context: CallContext) -> str:
-        for attempt in (at.session.rewind(1), at.session.regenerate(), at.session.edit_and_resend(1, (Text("x"),))):
-            with pytest.raises(Refused) as error:
+        for attempt in (at.session.rewind_to(1), at.session.ask_again(), at.session.edit_and_resend(1, (Text("x"),))):
+            with pytest.raises(ActionRefused) as error:
                 await attempt
             refused.append(error.value.remedy)
         return "meddled"
@@ -171,38 +184,38 @@ async def test_the_past_is_not_changed_while_the_agent_works() -> None:
 async def test_what_the_model_saw_is_the_request_it_got() -> None:
     at = await world(calls("look"), calls("run"), says("done"))
     await told(at, "hello")
-    replies = [recorded.seq for recorded in at.session.facts if isinstance(recorded.fact, ModelReplied)]
+    replies = [recorded.seq for recorded in at.session.all_facts if isinstance(recorded.fact, ModelReplied)]
     for sent, seq in zip(at.model.requests, replies, strict=True):
-        shown = await at.session.request_at(seq)
+        shown = await at.session.rebuild_request(seq)
         assert (shown.system, shown.messages, shown.tools) == (sent.system, sent.messages, sent.tools)
 
 
 async def test_what_is_not_there_is_said() -> None:
     at = await world()
     await told(at, "hello")
-    with pytest.raises(NotThere):
-        await at.session.request_at(1)
-    with pytest.raises(NotThere):
-        await at.session.request_at(999)
-    with pytest.raises(NotThere):
+    with pytest.raises(NotFound):
+        await at.session.rebuild_request(1)
+    with pytest.raises(NotFound):
+        await at.session.rebuild_request(999)
+    with pytest.raises(NotFound):
         await at.session.edit_and_resend(1, (Text("x"),))
-    with pytest.raises(NotThere):
-        await at.session.edit_document("handover-9", "text")
-    with pytest.raises(NotThere):
-        await (await world()).session.regenerate()
+    with pytest.raises(NotFound):
+        await at.session.edit_fold_text("handover-9", "text")
+    with pytest.raises(NotFound):
+        await (await world()).session.ask_again()
     assert at.of(DocumentEdited) == []
 
 
 async def test_an_entry_or_some_lines_of_it_go_into_the_next_message() -> None:
     at = await world(says("one"))
-    stored = await at.cache.put(b"one\ntwo\nthree\nfour\n", About("read_file", "a.txt"))
-    whole = await at.session.recall(stored.digest)
+    stored = await at.cache.store_content(b"one\ntwo\nthree\nfour\n", EntryOrigin("read_file", "a.txt"))
+    whole = await at.session.recall_as_attachment(stored.digest)
     assert (whole.name, whole.stored, whole.tokens) == ("a.txt", stored, 4)
-    piece = await at.session.recall(stored.digest, lines=(2, 3))
+    piece = await at.session.recall_as_attachment(stored.digest, lines=(2, 3))
     assert piece.name == "a.txt:2-3"
-    assert await at.cache.get(piece.stored.digest) == b"two\nthree\n"
-    at.session.send((Text("look at this"), piece))
-    await at.session.idle()
+    assert await at.cache.read_content(piece.stored.digest) == b"two\nthree\n"
+    at.session.send_message((Text("look at this"), piece))
+    await at.session.wait_until_idle()
     assert any("two\nthree" in text for text in asked(at, 0))
     assert any(isinstance(part, Attachment) for said in at.of(UserSaid) for part in said.parts)
 
@@ -210,10 +223,10 @@ async def test_an_entry_or_some_lines_of_it_go_into_the_next_message() -> None:
 async def test_archiving_pinning_and_the_trash_are_facts() -> None:
     at = await world()
     await told(at, "hello")
-    await at.session.archive()
-    await at.session.pin_conversation()
-    await at.session.trash()
-    await at.session.trash(trashed=False)
+    await at.session.set_archived()
+    await at.session.set_pinned()
+    await at.session.set_trashed()
+    await at.session.set_trashed(trashed=False)
     changes = at.of(ConversationChanged)[1:]
     assert [(c.archived, c.pinned, c.trashed) for c in changes] == [
         (True, None, None),
@@ -225,17 +238,17 @@ async def test_archiving_pinning_and_the_trash_are_facts() -> None:
 
 async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(monkeypatch: pytest.MonkeyPatch) -> None:
     at = await world(says("one"), says("two"))
-    real, full = at.journal.append, True
+    real, full = at.journal.append_to_journal, True
 
     async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         if full:
             raise StoreFull("The disk is full.")
         return await real(conversation, facts)
 
-    monkeypatch.setattr(at.journal, "append", append)
+    monkeypatch.setattr(at.journal, "append_to_journal", append)
     await told(at, "hello")
     assert (at.session.running, [waiting.parts for waiting in at.session.queue]) == (
-        Running.FAILED,
+        ConversationActivity.FAILED,
         [(Text("hello", 1),)],
     )
     full = False
@@ -245,19 +258,19 @@ async def test_what_finds_no_room_waits_and_goes_out_when_there_is_some(monkeypa
 
 async def test_a_message_that_is_stopped_before_it_is_recorded_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     at = await world(says("one"))
-    real, begun, go = at.journal.append, asyncio.Event(), asyncio.Event()
+    real, begun, go = at.journal.append_to_journal, asyncio.Event(), asyncio.Event()
 
     async def append(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         begun.set()
         await go.wait()
         return await real(conversation, facts)
 
-    monkeypatch.setattr(at.journal, "append", append)
-    at.session.send((Text("hello"),))
+    monkeypatch.setattr(at.journal, "append_to_journal", append)
+    at.session.send_message((Text("hello"),))
     await begun.wait()
-    at.session.stop()
+    at.session.stop_turn()
     go.set()
-    await at.session.idle()
+    await at.session.wait_until_idle()
     assert [waiting.parts for waiting in at.session.queue] == [(Text("hello", 1),)]
     await told(at, "more")
     assert [fact.parts[0] for fact in at.of(UserSaid)] == [Text("hello", 1), Text("more", 1)]
@@ -271,25 +284,25 @@ async def test_closing_stops_the_turn_and_leaves_a_conversation_that_can_be_cont
         return ""
 
     at.tools.runs = {"run": hang}
-    at.session.send((Text("hello"),))
-    while not any(isinstance(e, StateChanged) and e.running is Running.TOOLS for e in at.events):
+    at.session.send_message((Text("hello"),))
+    while not any(isinstance(e, ActivityChanged) and e.running is ConversationActivity.TOOLS for e in at.events):
         await asyncio.sleep(0)
     await at.session.aclose()
     assert at.of(TurnEnded) == [TurnEnded(TurnEnd.STOPPED)]
-    assert laws.violations(await at.session.request_at()) == []
+    assert legal_messages.find_violations(await at.session.rebuild_request()) == []
 
 
 async def test_what_is_being_recorded_is_recorded_and_told_before_it_is_closed() -> None:
     at = await world()
-    append, slow, writing = at.journal.append, asyncio.Event(), asyncio.Event()
+    append, slow, writing = at.journal.append_to_journal, asyncio.Event(), asyncio.Event()
 
     async def append_slowly(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
         writing.set()
         await slow.wait()
         return await append(conversation, facts)
 
-    at.journal.append = append_slowly  # type: ignore[method-assign]
-    at.session.send((Text("hello"),))
+    at.journal.append_to_journal = append_slowly  # type: ignore[method-assign]
+    at.session.send_message((Text("hello"),))
     await writing.wait()
     closing = asyncio.ensure_future(at.session.aclose())  # noqa: TID251 - a test's own task
     for _ in range(10):
@@ -302,20 +315,20 @@ async def test_what_is_being_recorded_is_recorded_and_told_before_it_is_closed()
 
 
 async def test_a_sub_agents_questions_go_elsewhere() -> None:
-    from helix_desktop.engine.ports import Answer, Question
+    from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 
     at = await world(calls("run"), says("done"))
     elsewhere: list[tuple[str, str]] = []
 
-    async def ask(question: Question) -> Answer:
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
         elsewhere.append((question.title, question.by))
-        return Answer(allowed=True)
+        return PermissionAnswer(allowed=True)
 
     async def asking(call: ToolCall, context: CallContext) -> str:
-        return str((await context.ask(Question(call, "Run it", "x"))).allowed)
+        return str((await context.ask(PermissionQuestion(call, "Run it", "x"))).allowed)
 
     at.tools.runs = {"run": asking}
-    at.session.ask_instead(ask)
+    at.session.redirect_questions(ask)
     await told(at, "hello")
     assert elsewhere == [("Run it", "hello")]  # who is asked knows what for
     assert at.session.questions == {}
@@ -323,29 +336,29 @@ async def test_a_sub_agents_questions_go_elsewhere() -> None:
 
 async def test_a_turn_that_a_crash_broke_off_is_known_and_goes_on() -> None:
     at = await world(says("and so on"))
-    await at.session.conversation.append(
+    await at.session.conversation.append_facts(
         UserSaid((Text("go", 1),)),
         ModelReplied((ToolCall("a", "look", "{}", 1), ToolCall("b", "run", "{}", 1)), "scripted", Stop.CALLS),
     )
     assert at.session.conversation.state.branch.turn.running
-    at.session.resume()
-    await asyncio.wait_for(at.session.idle(), 60)
+    at.session.resume_turn()
+    await asyncio.wait_for(at.session.wait_until_idle(), 60)
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
     assert not at.session.conversation.state.branch.turn.running
-    assert laws.violations(at.model.requests[0]) == []
+    assert legal_messages.find_violations(at.model.requests[0]) == []
 
 
 async def test_what_changed_between_two_moments_is_told() -> None:
     at = await world(says("the first answer"), says("the second"))
     await told(at, "one")
-    then = at.session.facts[-1].seq
+    then = at.session.all_facts[-1].seq
     await told(at, "two")
-    before = (await at.session.conversation.moment(then)).view()
-    found = difference(before, at.session.view())
-    assert [change.how for change in found.changes] == [How.CAME, How.CAME]
-    now = (await at.session.conversation.moment(at.session.facts[-1].seq)).view()
-    assert now == at.session.view()
-    assert difference(before, before).changes == ()
+    before = (await at.session.conversation.moment_at(then)).take_view()
+    found = compare_views(before, at.session.view_for_model())
+    assert [change.change_kind for change in found.changes] == [ViewChangeKind.CAME, ViewChangeKind.CAME]
+    now = (await at.session.conversation.moment_at(at.session.all_facts[-1].seq)).take_view()
+    assert now == at.session.view_for_model()
+    assert compare_views(before, before).changes == ()
 
 
 async def test_what_is_forgotten_leaves_the_session_and_the_next_request() -> None:
@@ -353,13 +366,13 @@ async def test_what_is_forgotten_leaves_the_session_and_the_next_request() -> No
     await told(at, "my password is hunter2")
     purged = await at.forget(text="hunter2")
     assert purged.conversations == (at.session.id,)
-    assert isinstance(at.session.facts[-1].fact, Forgotten)
-    assert "hunter2" not in str(at.session.view())
-    assert ReadAnew(at.session.id) in at.events
+    assert isinstance(at.session.all_facts[-1].fact, Forgotten)
+    assert "hunter2" not in str(at.session.view_for_model())
+    assert ConversationReplaced(at.session.id) in at.events
     await told(at, "go on")
     assert asked(at, 1) == ["my password is [forgotten]", "I keep [forgotten] in mind.", "go on"]
-    assert [recorded.seq for recorded in at.session.facts] == list(range(1, len(at.session.facts) + 1))
-    assert list(await at.journal.read(at.session.id)) == list(at.session.facts)
+    assert [recorded.seq for recorded in at.session.all_facts] == list(range(1, len(at.session.all_facts) + 1))
+    assert list(await at.journal.read_facts(at.session.id)) == list(at.session.all_facts)
 
 
 async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_meanwhile() -> None:
@@ -367,7 +380,7 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     refused: list[str] = []
 
     async def look(call: ToolCall, context: CallContext) -> str:
-        with pytest.raises(Refused, match="while the agent is working") as error:
+        with pytest.raises(ActionRefused, match="while the agent is working") as error:
             await at.forget(text="hello")
         refused.append(str(error.value))
         return "seen"
@@ -375,42 +388,42 @@ async def test_nothing_is_forgotten_while_the_agent_works_and_nothing_begins_mea
     at.tools.runs = {"look": look}
     await told(at, "hello there")
     assert refused
-    async with at.session.held():
-        at.session.send((Text("waits"),))
-        assert at.session.running is Running.IDLE
-        for command in (at.session.fold_now(FoldKind.HANDOVER), at.session.rewind(1), at.forget(text="hello")):
-            with pytest.raises(Refused, match="being forgotten"):
+    async with at.session.hold_session():
+        at.session.send_message((Text("waits"),))
+        assert at.session.running is ConversationActivity.IDLE
+        for command in (at.session.start_fold(FoldKind.HANDOVER), at.session.rewind_to(1), at.forget(text="hello")):
+            with pytest.raises(ActionRefused, match="being forgotten"):
                 await command
-        with pytest.raises(Refused, match="being forgotten"):
-            at.session.resume()
-    await at.session.idle()
+        with pytest.raises(ActionRefused, match="being forgotten"):
+            at.session.resume_turn()
+    await at.session.wait_until_idle()
     assert asked(at, 2)[-1] == "waits"
-    assert ReadAnew(at.session.id) not in at.events
+    assert ConversationReplaced(at.session.id) not in at.events
 
 
 async def test_a_pin_that_would_not_fit_is_refused_with_the_figures() -> None:
     at = await world(says("I have read it."), says("and that"), window=2_000)
     await told(at, "word " * 900, "word " * 800)
-    first, second = (r.seq for r in at.session.facts if isinstance(r.fact, UserSaid))
-    await at.session.pin(PartRef(first))
-    await at.session.pin(PartRef(first))
+    first, second = (r.seq for r in at.session.all_facts if isinstance(r.fact, UserSaid))
+    await at.session.pin_part(PartRef(first))
+    await at.session.pin_part(PartRef(first))
     with pytest.raises(
-        Refused,
+        ActionRefused,
         match=r"would take up 1,7\d\d tokens in every request. The window has 2,000 tokens, and 300 of them are reserved",
     ):
-        await at.session.pin(PartRef(second))
-    with pytest.raises(Refused, match="1,7"):
-        await at.session.pin(Span(1, second))
+        await at.session.pin_part(PartRef(second))
+    with pytest.raises(ActionRefused, match="1,7"):
+        await at.session.pin_part(Span(1, second))
     assert [fact.ref for fact in at.of(Pinned)] == [PartRef(first), PartRef(first)]
-    await at.session.unpin(PartRef(first))
-    await at.session.pin(PartRef(second))
+    await at.session.unpin_part(PartRef(first))
+    await at.session.pin_part(PartRef(second))
 
 
 async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent() -> None:
     at = await world(says("I have read it."), says("again"), window=20_000)
     await told(at, "word " * 4_500)
-    (said,) = (r.seq for r in at.session.facts if isinstance(r.fact, UserSaid))
-    await at.session.pin(PartRef(said))
+    (said,) = (r.seq for r in at.session.all_facts if isinstance(r.fact, UserSaid))
+    await at.session.pin_part(PartRef(said))
     at.setup = replace(at.setup, models=(ModelSet(ModelRole.MAIN, "scripted", 4_000),))
     await told(at, "go on")
     (_, end) = at.of(TurnEnded)
@@ -418,10 +431,10 @@ async def test_pins_that_do_not_fit_a_smaller_model_are_said_and_nothing_is_sent
     assert "window of scripted holds only 4,000" in end.why
     assert "Unpin something" in end.why
     assert len(at.model.requests) == 1
-    await at.session.unpin(PartRef(said))
+    await at.session.unpin_part(PartRef(said))
     await told(at, "and now?")
     assert at.of(TurnEnded)[-1].reason is TurnEnd.DONE
-    assert at.session.meter().fits
+    assert at.session.next_request_meter().request_fits
 
 
 async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits() -> None:
@@ -443,20 +456,20 @@ async def test_folding_first_pays_where_the_cache_is_cold_and_the_policy_waits()
     at.tools.runs["look"] = much
     await told(at, "go", "again")
     clock = at.session._crew.clock
-    price = at.session.next_message()
+    price = at.session.next_message_cost()
     assert price is not None
     assert price.forever is False
-    await clock.sleep(at.session.conversation.state.time - clock.now() + 299)
-    assert at.session.fold_first() == 0.0
-    first = at.session.conversation.state.present()[0].seq
-    assert at.session.price_with((Text("go"),), instead_of=first) < 0.1 * price.cold
-    await clock.sleep(2)
-    saved = at.session.fold_first()
+    await clock.sleep_seconds(at.session.conversation.state.time_of_moment - clock.current_time() + 299)
+    assert at.session.saving_of_markers() == 0.0
+    first = at.session.conversation.state.facts_on_path()[0].seq
+    assert at.session.estimate_cost_with((Text("go"),), instead_of=first) < 0.1 * price.cold
+    await clock.sleep_seconds(2)
+    saved = at.session.saving_of_markers()
     assert saved == pytest.approx(8_000 * 10 / 1e6, rel=0.05)
-    cold = at.session.price_with((Text("one two three"),))
-    await at.session.fold_now(FoldKind.MARKER)
-    assert cold - at.session.price_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
-    assert at.session.fold_first() == 0.0
+    cold = at.session.estimate_cost_with((Text("one two three"),))
+    await at.session.start_fold(FoldKind.MARKER)
+    assert cold - at.session.estimate_cost_with((Text("one two three"),)) == pytest.approx(saved, rel=0.02)
+    assert at.session.saving_of_markers() == 0.0
 
 
 async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to() -> None:
@@ -464,6 +477,6 @@ async def test_the_price_of_a_first_message_is_known_once_it_was_looked_ahead_to
     priced = ModelSet(ModelRole.MAIN, "scripted", 128_000, price_input=10.0, price_output=50.0)
     at.setup = replace(at.setup, models=(priced,))
     words = (Text("word " * 1_000),)
-    assert at.session.price_with(words) == 0.0
-    at.session.look_ahead(at.setup)
-    assert at.session.price_with(words) >= 1_000 * 10 / 1e6
+    assert at.session.estimate_cost_with(words) == 0.0
+    at.session.expect_setup(at.setup)
+    assert at.session.estimate_cost_with(words) >= 1_000 * 10 / 1e6

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from helix_desktop.engine import view
-from helix_desktop.engine.blocks import Kind, Role, View
+from helix_desktop.engine.blocks import ContextKind, Role, View
 from helix_desktop.engine.facts import (
     ConversationChanged,
     ConversationStarted,
@@ -58,7 +58,7 @@ def test_system_prompt_then_rules_word_for_word_then_messages() -> None:
     assert texts(talk.view())[0] == "be good"
     assert "Use tabs.\nNever spaces." in texts(talk.view())[1]
     assert [block.pinned for block in blocks] == [False, True, True, False]
-    assert blocks[0].kind is Kind.SYSTEM
+    assert blocks[0].kind is ContextKind.SYSTEM
 
 
 def test_a_changed_rules_file_keeps_its_place_and_an_empty_one_goes() -> None:
@@ -84,10 +84,10 @@ def test_the_last_setting_is_in_force_and_a_rewind_leaves_it() -> None:
     assert texts(talk.view()) == ["second", "hello"]
     assert talk.view().tools == (tool,)
     assert talk.view().tools_tokens == 9
-    model = talk.state.settings.model(ModelRole.MAIN)
+    model = talk.state.settings.model_for_role(ModelRole.MAIN)
     assert model is not None
     assert model.window == 5
-    assert talk.state.settings.model(ModelRole.FAST) is None
+    assert talk.state.settings.model_for_role(ModelRole.FAST) is None
 
 
 def test_holds_tells_what_need_not_be_appended() -> None:
@@ -99,12 +99,12 @@ def test_holds_tells_what_need_not_be_appended() -> None:
         PolicySet("helix"),
         ModelSet(ModelRole.MAIN, "m", 5),
     ]
-    assert not talk.state.holds(facts[0])
+    assert not talk.state.already_holds(facts[0])
     for fact in facts:
         talk.add(fact)
-    assert all(talk.state.holds(fact) for fact in facts)
-    assert not talk.state.holds(RulesSet("a", "", 0))
-    assert talk.state.holds(RulesSet("other", "", 0))
+    assert all(talk.state.already_holds(fact) for fact in facts)
+    assert not talk.state.already_holds(RulesSet("a", "", 0))
+    assert talk.state.already_holds(RulesSet("other", "", 0))
 
 
 # --- folds
@@ -121,7 +121,7 @@ def test_a_span_shows_as_one_document() -> None:
     blocks = talk.view().blocks
     assert blocks[0].fold == "h"
     assert blocks[0].role is Role.USER
-    assert blocks[0].kind is Kind.HANDOVER
+    assert blocks[0].kind is ContextKind.HANDOVER
     assert blocks[0].source == Span(1, 4)
     talk.add(Unfolded("h"))
     assert talk.view() == before
@@ -200,7 +200,7 @@ def test_an_edited_document_shows_the_users_words() -> None:
     talk.add(DocumentEdited("h", "my own words", 3))
     assert texts(talk.view())[0] == "my own words"
     assert talk.view().blocks[0].tokens == 3
-    edited = talk.state.fold("h")
+    edited = talk.state.find_fold("h")
     assert edited is not None
     assert edited.text == "my own words"
 
@@ -282,7 +282,7 @@ def test_a_rewind_behind_a_rewind_follows_the_line_it_leads_to() -> None:
     assert texts(talk.view()) == ["one", "two"]
     talk.add(Rewound(end))
     assert texts(talk.view()) == ["one", "three"]
-    assert [recorded.seq for recorded in talk.state.present()] == [1, 3, 4, 6]
+    assert [recorded.seq for recorded in talk.state.facts_on_path()] == [1, 3, 4, 6]
     talk.add(Rewound(0))
     assert texts(talk.view()) == []
 
@@ -297,8 +297,8 @@ def test_the_view_of_then_is_the_view_there_was() -> None:
     talk.fold("h", Span(1, 7))
     talk.add(Rewound(3))
     for seq, shown in views:
-        assert talk.state.at(seq).view() == shown
-        assert view.state_of(talk.facts[:seq]).view() == shown
+        assert talk.state.past_moment(seq).take_view() == shown
+        assert view.build_state(talk.facts[:seq]).take_view() == shown
 
 
 def test_a_fork_is_the_same_view_and_goes_on_by_itself() -> None:
@@ -306,11 +306,11 @@ def test_a_fork_is_the_same_view_and_goes_on_by_itself() -> None:
     talk.user("go")
     talk.steps(3)
     talk.fold("h", Span(2, 5))
-    copied = view.state_of(Recorded("fork", one.seq, one.time, one.fact) for one in talk.facts)
-    copied.advance(Recorded("fork", copied.last_seq + 1, 0, ConversationStarted(forked_from="talk", forked_at=8)))
-    assert copied.view() == talk.view()
+    copied = view.build_state(Recorded("fork", one.seq, one.time, one.fact) for one in talk.facts)
+    copied.advance_state(Recorded("fork", copied.last_seq + 1, 0, ConversationStarted(forked_from="talk", forked_at=8)))
+    assert copied.take_view() == talk.view()
     talk.add(Unfolded("h"))
-    assert copied.view() != talk.view()
+    assert copied.take_view() != talk.view()
 
 
 # --- what else a state knows
@@ -329,7 +329,7 @@ def test_title_returns_and_money() -> None:
     assert talk.state.last_return_of(stored("other").digest) == 0
     talk.add(Spent(Purpose.HANDOVER, "m", Usage(input=5)))
     assert len(talk.state.spent) == 2
-    assert talk.state.time == talk.facts[-1].time
+    assert talk.state.time_of_moment == talk.facts[-1].time
 
 
 def test_the_highest_number_of_a_fold_is_known_on_any_line() -> None:
@@ -340,14 +340,14 @@ def test_the_highest_number_of_a_fold_is_known_on_any_line() -> None:
     talk.add(Folded("by hand", FoldKind.MARKER, PartRef(5), "m", 5, 500))
     talk.add(Rewound(2))
     assert talk.state.last_fold == 9
-    assert talk.state.fold("marker-7") is None
+    assert talk.state.find_fold("marker-7") is None
 
 
 def test_the_view_carries_how_the_main_model_is_asked() -> None:
-    state = view.state_of(
+    state = view.build_state(
         [Recorded("c", 1, 0.0, ModelSet(ModelRole.MAIN, "m", 9_000, effort="high", temperature=0.5, top_p=0.9))]
     )
-    asked = state.view()
+    asked = state.take_view()
     assert (asked.effort, asked.temperature, asked.top_p) == ("high", 0.5, 0.9)
 
 
@@ -387,14 +387,14 @@ def test_the_system_prompt_is_a_block_of_the_fact_that_set_it() -> None:
     talk = Talk()
     talk.user("go")
     seq = talk.add(SystemSet("be brief", 10))
-    assert talk.state.view().blocks[0].source == PartRef(seq)
+    assert talk.state.take_view().blocks[0].source == PartRef(seq)
 
 
 def test_what_is_shown_of_the_past_was_born_at_no_step() -> None:
     talk = Talk()
     talk.user("go")
     talk.steps(2)
-    assert {item.born for item in talk.state.at(talk.state.seq).branch.items} == {0}
+    assert {item.born for item in talk.state.past_moment(talk.state.seq).branch.items} == {0}
 
 
 def test_a_rewind_to_what_is_not_yet_there_leaves_all_of_it() -> None:

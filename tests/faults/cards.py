@@ -17,9 +17,9 @@ import time
 import unicodedata
 from collections import Counter
 
-from helix_desktop.engine import exact
-from helix_desktop.gui.engine_sentences import said_of
-from helix_desktop.tools import difference
+from helix_desktop.engine import exact_text
+from helix_desktop.gui.engine_sentences import translate_title
+from helix_desktop.tools import unified_diff
 
 WORDS = [
     "rm -rf ~",
@@ -86,12 +86,12 @@ def value(chance: random.Random) -> str:
 
 def seen(text: str) -> str:
     """What is shown of it, which must hide nothing and give the value back."""
-    told = exact.shown(text)
+    told = exact_text.mark_text(text)
     if found := INVISIBLE.search(told.replace("\n", "")):
         raise ValueError(f"it shows {unicodedata.name(found[0], repr(found[0]))}")
-    if max(map(len, told.split("\n"))) > exact.LONG + len(exact.GOES_ON):
+    if max(map(len, told.split("\n"))) > exact_text.LONG + len(exact_text.GOES_ON):
         raise ValueError("a line is too long")
-    return exact.read_back(told)
+    return exact_text.unmark_text(told)
 
 
 def command(chance: random.Random) -> bool:
@@ -106,14 +106,14 @@ def arguments_of_a_tool(chance: random.Random) -> bool:
 
 def path(chance: random.Random) -> bool:
     title = f"Edit {value(chance)}"
-    told = said_of(title, exact.one_line)
-    return "\n" not in told and INVISIBLE.search(told) is None and exact.read_back(told) == title
+    told = translate_title(title, exact_text.mark_on_one_line)
+    return "\n" not in told and INVISIBLE.search(told) is None and exact_text.unmark_text(told) == title
 
 
 def change(chance: random.Random) -> bool:
     before = "".join(value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6)))
     after = before.replace(chance.choice(WORDS), value(chance)) + chance.choice(("", value(chance)))
-    return before == after or patched(before, seen(difference.unified(before, after, "file"))) == after
+    return before == after or patched(before, seen(unified_diff.format_unified_diff(before, after, "file"))) == after
 
 
 def patched(before: str, diff: str) -> str:

@@ -21,12 +21,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
-from helix_desktop.engine.changes import tree
-from helix_desktop.engine.changes.tree import Change
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathChange
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
-from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.tools.changes import restore
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.tools.changes import change_restoring
 from helix_desktop.tools.changes.checkpoints import Checkpoints
 from tests.faults.confinement import SWAP
 from tests.faults.store_report import report
@@ -58,9 +58,9 @@ async def net(base: Path) -> AsyncIterator[Checkpoints]:
     """A folder's checkpoints on real stores; the folder and the stores outlive it."""
     folder, home = base / "project", base / "home"
     folder.mkdir(parents=True, exist_ok=True)
-    known = Workspaces(home)
-    there = known.list() or (known.create("net", folder),)
-    workspace = await known.open(there[0].id)
+    known = AllWorkspaces(home)
+    there = known.list_workspaces() or (known.create_stored_workspace("net", folder),)
+    workspace = await known.open_stored_workspace(there[0].id)
     checkpoints = Checkpoints([folder], workspace.cache, file=base / "known")
     try:
         yield checkpoints
@@ -86,18 +86,23 @@ async def _hostile(base: Path, count: int, files: int, seed: int, found: Counter
     read: Read = {}
     before = state(folder, read)
     async with net(base) as checkpoints:
-        await checkpoints.prepare()
+        await checkpoints.ensure_first_look()
         for number in range(count):
-            window = await checkpoints.begin("1", "c", "command")
+            window = await checkpoints.begin_step("1", "c", "command")
             if window is None:
                 found[f"LOST: no checkpoint in turn {number}"] += 1
                 return
             hostile.turn(folder, chance)
             git = hostile.git_state(folder)
-            fact = await checkpoints.end(window)
+            fact = await checkpoints.end_step(window)
             if fact is not None:
-                changes = tree.read_difference(await checkpoints.contents.get(fact.difference.digest))
-                done = await restore.put_back(checkpoints, restore.steps(await restore.plan(checkpoints, changes)))
+                changes = folder_state.decode_difference(
+                    await checkpoints.contents.read_content(fact.difference.digest)
+                )
+                done = await change_restoring.restore_paths(
+                    checkpoints,
+                    change_restoring.restore_steps(await change_restoring.plan_undo_of_changes(checkpoints, changes)),
+                )
                 found["paths put back"] += len(done.restored)
             found["turns"] += 1
             if hostile.git_state(folder) != git:
@@ -142,11 +147,11 @@ def _kills(base: Path, count: int, seed: int, found: Counter[str]) -> None:
 async def _prepared(base: Path) -> None:
     """The state everything is put back to, named in a file."""
     async with net(base) as checkpoints:
-        await checkpoints.prepare()
-        now = checkpoints.now
+        await checkpoints.ensure_first_look()
+        now = checkpoints.latest_checkpoint
         assert now is not None
-        change = Change("0/x", None, tree.Item(tree.Kind.FOLDER, 0o755))
-        fact = await checkpoints.noted([change], now, now)
+        change = PathChange("0/x", None, folder_state.TreeItem(folder_state.PathKind.FOLDER, 0o755))
+        fact = await checkpoints.build_change_fact([change], now, now)
         if fact is not None:
             (base / "first").write_text(fact.before.hex)
 
@@ -156,15 +161,18 @@ async def _undo_all(base: Path, seed: int) -> None:
     from helix_desktop.engine.digest import Digest
 
     async with net(base) as checkpoints:
-        await checkpoints.prepare()
+        await checkpoints.ensure_first_look()
         if seed >= 0:
             chance = random.Random(seed)
             for _ in range(3):
                 hostile.turn(base / "project", chance)
-                await checkpoints.look()
-        first = await checkpoints.state(Digest.parse((base / "first").read_text()))
-        changes = tree.compared(first, checkpoints.items())
-        await restore.put_back(checkpoints, restore.steps(await restore.plan(checkpoints, changes)))
+                await checkpoints.look_for_changes()
+        first = await checkpoints.read_checkpoint_state(Digest.from_hex((base / "first").read_text()))
+        changes = folder_state.compare_trees(first, checkpoints.known_items())
+        await change_restoring.restore_paths(
+            checkpoints,
+            change_restoring.restore_steps(await change_restoring.plan_undo_of_changes(checkpoints, changes)),
+        )
 
 
 async def _writer(base: Path, count: int, seed: int, found: Counter[str]) -> None:
@@ -174,21 +182,23 @@ async def _writer(base: Path, count: int, seed: int, found: Counter[str]) -> Non
     folder.mkdir(parents=True)
     hostile.fill(folder, chance, 100)
     async with net(base) as checkpoints:
-        await checkpoints.prepare()
+        await checkpoints.ensure_first_look()
         for number in range(count):
             paths = chance.sample(sorted(folder.rglob("*.py")), 12)
-            window = await checkpoints.begin("1", "c", "command")
+            window = await checkpoints.begin_step("1", "c", "command")
             if window is None:
                 return
             for path in paths:
                 path.write_text(f"agent {number}\n")
-            fact = await checkpoints.end(window)
+            fact = await checkpoints.end_step(window)
             if fact is None:
                 continue
             theirs = {path: f"theirs {number} {chance.random()}\n" for path in paths[:6]}
-            changes = tree.read_difference(await checkpoints.contents.get(fact.difference.digest))
-            planned = await restore.plan(checkpoints, changes)
-            undo = asyncio.ensure_future(restore.put_back(checkpoints, restore.steps(planned)))  # noqa: TID251 -- beside it
+            changes = folder_state.decode_difference(await checkpoints.contents.read_content(fact.difference.digest))
+            planned = await change_restoring.plan_undo_of_changes(checkpoints, changes)
+            undo = asyncio.ensure_future(  # noqa: TID251
+                change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
+            )
             kept = {}
             for path, text in theirs.items():
                 await asyncio.sleep(chance.uniform(0, 0.004))
@@ -211,20 +221,26 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
     (folder / "d.other").symlink_to(outside)
     inside = outside.stat().st_mtime_ns
     async with net(base) as checkpoints:
-        await checkpoints.prepare()
-        secret = tree.Item(tree.Kind.FILE, 0o644, 15, hashlib.sha256(b"outside, secret").digest())
-        stored = await checkpoints.contents.put_many([(b"put back", reading_about())])
-        target = tree.Item(tree.Kind.FILE, 0o644, 8, stored[0].digest.raw)
+        await checkpoints.ensure_first_look()
+        secret = folder_state.TreeItem(
+            folder_state.PathKind.FILE, 0o644, 15, hashlib.sha256(b"outside, secret").digest()
+        )
+        stored = await checkpoints.contents.store_many([(b"put back", reading_about())])
+        target = folder_state.TreeItem(folder_state.PathKind.FILE, 0o644, 8, stored[0].digest.raw)
         swapper = subprocess.Popen([sys.executable, "-c", SWAP, str(folder / "d"), str(outside)])
         try:
             for number in range(races):
-                await checkpoints.look(thorough=True)
-                if any(item.content == secret.content for item in checkpoints.items().values()):
+                await checkpoints.look_for_changes(thorough=True)
+                if any(item.content == secret.content for item in checkpoints.known_items().values()):
                     found["LOST: a file of the outside was read"] += 1
-                now = checkpoints.item("0/d/f")
-                await restore.put_back(
+                now = checkpoints.known_item("0/d/f")
+                await change_restoring.restore_paths(
                     checkpoints,
-                    [restore.Step(f"0/d/{'f' if number % 2 else 'new'}", now if number % 2 else None, target)],
+                    [
+                        change_restoring.RestoreStep(
+                            f"0/d/{'f' if number % 2 else 'new'}", now if number % 2 else None, target
+                        )
+                    ],
                 )
                 found["link races"] += 1
                 if [path.name for path in outside.iterdir()] != ["f"] or (
@@ -239,8 +255,8 @@ async def _links(base: Path, races: int, seed: int, found: Counter[str]) -> None
         found["LOST: the outside was touched"] += 1
 
 
-def reading_about() -> About:
-    from helix_desktop.tools.changes.reading import ABOUT
+def reading_about() -> EntryOrigin:
+    from helix_desktop.tools.changes.content_storing import ABOUT
 
     return ABOUT
 

@@ -22,9 +22,9 @@ from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import HelixError
-from helix_desktop.tools import beneath, confine
-from helix_desktop.tools.confine import Roots
-from helix_desktop.tools.texts import replaced
+from helix_desktop.tools import opening_within_folder, workspace_roots
+from helix_desktop.tools.file_text import replace_text_in_file
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 # The two change places in one step (renameat2 with RENAME_EXCHANGE); a link that was written over is made again.
 SWAP = """
@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     escaped = 0
-    for way in (check_then_open, beneath.open_by_kernel, beneath.open_by_steps):
+    for way in (check_then_open, opening_within_folder.open_by_kernel, opening_within_folder.open_by_steps):
         with tempfile.TemporaryDirectory() as folder:
             found, seconds = trial(Path(folder), way, arguments.races, random.Random(arguments.seed))
         ours = way is not check_then_open
@@ -60,18 +60,20 @@ def main() -> int:
     return 1 if escaped else 0
 
 
-def trial(folder: Path, way: beneath.OpenBeneath, races: int, chance: random.Random) -> tuple[Counter[str], float]:
+def trial(
+    folder: Path, way: opening_within_folder.OpenWithinFolder, races: int, chance: random.Random
+) -> tuple[Counter[str], float]:
     """Race, and count what came of it."""
     outside, root = folder / "outside", folder / "root"
     outside.mkdir()
     root.mkdir()
     (outside / "file").write_text("OUTSIDE")
-    roots = Roots.of([root])
+    roots = WorkspaceRoots.from_folders([root])
     (root / "folder").mkdir()
     (root / "folder" / "file").write_text("inside")
     (root / "plain").write_text("inside")
     swappers = [swapper(root / "folder", outside), swapper(root / "plain", outside / "file")]
-    original, beneath.open_beneath = beneath.open_beneath, lambda: way  # type: ignore[assignment]
+    original, opening_within_folder.choose_opener = opening_within_folder.choose_opener, lambda: way  # type: ignore[assignment]
     found: Counter[str] = Counter()
     started = time.monotonic()
     try:
@@ -79,7 +81,7 @@ def trial(folder: Path, way: beneath.OpenBeneath, races: int, chance: random.Ran
             found[race(roots, chance)] += 1
             time.sleep(chance.random() * 1e-4)  # or the swappers would hardly get to run
     finally:
-        beneath.open_beneath = original
+        opening_within_folder.choose_opener = original
         for process in swappers:
             process.kill()
             process.wait()
@@ -101,9 +103,9 @@ def check_then_open(folder: int, path: str, flags: int) -> int:
     return os.open(os.path.join(base, path), flags | os.O_CLOEXEC)  # noqa: PTH118
 
 
-def race(roots: Roots, chance: random.Random) -> str:
+def race(roots: WorkspaceRoots, chance: random.Random) -> str:
     """One read, write or edit of what is being swapped."""
-    place = roots.place(chance.choice(("folder/file", "plain", "folder/new")))
+    place = roots.resolve_path(chance.choice(("folder/file", "plain", "folder/new")))
     act: Callable[[], bytes] = chance.choice(
         (lambda: read(roots, place), lambda: write(roots, place), lambda: edit(roots, place))
     )
@@ -113,20 +115,22 @@ def race(roots: Roots, chance: random.Random) -> str:
         return f"refused ({type(error).__name__})"
 
 
-def read(roots: Roots, place: confine.Place) -> bytes:
-    return confine.read(roots, place)
+def read(roots: WorkspaceRoots, place: workspace_roots.RootPath) -> bytes:
+    return workspace_roots.read_whole_file(roots, place)
 
 
-def write(roots: Roots, place: confine.Place) -> bytes:
-    before = confine.content_or_none(roots, place)
-    confine.replace(roots, place, b"inside too", expected=None if before is None else Digest.of(before))
+def write(roots: WorkspaceRoots, place: workspace_roots.RootPath) -> bytes:
+    before = workspace_roots.read_file_or_none(roots, place)
+    workspace_roots.replace_file(
+        roots, place, b"inside too", expected=None if before is None else Digest.of_content(before)
+    )
     return before or b""
 
 
-def edit(roots: Roots, place: confine.Place) -> bytes:
-    before = confine.read(roots, place)
-    after = replaced(before, "inside", "inside and in", "file", every=True)
-    confine.replace(roots, place, after, expected=Digest.of(before))
+def edit(roots: WorkspaceRoots, place: workspace_roots.RootPath) -> bytes:
+    before = workspace_roots.read_whole_file(roots, place)
+    after = replace_text_in_file(before, "inside", "inside and in", "file", every=True)
+    workspace_roots.replace_file(roots, place, after, expected=Digest.of_content(before))
     return after
 
 

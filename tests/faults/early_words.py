@@ -23,9 +23,9 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from helix_desktop import places
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
+from helix_desktop import program_folders
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
 from tests.gui import screen as screens
 from tests.gui.screen import Screen, program, wait_for
 
@@ -39,17 +39,17 @@ def prepare(home: Path) -> tuple[str, str]:
     """Workspaces with conversations; one of them was open last."""
 
     async def make() -> tuple[str, str]:
-        where = places.find(home)
-        desk = Desk(where, Secrets(where.key_file, environ={}))
+        where = program_folders.find_program_folders(home)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
         last = ("", "")
         for number in range(WORKSPACES):
             folder = home.parent / f"folder{number}"
             folder.mkdir()
-            bench = await desk.create(f"workspace {number}", folder)
-            await bench.choose_model("demo/demo")
+            bench = await desk.create_workspace(f"workspace {number}", folder)
+            await bench.choose_model_for_role("demo/demo")
             for title in range(CONVERSATIONS):
-                session = await bench.new_conversation(f"conversation {title}")
-                await session.rename(f"conversation {title}")
+                session = await bench.start_conversation(f"conversation {title}")
+                await session.set_title(f"conversation {title}")
                 last = (bench.id, session.id)
         await desk.aclose()
         return last

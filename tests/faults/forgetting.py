@@ -31,9 +31,9 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import About
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 ALPHABETS = ("abcXYZ0189-_", 'ab"\\/ {}', "пароль密码ü", "a\n\t'$&<>%+", "😀é\u0301x~")
 CODECS = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32")
@@ -68,14 +68,18 @@ def holding(folder: Path, text: str) -> list[str]:
     return [path.name for path in files if any(needle in path.read_bytes() for needle in needles)]
 
 
-async def fill(workspace: Workspace, secrets: list[str], chance: random.Random) -> None:
+async def fill(workspace: StoredWorkspace, secrets: list[str], chance: random.Random) -> None:
     """A conversation for each secret, with it wherever a secret can get to."""
     for number, one in enumerate(secrets):
         facts: list[object] = [ConversationStarted(f"Title {one}")]
         for depth in DEPTHS:
             form = escaped(one, depth, ascii_=chance.random() < 0.5)
-            described = await workspace.cache.put(f"clean {number} {depth}".encode(), About("shell", f"run {form}"))
-            held = await workspace.cache.put(f"k={form};".encode(chance.choice(CODECS)), About("shell", "x"))
+            described = await workspace.cache.store_content(
+                f"clean {number} {depth}".encode(), EntryOrigin("shell", f"run {form}")
+            )
+            held = await workspace.cache.store_content(
+                f"k={form};".encode(chance.choice(CODECS)), EntryOrigin("shell", "x")
+            )
             facts += [
                 UserSaid((Text(f"my key is {form}, keep it"),)),
                 ModelReplied((ToolCall(str(depth), "shell", json.dumps({"command": form})),), "m", Stop.CALLS),
@@ -85,20 +89,20 @@ async def fill(workspace: Workspace, secrets: list[str], chance: random.Random) 
             ]
         piece = one.encode()
         split = b"\0" * ((1 << 20) - chance.randrange(1, len(piece))) + piece + b"\0" * 100
-        await workspace.cache.put(split, About("shell", "large"))
-        await workspace.journal.append(f"c{number}", facts)  # type: ignore[arg-type]
-        await workspace.journal.set_meter(f"c{number}", one)
+        await workspace.cache.store_content(split, EntryOrigin("shell", "large"))
+        await workspace.journal.append_to_journal(f"c{number}", facts)  # type: ignore[arg-type]
+        await workspace.journal.store_meter(f"c{number}", one)
         if number % 10 == 5:
-            await workspace.back_up()
-    await workspace.index.caught_up()
-    await workspace.back_up()
+            await workspace.back_up_now()
+    await workspace.index.wait_until_indexed()
+    await workspace.back_up_now()
 
 
 async def trials(number: int, seed: int, found: Counter[str], folder: Path) -> None:
     chance = random.Random(seed)
     secrets = [secret(chance) for _ in range(number)]
-    workspaces = Workspaces(folder)
-    workspace = await workspaces.open(workspaces.create("Trial", folder).id)
+    workspaces = AllWorkspaces(folder)
+    workspace = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Trial", folder).id)
     try:
         await fill(workspace, secrets, chance)
         damaged = workspace.folder / "damaged"
@@ -106,14 +110,14 @@ async def trials(number: int, seed: int, found: Counter[str], folder: Path) -> N
         (damaged / "copy").write_text("\n".join(secrets))
         for one in secrets:
             found["held before"] += len(holding(workspace.folder, one))
-            purged = await workspace.forget(text=one)
+            purged = await workspace.forget_content(text=one)
             found["secrets"] += 1
             found["entries"] += len(purged.entries)
             found["facts"] += purged.facts
             for name in holding(workspace.folder, one):
                 found[f"LOST {one!r} is left in {name}"] += not any(name in told for told in purged.elsewhere)
             found["told"] += len(purged.elsewhere)
-        damage = (await workspace.cache.verify()).damaged or await workspace.journal.damage()
+        damage = (await workspace.cache.verify_cache()).damaged or await workspace.journal.find_journal_damage()
         found["LOST something is damaged"] += bool(damage)
     finally:
         await workspace.aclose()

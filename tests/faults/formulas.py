@@ -10,7 +10,7 @@ import asyncio
 import os
 import resource
 
-from helix_desktop.gui.transcript.formula import LONGEST, Wanted, draw
+from helix_desktop.gui.transcript.formula_pictures import LONGEST, FormulaRequest, draw_formulas
 from tests.gui.transcript.hostile_formulas import hostile_formula
 
 MOST_SECONDS = 0.5
@@ -19,7 +19,7 @@ MOST_SECONDS = 0.5
 def _work(latex: str) -> tuple[float, bool]:
     """Seconds of the processor's time for one formula with a process of its own, and whether it was drawn."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    (made,) = asyncio.run(draw([Wanted(latex, display=True, size=17.0, colour="#000000", ratio=2.0)]))
+    (made,) = asyncio.run(draw_formulas([FormulaRequest(latex, display=True, size=17.0, colour="#000000", ratio=2.0)]))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, made is not None
 

@@ -15,18 +15,22 @@ from helix_desktop.engine.blocks import Request
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ToolCall
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.transcript.chunks import chunks
-from helix_desktop.gui.transcript.markdown import blocks, plain, references
-from helix_desktop.histories import reading as histories
-from helix_desktop.mcp_host import config as mcp_config
-from helix_desktop.providers.anthropic import Anthropic
-from helix_desktop.providers.dialect import Dialect
-from helix_desktop.providers.gemini import Gemini
-from helix_desktop.providers.openai_chat import OpenAIChat
-from helix_desktop.providers.openai_responses import OpenAIResponses
-from helix_desktop.providers.sse import Parser
-from helix_desktop.store import config
-from helix_desktop.tools.schema import check, read_arguments
+from helix_desktop.gui.transcript.markdown_blocks import (
+    block_as_plain_text,
+    link_reference_lines,
+    parse_markdown_blocks,
+)
+from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
+from helix_desktop.histories import history_reading as histories
+from helix_desktop.mcp_host import server_config as mcp_config
+from helix_desktop.providers.anthropic_messages import AnthropicMessages
+from helix_desktop.providers.chat_completions import OpenAIChat
+from helix_desktop.providers.gemini_protocol import GeminiProtocol
+from helix_desktop.providers.protocol_dialect import ProtocolDialect
+from helix_desktop.providers.responses_protocol import OpenAIResponses
+from helix_desktop.providers.server_sent_events import EventStreamParser
+from helix_desktop.store import workspace_settings
+from helix_desktop.tools.argument_schema import check_arguments, read_arguments
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.peer import Answer
 
@@ -52,23 +56,23 @@ def _text(data: bytes) -> str:
 
 def sse(data: bytes) -> None:
     """The events are the same however the bytes are cut."""
-    whole = Parser().feed(data)
-    parser = Parser()
-    pieces = [event for at in range(0, len(data), 3) for event in parser.feed(data[at : at + 3])]
+    whole = EventStreamParser().feed_bytes(data)
+    parser = EventStreamParser()
+    pieces = [event for at in range(0, len(data), 3) for event in parser.feed_bytes(data[at : at + 3])]
     assert pieces == whole, "cut into pieces, the stream reads differently"
 
 
-def reading(dialect: Dialect) -> Callable[[bytes], None]:
+def reading(dialect: ProtocolDialect) -> Callable[[bytes], None]:
     """A reading takes any event; what has been read gives a reply at any moment."""
 
     def run(data: bytes) -> None:
-        stream = dialect.reading(REQUEST)
-        for event in Parser().feed(data):
+        stream = dialect.start_reading(REQUEST)
+        for event in EventStreamParser().feed_bytes(data):
             try:
-                stream.feed(event)
+                stream.feed_event(event)
             except (HelixError, ValueError):
                 break
-        reply = stream.reply("" if stream.complete else "the stream was cut")
+        reply = stream.reply_so_far("" if stream.is_reply_complete else "the stream was cut")
         for part in reply.parts:
             if isinstance(part, ToolCall):
                 assert part.id, "a call without an id"
@@ -80,7 +84,7 @@ def arguments(data: bytes) -> None:
     """Arguments as a model wrote them: an object that fits, or a sentence for the model."""
     try:
         values = read_arguments(_text(data))
-        checked = check(values, SCHEMA, "read_file")
+        checked = check_arguments(values, SCHEMA, "read_file")
     except HelixError:
         return
     assert isinstance(checked["path"], str)
@@ -88,7 +92,7 @@ def arguments(data: bytes) -> None:
 
 def workspace_toml(data: bytes) -> None:
     try:
-        config.parse(_text(data), Path("workspace.toml"))
+        workspace_settings.parse_workspace_settings(_text(data), Path("workspace.toml"))
     except HelixError:
         return
 
@@ -99,7 +103,7 @@ def imports(data: bytes) -> None:
         path = Path(folder) / "session.jsonl"
         path.write_bytes(data)
         try:
-            histories.read(path)
+            histories.read_history_file(path)
         except HelixError:
             return
 
@@ -107,32 +111,32 @@ def imports(data: bytes) -> None:
 def markdown(data: bytes) -> None:
     """Chunks cover the text without a gap, and each becomes blocks."""
     text = _text(data)
-    end, defined = 0, references(text)
-    for chunk in chunks(text):
+    end, defined = 0, link_reference_lines(text)
+    for chunk in split_markdown_chunks(text):
         assert chunk.start >= end, "chunks overlap"
         assert not text[end : chunk.start].strip(), "text between two chunks is lost"
         end = chunk.end
-        for block in blocks(text, chunk, defined):
-            plain(block)
+        for block in parse_markdown_blocks(text, chunk, defined):
+            block_as_plain_text(block)
     assert not text[end:].strip(), "the end of the text is lost"
 
 
 def digests(data: bytes) -> None:
     try:
-        digest = Digest.parse(_text(data))
+        digest = Digest.from_hex(_text(data))
     except ValueError:
         return
-    assert Digest.parse(digest.hex) == digest
+    assert Digest.from_hex(digest.hex) == digest
 
 
 def mcp(data: bytes) -> None:
     """A pasted configuration: servers that can be written down and read again, or a sentence."""
     try:
-        pasted = mcp_config.parse(_text(data))
+        pasted = mcp_config.parse_pasted_text(_text(data))
     except HelixError:
         return
     for server in pasted.servers:
-        again = mcp_config.from_plain(server.name, server.plain())
+        again = mcp_config.parse_server_table(server.name, server.as_settings_table())
         assert again == server, "written down and read again, it is another server"
 
 
@@ -166,10 +170,10 @@ TARGETS: Mapping[str, Target] = {
     "sse": Target(sse, (b"data: a\n\n", b"\xef\xbb\xbfevent: x\r\ndata: 1\rdata: 2\r\n\r\n: c\n\n", *_said(chat_server))),
     "openai_chat": Target(reading(OpenAIChat("", "peer")), _said(chat_server)),
     "openai_responses": Target(reading(OpenAIResponses("", "peer")), _said(responses_server)),
-    "anthropic": Target(reading(Anthropic("", "peer")), _said(anthropic_server)),
-    "gemini": Target(reading(Gemini("", "peer")), _said(gemini_server)),
+    "anthropic": Target(reading(AnthropicMessages("", "peer")), _said(anthropic_server)),
+    "gemini": Target(reading(GeminiProtocol("", "peer")), _said(gemini_server)),
     "arguments": Target(arguments, (b'{"path": "a", "lines": 3}', b'{"path": ["a"], "lines": "3"}', b"[" * 60)),
-    "workspace_toml": Target(workspace_toml, (config.fresh("A", "#1f5fa8", ("/a",)).encode(), b"[models]\nmain = 1\n")),
+    "workspace_toml": Target(workspace_toml, (workspace_settings.new_settings_text("A", "#1f5fa8", ("/a",)).encode(), b"[models]\nmain = 1\n")),
     "imports": Target(imports, (_SESSION, b'{"messages": [{"role": "user", "content": "a"}]}', b"[1, null]")),
     "markdown": Target(markdown, (_PAGE, b"*" * 40 + b"[" * 40, b"- " * 30)),
     "digests": Target(digests, (b"ab" * 32, b"AB" * 32, "٣".encode() * 32)),

@@ -22,8 +22,8 @@ from pathlib import Path
 import httpx
 import zstandard
 
-from helix_desktop import places
-from helix_desktop.resident import client
+from helix_desktop import program_folders
+from helix_desktop.resident import resident_client
 from tests.faults.store_report import report
 from tests.gateway.running import wrapped
 
@@ -66,14 +66,16 @@ def trials(bodies: int, seed: int, found: Counter[str]) -> None:
             encoding, content = hostile(chance)
             headers = {"content-encoding": encoding}
             began = time.monotonic()
-            reply = httpx.post(f"{held.address}/v1/messages", content=content, headers=headers, timeout=300)
+            reply = httpx.post(f"{held.first_address}/v1/messages", content=content, headers=headers, timeout=300)
             slowest = max(slowest, time.monotonic() - began)
             found["refused" if reply.status_code == 413 else "passed on"] += 1
             if reply.status_code not in (413, 502):
                 found[f"LOST {encoding}, {len(content)} bytes: {reply.status_code} {reply.text[:80]}"] += 1
             if reply.status_code == 413 and "64 MB" not in reply.text:
                 found["LOST a refusal says no reason"] += 1
-        told = asyncio.run(client.ask(places.find(Path(home)), "status")) or {}
+        told = (
+            asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(Path(home)), "status")) or {}
+        )
         memory = peak_memory_mb(told["gateway"])
     found[f"bodies, {slowest:.1f} s slowest, {memory:.0f} MB at the peak"] += bodies
     if slowest > SLOWEST_SECONDS or memory > MOST_MEMORY_MB:

@@ -25,9 +25,9 @@ from urllib.parse import urlsplit
 from hypothesis import HealthCheck, given, settings
 
 from helix_desktop import tasks
-from helix_desktop.gateway.routes import HOP, OWN
-from helix_desktop.histories import reading
-from helix_desktop.histories.recording import Recording
+from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, HELIX_HEADERS
+from helix_desktop.histories import history_reading
+from helix_desktop.histories.recorded_session import RecordedSession
 from tests.faults.store_report import report
 from tests.gateway.running import WIRES, running
 from tests.gateway.written import FIELDS, PATHS, dumped, units
@@ -76,7 +76,7 @@ class Echo:
 
         server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         server.daemon_threads = True
-        tasks.thread(server.serve_forever, name="echo", daemon=True)
+        tasks.start_thread(server.serve_forever, name="echo", daemon=True)
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}"
         finally:
@@ -120,7 +120,7 @@ def bodies(protocol: str, count: int, rng: random.Random) -> Iterator[bytes]:
         yield dumped(dict(fields), rng.randrange(4))
 
 
-def recorded(protocol: str, recording: Recording) -> Iterator[bytes]:
+def recorded(protocol: str, recording: RecordedSession) -> Iterator[bytes]:
     """Every request of a recorded session."""
     wire: Any = WIRES[protocol]
     said: list[Json] = []
@@ -193,7 +193,7 @@ def _differences(
 ) -> Iterator[str]:
     if echo.raw != content and json.loads(echo.raw) != json.loads(content):
         yield f"the body arrived as {echo.raw[:200]!r}, sent as {content[:200]!r}"
-    if sorted(h for h in echo.headers if h[0] not in HOP | OWN) != sorted(sent):
+    if sorted(h for h in echo.headers if h[0] not in CONNECTION_HEADERS | HELIX_HEADERS) != sorted(sent):
         yield f"the headers arrived as {echo.headers}"
     if got != echo.reply:
         yield f"the reply came as {got[:200]!r}, sent as {echo.reply[:200]!r}"
@@ -209,7 +209,7 @@ def main() -> int:
     parser.add_argument("--recorded", type=Path)
     arguments = parser.parse_args()
     files = sorted(arguments.recorded.rglob("*.json*")) if arguments.recorded else []
-    sessions = [one for file in files for one in reading.read(file).recordings]
+    sessions = [one for file in files for one in history_reading.read_history_file(file).recordings]
 
     def trials(found: Counter[str]) -> None:
         for protocol in (arguments.protocol,) if arguments.protocol else FIELDS:

@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from helix_desktop.engine.facts import ModelReplied, Stop, Text, ToolCall, ToolReturned, Usage, UserSaid
 from helix_desktop.errors import ModelFailed
-from helix_desktop.gateway.arrival import Arrival, Replied
-from helix_desktop.gateway.room import Room
-from helix_desktop.gateway.shown import As
-from helix_desktop.gateway.tracks import chain_of
-from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.wire import anthropic
-from helix_desktop.wire.message import Tool
-from helix_desktop.workbench import desk
-from helix_desktop.workbench.bench import Workbench
+from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.conversations_port import Arrival, Replied
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
+from helix_desktop.gateway.view_entries import As
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.wire import anthropic_wire
+from helix_desktop.wire.wire_message import Tool
+from helix_desktop.workbench import all_workbenches
+from helix_desktop.workbench.open_workbench import Workbench
 from tests.faults.store_report import report
 
 Json = Any
@@ -110,12 +110,12 @@ async def _nobody(*_: object) -> tuple[str, Usage, str]:
     raise ModelFailed("There is no model here.")
 
 
-async def request(room: Room, agent: Agent) -> Iterator[str]:
+async def request(room: LocalAgentConversations, agent: Agent) -> Iterator[str]:
     """One request and its reply; what was wrong."""
     agent.act()
-    said = anthropic.messages({"messages": agent.units})
-    arrival = Arrival("anthropic", "an agent", agent.session, "head", "claude-opus-4-6", "system", TOOLS, chain_of("anthropic", said))  # fmt: skip
-    sent = await room.arrive(arrival, said)
+    said = anthropic_wire.messages({"messages": agent.units})
+    arrival = Arrival("anthropic", "an agent", agent.session, "head", "claude-opus-4-6", "system", TOOLS, compute_message_hashes("anthropic", said))  # fmt: skip
+    sent = await room.receive_request(arrival, said)
     wrong = []
     if list(sent.entries) != [As(at) for at in range(len(said))]:
         wrong.append(f"agent {agent.number} was sent something else than it said")
@@ -126,9 +126,11 @@ async def request(room: Room, agent: Agent) -> Iterator[str]:
     agent.requests += 1
     if agent.rng.random() < 0.06:
         return iter(wrong)  # the reply never comes: the agent asks again
-    reply = anthropic.message(agent.replies())
+    reply = anthropic_wire.message(agent.replies())
     stop = Stop.CALLS if _calls(reply.units[0]) else Stop.END
-    await room.replied(sent.ticket, Replied(reply.pieces, "claude-opus-4-6", stop, Usage(10, 0, 0, 1)), reply.key)
+    await room.record_agent_reply(
+        sent.ticket, Replied(reply.pieces, "claude-opus-4-6", stop, Usage(10, 0, 0, 1)), reply.identity_key
+    )
     agent.units.append(reply.units[0])
     return iter(wrong)
 
@@ -149,11 +151,11 @@ def agents(number: int, rng: random.Random) -> list[Agent]:
 @asynccontextmanager
 async def bench(home: Path) -> AsyncIterator[Workbench]:
     """A workspace of its own, open."""
-    where = places.find(home)
-    known = Workspaces(where.workspaces)
-    workspace = await known.open((await asyncio.to_thread(known.create, "agents")).id)
+    where = program_folders.find_program_folders(home)
+    known = AllWorkspaces(where.workspaces_folder)
+    workspace = await known.open_stored_workspace((await asyncio.to_thread(known.create_stored_workspace, "agents")).id)
     try:
-        async with desk.alone(workspace, where) as made:
+        async with all_workbenches.open_single_workbench(workspace, where) as made:
             yield made
     finally:
         await workspace.aclose()
@@ -162,9 +164,9 @@ async def bench(home: Path) -> AsyncIterator[Workbench]:
 async def mixed(made: Workbench) -> list[str]:
     """Conversations with parts of two agents."""
     wrong = []
-    for row in made.conversations():
+    for row in made.list_conversations():
         found: set[str] = set()
-        for recorded in await made.child(row.id):
+        for recorded in await made.read_conversation_facts(row.id):
             match recorded.fact:
                 case UserSaid(parts=parts) | ModelReplied(parts=parts):
                     texts = [p.text if isinstance(p, Text) else p.arguments for p in parts if isinstance(p, Text | ToolCall)]  # fmt: skip
@@ -182,14 +184,14 @@ async def trial(home: Path, histories: int, seed: int, found: Counter[str]) -> N
     """Histories and requests that were tried, and what was wrong."""
     rng = random.Random(seed)
     async with bench(home) as made:
-        room = Room(made, _nobody)
+        room = LocalAgentConversations(made, _nobody)
         try:
             for number in range(1, histories + 1):
                 at_work = agents(number, rng)
                 for _ in range(rng.randint(6, 16)):
                     if rng.random() < 0.04:  # the next day: the gateway has begun anew
                         await room.aclose()
-                        room = Room(made, _nobody)
+                        room = LocalAgentConversations(made, _nobody)
                     agent = rng.choice(at_work)
                     if agent.session and agent.units and agent.units[-1]["role"] == "assistant" and rng.random() < 0.04:
                         agent.session, agent.resumed = f"{agent.session}-again", len(agent.units) > 2

@@ -27,13 +27,13 @@ from pathlib import Path
 
 import httpx
 
-from helix_desktop import places, tasks
+from helix_desktop import program_folders, tasks
 from helix_desktop.engine.facts import ModelReplied, Text, ToolReturned
 from helix_desktop.errors import StoreBusy
-from helix_desktop.gateway import opening, wrapping
-from helix_desktop.resident import client
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.gateway import agent_run, gateway_workspaces
+from helix_desktop.resident import resident_client
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.faults.store_report import report
 from tests.gateway.running import TOOL, Agent, wrapped
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says
@@ -96,12 +96,12 @@ def trials(kills: int, seed: int, history: int, found: Counter[str]) -> None:
 
     with tempfile.TemporaryDirectory() as home, Provider(script) as provider:
         started = wrapped(Path(home), provider.url).__enter__()
-        working = Working(started.address, history)
-        thread = tasks.thread(working.work, name="agent")
+        working = Working(started.first_address, history)
+        thread = tasks.start_thread(working.work, name="agent")
         seconds: list[float] = []
         with suppress(KeyboardInterrupt):  # interrupted, it looks at what was done by then
             while len(seconds) < kills and not working.failed:
-                seconds.append(_killed(Path(home), started.address, working, chance))
+                seconds.append(_killed(Path(home), started.first_address, working, chance))
         working.ends.set()
         thread.join()
         started.__exit__(None, None, None)
@@ -129,7 +129,7 @@ def _killed(home: Path, url: str, working: Working, chance: random.Random) -> fl
     pid = _gateway_pid(home)
     os.kill(pid, signal.SIGKILL)
     begun = time.monotonic()
-    while _gateway_pid(home) == pid or wrapping.status(url) is None:
+    while _gateway_pid(home) == pid or agent_run.fetch_gateway_status(url) is None:
         if time.monotonic() - begun > LONGEST:
             break
         time.sleep(0.01)
@@ -137,17 +137,21 @@ def _killed(home: Path, url: str, working: Working, chance: random.Random) -> fl
 
 
 def _gateway_pid(home: Path) -> int:
-    return int((asyncio.run(client.ask(places.find(home), "status")) or {})["gateway"])
+    return int(
+        (asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(home), "status")) or {})[
+            "gateway"
+        ]
+    )
 
 
 async def _replies(home: Path) -> dict[str, set[str]]:
     """The replies in the journal, each with the calls that were answered before it."""
-    workspace = await _opened(Workspaces(places.find(home).workspaces))
+    workspace = await _opened(AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder))
     try:
         found: dict[str, set[str]] = {}
-        for row in await workspace.journal.conversations():
+        for row in await workspace.journal.list_conversations():
             answered: set[str] = set()
-            for recorded in await workspace.journal.read(row.id):
+            for recorded in await workspace.journal.read_facts(row.id):
                 if isinstance(recorded.fact, ToolReturned):
                     answered.add(recorded.fact.call)
                 if isinstance(recorded.fact, ModelReplied):
@@ -157,12 +161,12 @@ async def _replies(home: Path) -> dict[str, set[str]]:
         await workspace.aclose()
 
 
-async def _opened(workspaces: Workspaces) -> Workspace:
+async def _opened(workspaces: AllWorkspaces) -> StoredWorkspace:
     """When the last gateway has recorded what it has, and let go."""
     async with asyncio.timeout(LONGEST):
         while True:
             try:
-                return await workspaces.open(opening.NAME)
+                return await workspaces.open_stored_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME)
             except StoreBusy:
                 await asyncio.sleep(0.1)
 

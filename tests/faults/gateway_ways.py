@@ -28,9 +28,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from helix_desktop.engine.steward import Steward
-from helix_desktop.gateway import wrapping
-from helix_desktop.gateway.shown import Showing
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.gateway import agent_run
+from helix_desktop.gateway.view_entries import ViewEntriesBuilder
 from tests.faults.store_report import report
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
@@ -111,10 +111,10 @@ def _gateway(way: str, home: Path, upstream: str) -> Iterator[str]:
         with running(home, upstream) as url:
             yield url
     elif way == "the steward raises":
-        with _raising(Steward, "before_step"), running(home, upstream) as url:
+        with _raising(FoldSteward, "before_step"), running(home, upstream) as url:
             yield url
     elif way == "the view raises":
-        with _raising(Showing, "shown"), running(home, upstream) as url:
+        with _raising(ViewEntriesBuilder, "shown"), running(home, upstream) as url:
             yield url
     else:
         with running(home, upstream) as url:
@@ -169,7 +169,7 @@ def _hangs(protocol: str) -> Iterator[str]:
         if agent.ask() != [] or time.monotonic() - begun > 30:
             yield "the next request did not go through"
         ends.set()
-        if wrapping.status(url) is None:
+        if agent_run.fetch_gateway_status(url) is None:
             yield "the gateway hangs"
 
 

@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from helix_desktop.engine import laws
+from helix_desktop.engine import legal_messages
 from helix_desktop.engine.facts import Recorded
-from helix_desktop.engine.view import state_of
+from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
-from helix_desktop.histories import as_facts, reading
-from helix_desktop.histories.recording import RecordedMessage, Recording
-from helix_desktop.replay import legality
+from helix_desktop.histories import history_reading, recording_facts
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from helix_desktop.replay import request_legality
 from tests.histories import written
 
 TOKENS = (
@@ -45,7 +45,7 @@ TOKENS = (
 
 
 class Words:
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return len(text.split())
 
 
@@ -87,7 +87,7 @@ def _read(path: Path, damaged: Path, damage: tuple[str, int], found: Counter[str
     how, keeps = damage
     found["files"] += 1
     try:
-        recordings = reading.read(damaged).recordings
+        recordings = history_reading.read_history_file(damaged).recordings
     except HelixError:
         found[f"{how}, refused in a sentence"] += 1
         recordings = ()
@@ -101,21 +101,21 @@ def _read(path: Path, damaged: Path, damage: tuple[str, int], found: Counter[str
         _before(path, keeps, recordings, found)
 
 
-def _facts(recording: Recording, path: Path, found: Counter[str]) -> None:
+def _facts(recording: RecordedSession, path: Path, found: Counter[str]) -> None:
     try:
-        drafts = as_facts.drafts(recording, Words(), lambda _: "")
-        state = state_of(Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
-        request = laws.request(state.view(), {})
+        drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
+        state = build_state(Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1))
+        request = legal_messages.build_request(state.take_view(), {})
     except Exception as error:  # noqa: BLE001 - this is what is looked for
         found[f"LOST: {type(error).__name__} while making facts of {path.name}: {error}"[:200]] += 1
         return
     found["requests"] += 1
-    wrong = [*laws.violations(request), *legality.complaints(request)]
+    wrong = [*legal_messages.find_violations(request), *request_legality.find_complaints(request)]
     if wrong:
         found[f"LOST: {path.name}: {wrong[0]}"[:160]] += 1
 
 
-def _before(path: Path, keeps: int, recordings: Sequence[Recording], found: Counter[str]) -> None:
+def _before(path: Path, keeps: int, recordings: Sequence[RecordedSession], found: Counter[str]) -> None:
     """All messages of the whole lines before the damage are there."""
     lines = path.read_bytes()[:keeps].split(b"\n")[:-1]
     if len(lines) < 2:
@@ -123,7 +123,7 @@ def _before(path: Path, keeps: int, recordings: Sequence[Recording], found: Coun
     kept = path.with_name(f"kept-{path.name}")
     kept.write_bytes(b"\n".join(lines) + b"\n")
     try:
-        expected = reading.read(kept).recordings[:1]
+        expected = history_reading.read_history_file(kept).recordings[:1]
     except HelixError:
         return
     finally:
@@ -150,7 +150,9 @@ def main() -> int:
     found: Counter[str] = Counter()
     begun = time.monotonic()
     more = (
-        [file for file in reading.files(arguments.folder) if file.stat().st_size < 200_000] if arguments.folder else []
+        [file for file in history_reading.history_files_in(arguments.folder) if file.stat().st_size < 200_000]
+        if arguments.folder
+        else []
     )
     copies = Path(tempfile.mkdtemp(prefix="helix-copies-"))
     try:

@@ -22,8 +22,8 @@ from collections import Counter
 from collections.abc import Awaitable
 from pathlib import Path
 
-from helix_desktop.errors import NoKeyring
-from helix_desktop.secrets import ProviderKey, Secrets, Where
+from helix_desktop.errors import NoUsableKeyring
+from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
 from tests.faults.store_report import report
 
 KINDS = ("none", "working", "locked", "silent")
@@ -78,25 +78,25 @@ async def inside(kind: str, home: Path) -> list[str]:
     """Keep a key, get it, forget it; each call timed."""
     key, wrong = os.environ["PLANTED"], list[str]()
     limit = 20.0 if kind == "working" else LIMIT
-    secrets = Secrets(home / "config" / "keys.json", environ={}, limit=limit)
+    secrets = SecretStorage(home / "config" / "keys.json", environ={}, limit=limit)
     gaps = asyncio.ensure_future(_longest_gap())  # noqa: TID251
-    kept = await _timed(secrets.set(ProviderKey("openai"), key), wrong, "keeping", limit)
+    kept = await _timed(secrets.store_secret_at(ProviderKey("openai"), key), wrong, "keeping", limit)
     if kind == "working":
         wrong += [] if kept else ["a keyring that works did not keep the key"]
-        fresh = Secrets(home / "config" / "keys.json", environ={}, limit=limit)
-        wrong += [] if await fresh.get(ProviderKey("openai")) == key else ["the key did not come back"]
-        await fresh.delete(ProviderKey("openai"))
-        wrong += [] if await fresh.get(ProviderKey("openai")) is None else ["a deleted key is still there"]
+        fresh = SecretStorage(home / "config" / "keys.json", environ={}, limit=limit)
+        wrong += [] if await fresh.read_secret(ProviderKey("openai")) == key else ["the key did not come back"]
+        await fresh.delete_secret(ProviderKey("openai"))
+        wrong += [] if await fresh.read_secret(ProviderKey("openai")) is None else ["a deleted key is still there"]
     elif kept:
         wrong.append("a key was kept by a keyring that is not there")
     if kind != "working":
-        await secrets.set(ProviderKey("openai"), key, where=Where.SESSION)
+        await secrets.store_secret_at(ProviderKey("openai"), key, where=SecretKeeper.SESSION)
         wrong += (
             []
-            if await secrets.get(ProviderKey("openai")) == key
+            if await secrets.read_secret(ProviderKey("openai")) == key
             else ["kept for this session, the key did not come back"]
         )
-        await _timed(secrets.get(ProviderKey("other")), wrong, "asking", limit)
+        await _timed(secrets.read_secret(ProviderKey("other")), wrong, "asking", limit)
     wrong += ["a file was written without consent"] if (home / "config" / "keys.json").exists() else []
     gaps.cancel()
     return wrong + ([f"the event loop stood still for {GAP[0]:.1f} s"] if GAP[0] > 1.5 else [])
@@ -117,7 +117,7 @@ async def _timed(work: Awaitable[object], wrong: list[str], what: str, limit: fl
     begun = time.monotonic()
     try:
         await work
-    except NoKeyring:
+    except NoUsableKeyring:
         return False
     finally:
         if (taken := time.monotonic() - begun) > limit + SLACK:

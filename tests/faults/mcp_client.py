@@ -15,12 +15,12 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from helix_desktop.engine.ports import Answer, CallContext, Question
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
 from helix_desktop.errors import HelixError
-from helix_desktop.mcp_host.config import ServerConfig
-from helix_desktop.mcp_host.server import HostTool, State
+from helix_desktop.mcp_host.hosted_server import McpConnectionState, McpServerTool
+from helix_desktop.mcp_host.server_config import ServerConfig
 from tests.faults.mcp_hosted import arguments_for
-from tests.mcp_host.test_signing_in import Browser
+from tests.mcp_host.test_oauth_sign_in import Browser
 from tests.mcp_host.world import hosting
 
 SECONDS = 20.0
@@ -30,18 +30,23 @@ async def use(url: str) -> int:
     async with hosting(
         ServerConfig("suite", "http", url=url, start_seconds=SECONDS, call_seconds=SECONDS, other={"oauth": _client()})
     ) as here:
-        (server,) = here.host.servers
-        await here.until(lambda: server.status.state not in {State.STARTING, State.OFF}, SECONDS + 5)
+        (server,) = here.host.hosted_servers
+        await here.until(
+            lambda: server.status.state not in {McpConnectionState.STARTING, McpConnectionState.OFF}, SECONDS + 5
+        )
         browser = Browser()
-        if server.status.state is State.SIGN_IN:
-            server.sign_in(browser)
-            await here.until(lambda: server.status.state not in {State.SIGN_IN, State.STARTING}, SECONDS + 5)
-        if server.status.state is not State.READY:
+        if server.status.state is McpConnectionState.SIGN_IN:
+            server.sign_in_with_page(browser)
+            await here.until(
+                lambda: server.status.state not in {McpConnectionState.SIGN_IN, McpConnectionState.STARTING},
+                SECONDS + 5,
+            )
+        if server.status.state is not McpConnectionState.READY:
             print(server.status.why, file=sys.stderr)
             return 1
-        for tool, values in _calls(here.host.tools()):
+        for tool, values in _calls(here.host.list_ready_tools()):
             try:
-                result = await tool.call(values, CallContext("c", _accept, here.shown.append))
+                result = await tool.call_foreign_tool(values, CallContext("c", _accept, here.shown.append))
                 print(tool.own_name, "answered" if result.ok else f"said no: {result.text[:200]}")
             except HelixError as error:
                 print(tool.own_name, "failed:", error)
@@ -55,7 +60,7 @@ def _client() -> dict[str, str]:
     return {ours: known[theirs] for theirs, ours in names.items() if theirs in known}
 
 
-def _calls(tools: Sequence[HostTool]) -> Iterator[tuple[HostTool, dict[str, Any]]]:
+def _calls(tools: Sequence[McpServerTool]) -> Iterator[tuple[McpServerTool, dict[str, Any]]]:
     """The suite's own calls where it names some; one of its tools wants back a schema as it came to us."""
     wanted = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}")).get("toolCalls", [])
     for tool in tools:
@@ -66,10 +71,12 @@ def _calls(tools: Sequence[HostTool]) -> Iterator[tuple[HostTool, dict[str, Any]
             yield tool, values
 
 
-async def _accept(question: Question) -> Answer:
+async def _accept(question: PermissionQuestion) -> PermissionAnswer:
     """A form as it stands in the window: with its defaults."""
     fields = json.loads(question.form or "{}").get("properties", {})
-    return Answer(allowed=True, values=json.dumps({name: about.get("default") for name, about in fields.items()}))
+    return PermissionAnswer(
+        allowed=True, values=json.dumps({name: about.get("default") for name, about in fields.items()})
+    )
 
 
 if __name__ == "__main__":

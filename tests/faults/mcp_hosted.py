@@ -18,8 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.mcp_host.config import ServerConfig
-from helix_desktop.mcp_host.server import State
+from helix_desktop.mcp_host.hosted_server import McpConnectionState
+from helix_desktop.mcp_host.server_config import ServerConfig
 from tests.mcp_host.world import Here, hosting
 from tests.tools.world import world
 
@@ -37,7 +37,9 @@ async def hosted(node: Path, python: Path) -> int:
             ServerConfig("web", "http", url=url),
         ]
         async with hosting(*configs) as here:
-            await here.until(lambda: all(one.status.state is State.READY for one in here.host.servers), 60)
+            await here.until(
+                lambda: all(one.status.state is McpConnectionState.READY for one in here.host.hosted_servers), 60
+            )
             return await _called(here, Path(folder))
 
 
@@ -70,13 +72,13 @@ def repository(folder: Path) -> None:
 async def _called(here: Here, folder: Path) -> int:
     failed, good = [], 0
     async with world(folder / "..") as made:
-        made.box = made.kit.toolbox(more=here.host.tools)
-        for tool in sorted(here.host.tools(), key=lambda one: one.spec.name):
+        made.box = made.kit.build_toolbox(more=here.host.list_ready_tools)
+        for tool in sorted(here.host.list_ready_tools(), key=lambda one: one.spec.name):
             outcome = await made.run(tool.spec.name, **arguments_for(tool.spec.schema, tool.own_name, folder))
             good += outcome.ok
             if not outcome.ok:
                 failed.append(f"{tool.spec.name}: {made.text(outcome)[:150]!r}")
-    print(f"host: {good} tools of {len(here.host.servers)} servers answered; {len(failed)} said no:")
+    print(f"host: {good} tools of {len(here.host.hosted_servers)} servers answered; {len(failed)} said no:")
     for line in failed:
         print(f"  {line}")
     return len(failed)

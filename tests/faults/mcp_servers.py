@@ -21,8 +21,8 @@ from collections import Counter
 from pathlib import Path
 
 from helix_desktop.errors import HelixError
-from helix_desktop.mcp_host.config import ServerConfig
-from helix_desktop.mcp_host.server import State
+from helix_desktop.mcp_host.hosted_server import McpConnectionState
+from helix_desktop.mcp_host.server_config import ServerConfig
 from tests.faults.store_report import report
 from tests.mcp_host.world import SCRIPT, Here, hosting, strange
 
@@ -53,13 +53,13 @@ async def _one(chance: random.Random, mark: str, found: Counter[str]) -> list[st
     configs = [_named(f"s{at}", way, mark) for at, way in enumerate(ways)]
     wrong: list[str] = []
     async with hosting(*configs) as here:
-        await here.until(lambda: here.host.server("s0").status.state is State.READY, 30)
+        await here.until(lambda: here.host.find_hosted_server("s0").status.state is McpConnectionState.READY, 30)
         await here.settled()
-        tools = list(here.host.tools())
+        tools = list(here.host.list_ready_tools())
         for tool in chance.sample(tools, min(3, len(tools))):
             begun = time.monotonic()
             try:
-                result = await asyncio.wait_for(tool.call({"n": chance.random()}, here.context), 30)
+                result = await asyncio.wait_for(tool.call_foreign_tool({"n": chance.random()}, here.context), 30)
                 found["answered" if result.ok else "answered with an error"] += 1
             except HelixError:
                 found["refused with a sentence"] += 1
@@ -77,10 +77,10 @@ async def _one(chance: random.Random, mark: str, found: Counter[str]) -> list[st
 
 async def _good_one(here: Here, ways: list[str]) -> list[str]:
     """The server beside the broken ones still answers."""
-    tool = next((tool for tool in here.host.tools() if tool.spec.name == "s0__echo"), None)
+    tool = next((tool for tool in here.host.list_ready_tools() if tool.spec.name == "s0__echo"), None)
     if tool is None:
         return [f"the server beside {ways[1:]} is gone"]
-    result = await asyncio.wait_for(tool.call({"a": 1}, here.context), 30)
+    result = await asyncio.wait_for(tool.call_foreign_tool({"a": 1}, here.context), 30)
     return [] if result.ok else [f"the server beside {ways[1:]} does not answer: {result.text[:80]}"]
 
 

@@ -22,8 +22,8 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-from helix_desktop.store import backup, journal
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.store import journal_backups, journal_file
+from helix_desktop.store.all_workspaces import AllWorkspaces
 from tests.faults import shim
 from tests.faults.store_load import Say, in_child, told
 from tests.faults.store_report import report
@@ -46,8 +46,8 @@ def before(folder: Path) -> None:
 
 def update() -> None:
     """Be the next version of the program from now on."""
-    journal.VERSION = NEXT
-    journal.STEPS[NEXT - 1] = STEP
+    journal_file.VERSION = NEXT
+    journal_file.STEPS[NEXT - 1] = STEP
 
 
 def killed(folder: Path, at: int) -> bool:
@@ -69,8 +69,8 @@ def killed(folder: Path, at: int) -> bool:
 
 
 async def _opened(folder: Path) -> None:
-    workspace = await Workspaces(folder).open("old")
-    await workspace.index.caught_up()
+    workspace = await AllWorkspaces(folder).open_stored_workspace("old")
+    await workspace.index.wait_until_indexed()
     await workspace.aclose()
 
 
@@ -89,7 +89,7 @@ def lost(folder: Path) -> list[str]:
 
 
 async def _lost(folder: Path) -> list[str]:
-    workspace = await Workspaces(folder).open("old")
+    workspace = await AllWorkspaces(folder).open_stored_workspace("old")
     await check(workspace)
     await workspace.aclose()
     wrong = []
@@ -98,7 +98,7 @@ async def _lost(folder: Path) -> list[str]:
             wrong.append("the step was not taken as a whole")
         if now.execute("PRAGMA user_version").fetchone() != (NEXT,):
             wrong.append("it is not up to date")
-    copies = [each for each in backup.backups(folder / "old") if each.version == NEXT - 1]
+    copies = [each for each in journal_backups.list_backups(folder / "old") if each.version == NEXT - 1]
     if len(copies) != 1:
         return [*wrong, f"{len(copies)} copies of the journal as it was"]
     with closing(sqlite3.connect(copies[0].path)) as copy:

@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import places
-from helix_desktop.engine import laws
+from helix_desktop import program_folders
+from helix_desktop.engine import legal_messages
 from helix_desktop.engine.facts import (
     ModelReplied,
     Recorded,
@@ -37,12 +37,12 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 from helix_desktop.engine.session import Session
-from helix_desktop.providers import anthropic, gemini, openai_chat, openai_responses
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.providers.transport import Patience
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
-from helix_desktop.workbench.tour import Quick
+from helix_desktop.providers import anthropic_messages, chat_completions, gemini_protocol, responses_protocol
+from helix_desktop.providers.http_transport import ProviderPatience
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.faults.store_report import report
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.anthropic_server import AnthropicServer
@@ -51,7 +51,9 @@ from tests.peers.gemini_server import GeminiServer
 from tests.peers.peer import Answer, Peer, Seen, json_answer
 from tests.peers.responses_server import ResponsesServer
 
-PATIENCE = Patience(first_byte=0.3, silence=0.3, after_end=0.1, longest_wait=5, attempts=3, attempts_unreachable=3)
+PATIENCE = ProviderPatience(
+    first_byte=0.3, silence=0.3, after_end=0.1, longest_wait=5, attempts=3, attempts_unreachable=3
+)
 TURNS = 5  # of one conversation
 LONGEST = 60.0  # seconds a turn may take before it counts as hung
 TOO_LONG = "This model's maximum context length is 8192 tokens. However, your messages resulted in 16384 tokens."
@@ -65,10 +67,10 @@ class Protocol:
 
 
 PROTOCOLS = (
-    Protocol(openai_chat.KIND, ChatServer, chat_server.reply),
-    Protocol(openai_responses.KIND, ResponsesServer, responses_server.reply),
-    Protocol(anthropic.KIND, AnthropicServer, anthropic_server.reply),
-    Protocol(gemini.KIND, GeminiServer, gemini_server.reply),
+    Protocol(chat_completions.KIND, ChatServer, chat_server.reply),
+    Protocol(responses_protocol.KIND, ResponsesServer, responses_server.reply),
+    Protocol(anthropic_messages.KIND, AnthropicServer, anthropic_server.reply),
+    Protocol(gemini_protocol.KIND, GeminiServer, gemini_server.reply),
 )
 
 
@@ -171,39 +173,43 @@ async def _conversation(
     server = protocol.server(default=broken)
     with server:
         desk = _desk(home)
-        desk.configured.put(ProviderConfig("peer", protocol.kind, server.base_url, patience=PATIENCE))
-        bench = await desk.create("Network", folder)
-        await bench.choose_model("peer/scripted")
-        await bench.choose_mode("allow all")
-        session = await bench.new_conversation()
+        desk.configured.save_provider(ProviderConfig("peer", protocol.kind, server.base_url, patience=PATIENCE))
+        bench = await desk.create_workspace("Network", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        await bench.choose_permission_mode("allow all")
+        session = await bench.start_conversation()
         said = [f"message {number}, {chance.random()}" for number in range(each)]
         wrong: list[str] = []
         for words in said:
             wrong += await _turn(session, words, broken, found)
         broken.failing = False
         wrong += await _turn(session, "and now", broken, found, must=TurnEnd.DONE)
-        facts, name = list(session.facts), session.id
+        facts, name = list(session.all_facts), session.id
         await desk.aclose()
     return wrong + await _again(home, name, facts, [*said, "and now"])
 
 
-def _desk(home: Path) -> Desk:
-    where = places.find(home / "home")
-    return Desk(where, Secrets(where.key_file, environ={"HELIX_KEY_PEER": "sk-test-0000000000000000"}), clock=Quick())
+def _desk(home: Path) -> Workbenches:
+    where = program_folders.find_program_folders(home / "home")
+    return Workbenches(
+        where,
+        SecretStorage(where.key_file, environ={"HELIX_KEY_PEER": "sk-test-0000000000000000"}),
+        clock=ClockWithoutPauses(),
+    )
 
 
 async def _turn(
     session: Session, words: str, broken: Broken, found: Counter[str], must: TurnEnd | None = None
 ) -> list[str]:
     broken.left = broken.chance.randint(0, 4)
-    before = len(session.facts)
-    session.send((Text(words),))
+    before = len(session.all_facts)
+    session.send_message((Text(words),))
     try:
-        await asyncio.wait_for(session.idle(), LONGEST)
+        await asyncio.wait_for(session.wait_until_idle(), LONGEST)
     except TimeoutError:
         return [f"the turn on {words!r} did not end within {LONGEST:.0f} s"]
     found["turns"] += 1
-    ends = [one.fact for one in session.facts[before:] if isinstance(one.fact, TurnEnded)]
+    ends = [one.fact for one in session.all_facts[before:] if isinstance(one.fact, TurnEnded)]
     wrong = [] if len(ends) == 1 else [f"the turn ended {len(ends)} times"]
     for end in ends:
         found[f"ended {end.reason.value}"] += 1
@@ -211,8 +217,11 @@ async def _turn(
             wrong.append(f"with a server that behaves, the turn ended {end.reason.value}: {end.why}")
         if end.reason is TurnEnd.FAILED and not end.why:
             wrong.append("a failed turn does not say why")
-    wrong += [f"call {call} is open" for call in open_calls(session.facts)]
-    return wrong + [f"the next request is illegal: {what}" for what in laws.violations(await session.request_at())]
+    wrong += [f"call {call} is open" for call in open_calls(session.all_facts)]
+    return wrong + [
+        f"the next request is illegal: {what}"
+        for what in legal_messages.find_violations(await session.rebuild_request())
+    ]
 
 
 def open_calls(facts: Sequence[Recorded]) -> Iterator[str]:
@@ -228,9 +237,9 @@ def open_calls(facts: Sequence[Recorded]) -> Iterator[str]:
 async def _again(home: Path, name: str, facts: Sequence[Recorded], said: Sequence[str]) -> list[str]:
     """Opened again: the same facts, and every word of the user in its order."""
     desk = _desk(home)
-    bench = await desk.open("Network")
-    session = await bench.session(name)
-    kept = list(session.facts)
+    bench = await desk.open_workspace("Network")
+    session = await bench.open_session(name)
+    kept = list(session.all_facts)
     wrong = [] if kept[: len(facts)] == list(facts) else ["after opening again the facts are others"]
     words = [_words(one.fact) for one in kept if isinstance(one.fact, UserSaid)]
     if words != list(said):

@@ -23,14 +23,14 @@ from typing import Any
 
 import httpx
 
-from helix_desktop import places
-from helix_desktop.engine.events import Asked, Event
+from helix_desktop import program_folders
 from helix_desktop.engine.facts import Folded, FoldFailed, Text, TurnEnd, TurnEnded, UserSaid
-from helix_desktop.engine.ports import Answer
+from helix_desktop.engine.ports import PermissionAnswer
 from helix_desktop.engine.session import Session
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
+from helix_desktop.engine.session_events import Event, QuestionAsked
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
 
 WINDOW = 32_000
 TIMES = 10
@@ -108,31 +108,31 @@ def _told(attempt: dict[str, Any]) -> str:
     return f"{ {name: attempt[name] for name in names} } {attempt['fingerprint'][:8]} …{str(attempt['body'])[-300:]}"
 
 
-async def conversation(kind: str, url: str, home: Path, messages: int) -> tuple[Session, Desk]:
+async def conversation(kind: str, url: str, home: Path, messages: int) -> tuple[Session, Workbenches]:
     """The whole program, with a folder of files, in a conversation of so many long messages; the window is full ten times over."""
     model, base = BASES[kind]
     (home / "work").mkdir()
     for number in range(30):
         (home / "work" / f"f{number}.txt").write_text(f"file {number}: identifier_{number} has content\n" * 300)
-    where = places.find(home / "home")
-    desk = Desk(where, Secrets(where.key_file, environ={"HELIX_KEY_LLMOCK": "sk-test-123456"}), clock=None)
-    desk.configured.put(ProviderConfig("llmock", kind, f"{url}{base}"))
-    desk.configured.correct("llmock", model, {"window": WINDOW})
-    bench = await desk.create("llmock", home / "work")
-    await bench.choose_model(f"llmock/{model}")
-    await bench.choose_mode("allow all")
-    session = await bench.new_conversation()
+    where = program_folders.find_program_folders(home / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file, environ={"HELIX_KEY_LLMOCK": "sk-test-123456"}), clock=None)
+    desk.configured.save_provider(ProviderConfig("llmock", kind, f"{url}{base}"))
+    desk.configured.correct_model("llmock", model, {"window": WINDOW})
+    bench = await desk.create_workspace("llmock", home / "work")
+    await bench.choose_model_for_role(f"llmock/{model}")
+    await bench.choose_permission_mode("allow all")
+    session = await bench.start_conversation()
 
     def hear(event: Event) -> None:
-        if isinstance(event, Asked):
-            session.answer(event.number, Answer(allowed=True))
+        if isinstance(event, QuestionAsked):
+            session.answer_question(event.number, PermissionAnswer(allowed=True))
 
-    session.subscribe(hear)
+    session.subscribe_to_events(hear)
     words = TIMES * WINDOW // messages // 4
     for number in range(messages):
         said = f"Message {number}: never forget rule {number}. " + " ".join(f"word{at}_{number}" for at in range(words))
-        session.send((Text(said),))
-        await session.idle()
+        session.send_message((Text(said),))
+        await session.wait_until_idle()
     return session, desk
 
 
@@ -142,7 +142,7 @@ async def trial(kind: str, found: Counter[str], *, faults: bool, messages: int =
     with tempfile.TemporaryDirectory(prefix="helix-llmock-") as folder:
         async with judge(*(FAULTS if faults else ())) as url:
             session, desk = await conversation(kind, url, Path(folder), messages)
-            facts: list[Any] = [recorded.fact for recorded in session.facts]
+            facts: list[Any] = [recorded.fact for recorded in session.all_facts]
             await desk.aclose()
             good, words = await verdict(url)
     ends = Counter(fact.reason for fact in facts if isinstance(fact, TurnEnded))

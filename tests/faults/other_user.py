@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from tests.faults.store_report import report
 from tests.gateway.running import Agent, wrapped
 from tests.peers.agent_provider import Asked, Block, Provider, Says
@@ -90,11 +90,13 @@ def as_another_user(port: int, token: str, files: Sequence[str], tries: int, see
 def from_outside(home: Path, provider: Provider, tries: int, seed: int, found: Counter[str]) -> None:
     """The tries against a resident that runs."""
     with wrapped(home, provider.url, agent="claude") as held:
-        agent = Agent("anthropic", held.address, session="mine")
+        agent = Agent("anthropic", held.first_address, session="mine")
         agent.say("hello")
         agent.ask()
-        parts = urlsplit(held.address)
-        files = [str(file) for folder in (home, places.find(home).run) for file in folder.rglob("*")]
+        parts = urlsplit(held.first_address)
+        files = [
+            str(file) for folder in (home, program_folders.find_program_folders(home).run) for file in folder.rglob("*")
+        ]
         here, there = multiprocessing.Pipe(duplex=False)
         arguments = (parts.port, parts.path.split("/")[2], files, tries, seed, there)
         process = multiprocessing.get_context("fork").Process(target=as_another_user, args=arguments)
@@ -133,16 +135,16 @@ def squat(listens: Any, port: int, seconds: float) -> None:
 def from_a_squatted_port(home: Path, provider: Provider, found: Counter[str]) -> None:
     """The usual port is another user's: a wrap goes elsewhere, and nothing is sent there. Then the port a killed resident had."""
     with wrapped(home, provider.url) as held:
-        port = urlsplit(held.address).port or 0
+        port = urlsplit(held.first_address).port or 0
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=squat, args=(there, port, 8.0))
     process.start()
     here.recv()
     with wrapped(home, provider.url) as held:
-        agent = Agent("anthropic", held.address, session="squatted")
+        agent = Agent("anthropic", held.first_address, session="squatted")
         agent.say("a secret prompt")
         agent.ask()
-        if urlsplit(held.address).port == port:
+        if urlsplit(held.first_address).port == port:
             found["LOST the squatted port was taken for ours"] += 1
     heard = here.recv()
     process.join()

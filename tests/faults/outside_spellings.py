@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.tools.permission import Action, Effect, Mode, Rule, decide
+from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction, decide_permission
 
 RULES = {"rm": "rm *", "git": "git push *"}
 FOLDER = "/opt/outside/bin"  # what `@` is for the rules; the trial runs the line with its own folder
@@ -252,14 +252,14 @@ def spellings(count: int, seed: int) -> Iterator[Spelling]:
 
 def unasked(one: Spelling, folder: str = FOLDER) -> bool:
     """Whether the line would run without a question, in spite of the rule, in any of the ways a user may have set it up."""
-    line, deny = one.at(folder), Rule("deny", "run_command", command=RULES[one.program])
-    action = Action("run_command", Effect.RUN, "Run", line, command=line)
+    line, deny = one.at(folder), PermissionRule("deny", "run_command", command=RULES[one.program])
+    action = ToolAction("run_command", ActionEffect.RUN, "Run", line, command=line)
     return any(
-        decide(action, mode, rules, sandboxed=sandboxed).verdict == "allow"
+        decide_permission(action, mode, rules, sandboxed=sandboxed).verdict == "allow"
         for mode, rules in (
-            (Mode.ALLOW_ALL, (deny,)),
-            (Mode.ASK, (deny,)),
-            (Mode.ASK, (Rule("allow", "run_command"), deny)),
+            (PermissionMode.ALLOW_ALL, (deny,)),
+            (PermissionMode.ASK, (deny,)),
+            (PermissionMode.ASK, (PermissionRule("allow", "run_command"), deny)),
         )
         for sandboxed in (True, False)
     )
@@ -298,7 +298,7 @@ PARALLEL = (
 
 
 class Bench:
-    """A folder with harmless `rm` and `git`, and stand-ins for wrappers that are not everywhere."""
+    """A folder with harmless `rm` and `has_git`, and stand-ins for wrappers that are not everywhere."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.mark, self.bin = root, root / "started", root / "work" / "bin"

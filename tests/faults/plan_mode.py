@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from helix_desktop.engine.facts import ToolCall, ToolSpec
-from helix_desktop.engine.ports import Answer, CallContext, Question
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import Tasks
-from helix_desktop.tokens import Counter
-from helix_desktop.tools.kit import Kit
-from helix_desktop.tools.on_demand import OnDemand
-from helix_desktop.tools.permission import Mode, Rule
-from helix_desktop.tools.runner import Permissions, Toolbox
-from helix_desktop.tools.sandbox import Kind
-from helix_desktop.tools.shell import Limits
-from helix_desktop.tools.subagent import Child, Delegation, Place
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.token_counting import TiktokenCounter
+from helix_desktop.tools.command_tools import CommandLimits
+from helix_desktop.tools.delegate_tool import AgentPlace, Delegation, DelegationResult
+from helix_desktop.tools.permission import PermissionMode, PermissionRule
+from helix_desktop.tools.sandbox import SandboxKind
+from helix_desktop.tools.toolbox import Toolbox, WorkspacePermissions
+from helix_desktop.tools.tools_on_demand import OnDemandTools
+from helix_desktop.tools.workspace_tools import WorkspaceTools
 
 COMMANDS = (
     "rm -rf .", "rm -rf src README.md", "echo x > README.md", "echo x >> src/a.py", "touch new", "mkdir -p deep/er", "mv src gone",
@@ -58,15 +58,15 @@ class Touching:
 
     folder: Path
     spec: ToolSpec = ToolSpec("srv__touch", "Touches", '{"type":"object","properties":{}}')
-    title: str = "srv: touch"
-    changed: bool = False
-    alone: bool = True
-    reads: bool = False
+    title_for_question: str = "srv: touch"
+    has_changed_description: bool = False
+    runs_alone: bool = True
+    only_reads: bool = False
 
-    def allowed(self) -> None:
+    def note_allowed(self) -> None:
         pass
 
-    async def call(self, values: object, context: CallContext) -> Any:
+    async def call_foreign_tool(self, values: object, context: CallContext) -> Any:
         (self.folder / "touched").write_text("x")
         raise AssertionError("it ran")
 
@@ -75,28 +75,28 @@ class Touching:
 class World:
     folder: Path
     outside: Path
-    kit: Kit
+    kit: WorkspaceTools
     chance: random.Random
     ran: dict[str, int] = field(default_factory=dict)
     calls: int = 0
 
     def box(self, depth: int) -> Toolbox:
-        async def child(wish: Delegation, context: CallContext) -> Child:
+        async def child(wish: Delegation, context: CallContext) -> DelegationResult:
             box = self.box(wish.depth)
             for _ in range(3):
                 await self.call(box, context.ask)
-            return Child("child", "done")
+            return DelegationResult("child", "done")
 
-        demand = OnDemand(Counter(), self.kit.finder)
-        return self.kit.toolbox(
-            start_child=child, place=Place(depth), more=lambda: [Touching(self.folder)], on_demand=demand
+        demand = OnDemandTools(TiktokenCounter(), self.kit.finder)
+        return self.kit.build_toolbox(
+            start_child=child, place=AgentPlace(depth), more=lambda: [Touching(self.folder)], on_demand=demand
         )
 
     async def call(self, box: Toolbox, ask: Any) -> None:
-        name = self.chance.choice(sorted(box.names - {"stop_command", "read_command_output"}))
+        name = self.chance.choice(sorted(box.callable_names - {"stop_command", "read_command_output"}))
         values = self.values(box, name)
         self.calls += 1
-        outcome = await box.run(
+        outcome = await box.run_tool_call(
             ToolCall(f"c{self.calls}", name, json.dumps(values)), CallContext("c", ask, lambda _: None)
         )
         self.ran[name] = self.ran.get(name, 0) + outcome.ok
@@ -104,7 +104,9 @@ class World:
     def values(self, box: Toolbox, name: str) -> dict[str, object]:
         if name == "srv__touch":
             return {}
-        schema = next(json.loads(spec.schema) for spec in (*box.specs(), *box._searchable()) if spec.name == name)
+        schema = next(
+            json.loads(spec.schema) for spec in (*box.offered_specs(), *box._searchable_specs()) if spec.name == name
+        )
         required = schema.get("required", [])
         found: dict[str, object] = {}
         for key, about in schema["properties"].items():
@@ -147,20 +149,23 @@ async def fuzz(calls: int, seed: int, base: Path) -> tuple[int, dict[str, int], 
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    cache, tasks = MemoryCache(), Tasks("plan mode")
-    everything = (Rule("allow"), Rule("allow", tool="*", network=True))
-    permissions = Permissions(Mode.PLAN, everything)
-    kit = await Kit.open(
-        [folder], (cache, MemoryIndex(MemoryJournal(), cache), Counter()), permissions=permissions, spawn=tasks.spawn
+    cache, tasks = MemoryCache(), OwnedTasks("plan mode")
+    everything = (PermissionRule("allow"), PermissionRule("allow", tool="*", network=True))
+    permissions = WorkspacePermissions(PermissionMode.PLAN, everything)
+    kit = await WorkspaceTools.open_workspace_tools(
+        [folder],
+        (cache, MemoryIndex(MemoryJournal(), cache), TiktokenCounter()),
+        permissions=permissions,
+        spawn=tasks.spawn_task,
     )
-    kit.commands.limits = Limits(seconds=5)
-    if kit.sandbox.kind is Kind.NONE:
+    kit.commands.limits = CommandLimits(seconds=5)
+    if kit.sandbox.kind is SandboxKind.NONE:
         print("there is no sandbox here: commands are refused")
     world = World(folder, outside, kit, random.Random(seed))
     before = state_of(folder, outside)
 
-    async def yes(question: Question) -> Answer:
-        return Answer(allowed=True, scope=question.scopes[-1], values=question.preview)
+    async def yes(question: PermissionQuestion) -> PermissionAnswer:
+        return PermissionAnswer(allowed=True, scope=question.scopes[-1], values=question.preview)
 
     box = world.box(0)
     while world.calls < calls:

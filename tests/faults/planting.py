@@ -4,7 +4,7 @@
 
 After each command the user does in the folder what users do (git in every repository there is), with a home of their
 own: nothing of the command's may run. Files that editors, shells and package managers run must be as they were. Root
-tries the same once more as the user `nobody`, where the system's Python can. Then ways out of the sandbox are tried.
+tries the same once more as the user `hold_nothing`, where the system's Python can. Then ways out of the sandbox are tried.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.ports import Answer, CallContext, Question
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import Tasks
-from helix_desktop.tools import runs_later
-from helix_desktop.tools.kit import Kit, Options
-from helix_desktop.tools.permission import Mode
-from helix_desktop.tools.runner import Permissions
-from helix_desktop.tools.sandbox import Kind
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.tools import autorun_files
+from helix_desktop.tools.permission import PermissionMode
+from helix_desktop.tools.sandbox import SandboxKind
+from helix_desktop.tools.toolbox import WorkspacePermissions
+from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 from tests.tools.planting import Way, prepare, ways
 from tests.tools.world import Words
 
@@ -89,7 +89,7 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
         prepare(base / "template")
         kit, tasks = await opened(base)
         if landlock:
-            kit.commands.sandbox = kit.sandbox = replace(kit.sandbox, kind=Kind.LANDLOCK)
+            kit.commands.sandbox = kit.sandbox = replace(kit.sandbox, kind=SandboxKind.LANDLOCK)
         chosen = ways(f"touch {canary}")
         chosen = random.Random(seed).sample(chosen, min(count, len(chosen))) if count else chosen
         failed = [f"{way.name}: {said}" for way in chosen if (said := await tried(kit, base, way, canary))]
@@ -108,27 +108,31 @@ async def trial(count: int, seed: int, *, landlock: bool = False) -> int:
     return failures
 
 
-async def opened(base: Path) -> tuple[Kit, Tasks]:
-    cache, tasks = MemoryCache(), Tasks("trial")
+async def opened(base: Path) -> tuple[WorkspaceTools, OwnedTasks]:
+    cache, tasks = MemoryCache(), OwnedTasks("trial")
     stores = (cache, MemoryIndex(MemoryJournal(), cache), Words())
-    options = Options(closed=(base / "closed",))
-    kit = await Kit.open(
-        [base / "work"], stores, permissions=Permissions(Mode.ALLOW_ALL), spawn=tasks.spawn, options=options
+    options = WorkspaceToolOptions(closed_paths=(base / "closed",))
+    kit = await WorkspaceTools.open_workspace_tools(
+        [base / "work"],
+        stores,
+        permissions=WorkspacePermissions(PermissionMode.ALLOW_ALL),
+        spawn=tasks.spawn_task,
+        options=options,
     )
     return kit, tasks
 
 
-async def command(kit: Kit, line: str) -> str:
-    async def no(question: Question) -> Answer:
+async def command(kit: WorkspaceTools, line: str) -> str:
+    async def no(question: PermissionQuestion) -> PermissionAnswer:
         allowed = question.apart != "runs_later"  # the command runs; what it leaves is not wanted
-        return Answer(allowed=allowed)
+        return PermissionAnswer(allowed=allowed)
 
     call = ToolCall("1", "run_command", json.dumps({"command": line, "seconds": 30}))
-    outcome = await kit.toolbox().run(call, CallContext("c", no, lambda _: None))
-    return (await kit.around.cache.get(outcome.output.digest)).decode("utf-8", "replace")
+    outcome = await kit.build_toolbox().run_tool_call(call, CallContext("c", no, lambda _: None))
+    return (await kit.resources.cache.read_content(outcome.output.digest)).decode("utf-8", "replace")
 
 
-async def tried(kit: Kit, base: Path, way: Way, canary: Path) -> str:
+async def tried(kit: WorkspaceTools, base: Path, way: Way, canary: Path) -> str:
     """What of a way came through; nothing where nothing did."""
     work = base / "work"
     for entry in work.iterdir():
@@ -151,12 +155,12 @@ def strange(work: Path, template: Path) -> list[str]:
         for name in names:
             path = Path(folder) / name
             inside = path.relative_to(work).as_posix()
-            if ".git" in inside.split("/") or not runs_later.named(inside):
+            if ".git" in inside.split("/") or not autorun_files.is_autorun_path(inside):
                 continue
             before = template / inside
             now = path.read_bytes() if path.is_file() else b""
             old = before.read_bytes() if before.is_file() else b""
-            if path.is_symlink() or (now != old and runs_later.meaning(name, now, old)):
+            if path.is_symlink() or (now != old and autorun_files.runnable_content(name, now, old)):
                 found.append(inside)
     return found
 
@@ -176,7 +180,7 @@ def as_a_user(work: Path) -> None:
             )  # fmt: skip
 
 
-async def escapes(kit: Kit, base: Path) -> list[str]:
+async def escapes(kit: WorkspaceTools, base: Path) -> list[str]:
     """Which ways out were found."""
     out, hidden = base / "outside", base / "closed"
     (out / "file").write_text("outside\n")

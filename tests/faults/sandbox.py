@@ -22,15 +22,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.ports import Answer, CallContext, Question
-from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.tasks import Tasks
-from helix_desktop.tools.kit import Kit
-from helix_desktop.tools.permission import Mode
-from helix_desktop.tools.runner import Permissions
-from helix_desktop.tools.sandbox import Kind
-from helix_desktop.tools.shell import Limits
-from tests.tools.test_shell import alive
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.tools.command_tools import CommandLimits
+from helix_desktop.tools.permission import PermissionMode
+from helix_desktop.tools.sandbox import SandboxKind
+from helix_desktop.tools.toolbox import WorkspacePermissions
+from helix_desktop.tools.workspace_tools import WorkspaceTools
+from tests.tools.test_command_tools import alive
 from tests.tools.world import Words
 
 STUBBORN = """
@@ -56,7 +56,7 @@ def main() -> int:
 
 async def trials(rounds: int, megabytes: int) -> int:
     failed = 0
-    for kind in Kind:
+    for kind in SandboxKind:
         async with kit_with(kind) as kit:
             if kit is None:
                 say(f"{kind}: not here")
@@ -78,18 +78,20 @@ def say(line: str) -> None:
 
 
 @asynccontextmanager
-async def kit_with(kind: Kind) -> AsyncIterator[Kit | None]:
+async def kit_with(kind: SandboxKind) -> AsyncIterator[WorkspaceTools | None]:
     """Tools on a workspace with a real cache."""
     with tempfile.TemporaryDirectory() as home:
         (Path(home) / "work").mkdir()
-        known = Workspaces(Path(home) / "workspaces", count=len)
-        workspace = await known.open(known.create("trial", Path(home) / "work").id)
-        tasks, permissions = Tasks("trial"), Permissions(Mode.ALLOW_ALL, sandboxed=True)
+        known = AllWorkspaces(Path(home) / "workspaces", count=len)
+        workspace = await known.open_stored_workspace(known.create_stored_workspace("trial", Path(home) / "work").id)
+        tasks, permissions = OwnedTasks("trial"), WorkspacePermissions(PermissionMode.ALLOW_ALL, sandboxed=True)
         stores = (workspace.cache, workspace.index, Words())
-        kit = await Kit.open([Path(home) / "work"], stores, permissions=permissions, spawn=tasks.spawn)
-        there = kind is Kind.NONE or kit.sandbox.kind is not Kind.NONE
+        kit = await WorkspaceTools.open_workspace_tools(
+            [Path(home) / "work"], stores, permissions=permissions, spawn=tasks.spawn_task
+        )
+        there = kind is SandboxKind.NONE or kit.sandbox.kind is not SandboxKind.NONE
         kit.commands.sandbox = dataclasses.replace(kit.sandbox, kind=kind)
-        kit.commands.limits = Limits(seconds=600, output=1 << 40)
+        kit.commands.limits = CommandLimits(seconds=600, output=1 << 40)
         permissions.sandboxed = True
         try:
             yield kit if there else None
@@ -99,7 +101,7 @@ async def kit_with(kind: Kind) -> AsyncIterator[Kit | None]:
             await workspace.aclose()
 
 
-async def stops(kit: Kit, script: str, rounds: int) -> tuple[float, int]:
+async def stops(kit: WorkspaceTools, script: str, rounds: int) -> tuple[float, int]:
     """The slowest stop in seconds, and how many processes were ever left after one."""
     slowest, left = 0.0, 0
     for number in range(rounds):
@@ -117,7 +119,7 @@ async def stops(kit: Kit, script: str, rounds: int) -> tuple[float, int]:
     return slowest, left
 
 
-async def output(kit: Kit, megabytes: int) -> tuple[int, bool]:
+async def output(kit: WorkspaceTools, megabytes: int) -> tuple[int, bool]:
     """By how much the peak of our memory grew, and whether what came back is what was printed."""
     program = (
         f"import sys\nfor n in range({megabytes} * 16): sys.stdout.write((('%08d' % n) + 'x' * 55 + chr(10)) * 1024)"
@@ -132,7 +134,7 @@ async def output(kit: Kit, megabytes: int) -> tuple[int, bool]:
         expected.update((f"{number:08d}" + "x" * 55 + "\n").encode() * 1024)
     stored = outcome.output
     for start in range(0, stored.size, 1 << 20):
-        found.update(await kit.around.cache.read(stored.digest, start, min(1 << 20, stored.size - start)))
+        found.update(await kit.resources.cache.read_range(stored.digest, start, min(1 << 20, stored.size - start)))
     return grown, stored.size == megabytes << 20 and found.digest() == expected.digest()
 
 
@@ -142,15 +144,15 @@ def memory(name: str) -> int:
     return int(line.split()[1]) * 1024
 
 
-async def command(kit: Kit, line: str, show: Callable[[str], None]):  # type: ignore[no-untyped-def]  # noqa: ANN201
+async def command(kit: WorkspaceTools, line: str, show: Callable[[str], None]):  # type: ignore[no-untyped-def]  # noqa: ANN201
     import json
 
     call = ToolCall("1", "run_command", json.dumps({"command": line, "seconds": 600}))
-    return await kit.toolbox().run(call, CallContext("c", yes, show))
+    return await kit.build_toolbox().run_tool_call(call, CallContext("c", yes, show))
 
 
-async def yes(question: Question) -> Answer:
-    return Answer(allowed=True)
+async def yes(question: PermissionQuestion) -> PermissionAnswer:
+    return PermissionAnswer(allowed=True)
 
 
 if __name__ == "__main__":

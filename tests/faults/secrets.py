@@ -11,7 +11,7 @@ import random
 import tempfile
 from pathlib import Path
 
-from helix_desktop.secrets import Secrets
+from helix_desktop.secrets import SecretStorage
 from tests.secret_places import KEPT, PLANTED, given, pairs
 from tests.test_secrets import MemoryKeyring
 
@@ -19,13 +19,13 @@ from tests.test_secrets import MemoryKeyring
 async def tried(count: int, seed: int) -> int:
     keyring = MemoryKeyring()
     with tempfile.TemporaryDirectory() as folder:
-        secrets = Secrets(
+        secrets = SecretStorage(
             Path(folder) / "keys.json",
             keyring=lambda: keyring,
             environ={"HELIX_KEY_OPENAI": PLANTED, "OPENAI_API_KEY": PLANTED},
         )
         for secret in KEPT.values():
-            await secrets.set(secret, PLANTED)
+            await secrets.store_secret_at(secret, PLANTED)
         chosen = list(pairs())
         random.Random(seed).shuffle(chosen)
         through = [pair for pair in chosen[:count] if PLANTED in await given(pair, secrets)]

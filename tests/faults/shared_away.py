@@ -26,16 +26,16 @@ from pathlib import Path
 
 from keyring.backends.fail import Keyring as NoKeyring
 
-from helix_desktop import places, settings
+from helix_desktop import program_folders, program_settings
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import Away, HelixError, NotThere
-from helix_desktop.secrets import Secrets
-from helix_desktop.store.index import used
-from helix_desktop.workbench import Desk, Workbench
-from helix_desktop.workbench.tour import Quick
+from helix_desktop.errors import HelixError, NotFound, SharedStoreUnreachable
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.store.index_file import entries_used_by
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.peers import postgres
 
 PATIENCE = 120.0  # seconds to catch up
@@ -78,21 +78,21 @@ async def trial(
         (work / "src/pairs.py").write_text("def pairs(): ...\n" * 50)
         desks = [_desk(Path(folder) / name) for name in ("desktop", "laptop")]
         try:
-            here = await desks[0].create("Pairs", work)
-            await here.choose_model("demo/demo")
-            await here.sharing.share(server.url)
+            here = await desks[0].create_workspace("Pairs", work)
+            await here.choose_model_for_role("demo/demo")
+            await here.sharing.start_sharing_at(server.url)
             assert here.workspace.link is not None
-            await here.workspace.link.publish()  # it is there for others
-            there = await desks[1].join(server.url, await here.sharing.key(), "Pairs", work)
-            await there.choose_model("demo/demo")
-            done = Worked(await here.new_conversation())
+            await here.workspace.link.announce_and_send_missing()  # it is there for others
+            there = await desks[1].join_workspace(server.url, await here.sharing.key_for_joining(), "Pairs", work)
+            await there.choose_model_for_role("demo/demo")
+            done = Worked(await here.start_conversation())
             for _ in range(3):
                 await _turn(done, done.before, chance)
-            await _until(lambda: here.sharing.standing.state == there.sharing.standing.state == "in step")
+            await _until(lambda: here.sharing.sharing_state.state == there.sharing.sharing_state.state == "in step")
             await asyncio.to_thread(server.stop)
             await _work(here, done, [*when, seconds], chance)
-            found["state while away: " + here.sharing.standing.state] += 1
-            found["waited at the end"] += here.sharing.standing.waiting
+            found["state while away: " + here.sharing.sharing_state.state] += 1
+            found["waited at the end"] += here.sharing.sharing_state.waiting
             await asyncio.to_thread(server.start)
             await _caught_up(here, there, done, found)
             await _go_on_there(server, here, there, done, found)
@@ -102,21 +102,25 @@ async def trial(
                 await desk.aclose()
 
 
-def _desk(home: Path) -> Desk:
-    where = places.find(home)
+def _desk(home: Path) -> Workbenches:
+    where = program_folders.find_program_folders(home)
     home.mkdir()
-    kept = settings.Settings(where.settings)
-    kept.change(settings.KEYS_IN_FILE, value=True)
-    kept.change(settings.MACHINE, value=home.name)
-    return Desk(where, Secrets(where.key_file, environ={}, consent=lambda: True, keyring=NoKeyring), clock=Quick())
+    kept = program_settings.ProgramSettings(where.settings_file)
+    kept.change_setting(program_settings.KEYS_IN_FILE, value=True)
+    kept.change_setting(program_settings.MACHINE, value=home.name)
+    return Workbenches(
+        where,
+        SecretStorage(where.key_file, environ={}, consent=lambda: True, keyring=NoKeyring),
+        clock=ClockWithoutPauses(),
+    )
 
 
 async def _work(here: Workbench, done: Worked, when: list[float], chance: random.Random) -> None:
     begun = time.monotonic()
     for moment in when:
         await asyncio.sleep(max(0.0, begun + moment - time.monotonic()))
-        stored = await here.workspace.cache.put(
-            chance.randbytes(chance.choice((400, 3_000, 60_000))), About("shell", "make")
+        stored = await here.workspace.cache.store_content(
+            chance.randbytes(chance.choice((400, 3_000, 60_000))), EntryOrigin("shell", "make")
         )
         done.digests.append(stored.digest)
         await _turn(done, done.away, chance)
@@ -124,32 +128,34 @@ async def _work(here: Workbench, done: Worked, when: list[float], chance: random
 
 async def _turn(done: Worked, taken: list[float], chance: random.Random) -> None:
     begun = time.perf_counter()
-    done.session.send((Text(chance.choice(ASKED)),))
-    await asyncio.wait_for(done.session.idle(), 60)
+    done.session.send_message((Text(chance.choice(ASKED)),))
+    await asyncio.wait_for(done.session.wait_until_idle(), 60)
     taken.append(time.perf_counter() - begun)
-    end = done.session.facts[-1].fact
+    end = done.session.all_facts[-1].fact
     done.failed += not (isinstance(end, TurnEnded) and end.reason is TurnEnd.DONE)
 
 
 async def _caught_up(here: Workbench, there: Workbench, done: Worked, found: Counter[str]) -> None:
     begun = time.monotonic()
-    own = [(one.seq, one.time, one.fact) for one in done.session.facts]
+    own = [(one.seq, one.time, one.fact) for one in done.session.all_facts]
     seen = await _arrived(there, done.session.id)
-    while len(seen.facts) < len(own) and time.monotonic() < begun + PATIENCE:
+    while len(seen.all_facts) < len(own) and time.monotonic() < begun + PATIENCE:
         _compare(own, seen, found)
         await asyncio.sleep(0.02)
     _compare(own, seen, found)
     found["seconds until the facts are there"] = round(time.monotonic() - begun)
-    await _until(lambda: here.sharing.standing.state == there.sharing.standing.state == "in step")
-    found["facts"], found["facts there"] = len(own), len(seen.facts)
-    found["LOST: facts"] += len(own) - len(seen.facts)
-    found["LOST: views that differ"] += seen.view() != done.session.view()
-    found["LOST: branches"] += len(here.sharing.branches) + len(there.sharing.branches)
+    await _until(lambda: here.sharing.sharing_state.state == there.sharing.sharing_state.state == "in step")
+    found["facts"], found["facts there"] = len(own), len(seen.all_facts)
+    found["LOST: facts"] += len(own) - len(seen.all_facts)
+    found["LOST: views that differ"] += seen.view_for_model() != done.session.view_for_model()
+    found["LOST: branches"] += len(here.sharing.branch_by_conversation) + len(there.sharing.branch_by_conversation)
     assert here.workspace.link is not None
-    await here.workspace.link.send()
+    await here.workspace.link.send_waiting_content()
     for digest in done.digests:
         try:
-            found["contents read there"] += Digest.of(await there.workspace.cache.get(digest)) == digest
+            found["contents read there"] += (
+                Digest.of_content(await there.workspace.cache.read_content(digest)) == digest
+            )
         except HelixError as error:
             found[f"LOST: content, {error}"] += 1
 
@@ -158,8 +164,8 @@ async def _arrived(there: Workbench, conversation: str) -> Session:
     """It may not have come before the server stopped."""
     async with asyncio.timeout(PATIENCE):
         while True:
-            with suppress(NotThere):
-                return await there.session(conversation)
+            with suppress(NotFound):
+                return await there.open_session(conversation)
             await asyncio.sleep(0.05)
 
 
@@ -167,25 +173,25 @@ async def _go_on_there(
     server: postgres.Server, here: Workbench, there: Workbench, done: Worked, found: Counter[str]
 ) -> None:
     """The other machine has read live; then the server goes again, and the work goes on there."""
-    done.session.send((Text("read src/late.py"),))
-    await asyncio.wait_for(done.session.idle(), 60)
-    seen = await there.session(done.session.id)
-    await _until(lambda: len(seen.facts) == len(done.session.facts))
-    wanted = {digest for one in done.session.facts[-8:] for _, digest in used(one.fact)}
+    done.session.send_message((Text("read src/late.py"),))
+    await asyncio.wait_for(done.session.wait_until_idle(), 60)
+    seen = await there.open_session(done.session.id)
+    await _until(lambda: len(seen.all_facts) == len(done.session.all_facts))
+    wanted = {digest for one in done.session.all_facts[-8:] for _, digest in entries_used_by(one.fact)}
     async with asyncio.timeout(PATIENCE):
-        while await there.workspace.cache.lacking(wanted):
+        while await there.workspace.cache.find_missing_content(wanted):
             await asyncio.sleep(0.05)
     found["contents that came by themselves"] = len(wanted)
     await asyncio.to_thread(server.stop)
-    with suppress(Away):
-        await there.sharing.take_over(done.session.id)
+    with suppress(SharedStoreUnreachable):
+        await there.sharing.take_over_conversation(done.session.id)
     taken = Worked(seen)
     await _turn(taken, taken.away, random.Random(1))
     found["LOST: turns there that failed"] += taken.failed
 
 
 def _compare(own: Sequence[tuple[int, float, object]], seen: Session, found: Counter[str]) -> None:
-    there = [(one.seq, one.time, one.fact) for one in seen.facts]
+    there = [(one.seq, one.time, one.fact) for one in seen.all_facts]
     found["looks while it catches up"] += 1
     found["LOST: looks at something out of order"] += there != own[: len(there)]
 

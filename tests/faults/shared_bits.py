@@ -22,13 +22,13 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
-from helix_desktop.store.shared import sealing
-from helix_desktop.store.shared.engine import Engine
-from helix_desktop.store.shared.postgres import PostgresEngine
-from helix_desktop.store.shared.s3 import S3Engine
-from helix_desktop.store.shared.sealing import Seal
+from helix_desktop.store.shared import row_encryption
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_store import RowStore
+from helix_desktop.store.shared.s3_rows import S3RowStore
 from tests.peers import postgres
 from tests.store.shared.conftest import moto_bucket
 from tests.store.shared.homes import Machine, machine
@@ -50,18 +50,20 @@ logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line for each request
 
 
 async def trial(
-    open_engine: Callable[[], Engine], flip: Flip, seal: Seal, flips: int, seed: int, found: Counter[str]
+    open_engine: Callable[[], RowStore], flip: Flip, seal: RowCipher, flips: int, seed: int, found: Counter[str]
 ) -> None:
     chance = random.Random(seed)
     with tempfile.TemporaryDirectory(prefix="helix-shared-bits-") as folder:
         async with machine(Path(folder) / "here", open_engine, seal) as here:
             digests = [
                 (
-                    await here.cache.put(chance.randbytes(SIZES[number % len(SIZES)]) + b"%d" % number, About("shell"))
+                    await here.cache.store_content(
+                        chance.randbytes(SIZES[number % len(SIZES)]) + b"%d" % number, EntryOrigin("shell")
+                    )
                 ).digest
                 for number in range(ENTRIES)
             ]
-            await here.link.sync()
+            await here.link.sync_content_now()
         for number in range(flips):
             where, back = flip(chance)
             async with machine(Path(folder) / f"there-{number}", open_engine, seal) as there:
@@ -69,7 +71,7 @@ async def trial(
             back()
             found["flips"] += 1
         async with machine(Path(folder) / "last", open_engine, seal) as last:
-            whole = await last.cache.contents(digests)
+            whole = await last.cache.read_contents(digests)
             found["whole when put back"] = len(whole)
 
 
@@ -78,11 +80,11 @@ async def read_all(there: Machine, digests: list[Digest], where: str, found: Cou
     noticed = 0
     for digest in digests:
         try:
-            content = await there.cache.get(digest)
+            content = await there.cache.read_content(digest)
         except HelixError:
             noticed += 1
         else:
-            if Digest.of(content) != digest:
+            if Digest.of_content(content) != digest:
                 found[f"LOST: wrong bytes delivered, {where}"] += 1
     if not noticed:
         found[f"LOST: nobody noticed, {where}"] += 1
@@ -90,7 +92,7 @@ async def read_all(there: Machine, digests: list[Digest], where: str, found: Cou
     found[f"entries that could not be read, {where}"] += noticed
 
 
-def in_tables(server: postgres.Server, seal: Seal) -> Flip:
+def in_tables(server: postgres.Server, seal: RowCipher) -> Flip:
     import psycopg
 
     connection = psycopg.connect(server.url, autocommit=True)
@@ -111,7 +113,7 @@ def in_tables(server: postgres.Server, seal: Seal) -> Flip:
     return flip
 
 
-def in_objects(url: str, seal: Seal) -> Flip:
+def in_objects(url: str, seal: RowCipher) -> Flip:
     import obstore
     from obstore.store import S3Store
 
@@ -143,12 +145,12 @@ def _server() -> Iterator[postgres.Server]:
 
 
 def trials(flips: int, seed: int, found: Counter[str]) -> None:
-    seal = Seal(sealing.new_key())
+    seal = RowCipher(row_encryption.new_workspace_key())
     if not postgres.why_not():
         with _server() as server:
             asyncio.run(
                 trial(
-                    lambda: PostgresEngine(server.url, seal.space),
+                    lambda: PostgresRowStore(server.url, seal.space),
                     in_tables(server, seal),
                     seal,
                     flips // 2,
@@ -159,7 +161,7 @@ def trials(flips: int, seed: int, found: Counter[str]) -> None:
     with moto_bucket() as url:
         asyncio.run(
             trial(
-                lambda: S3Engine(url, seal.space, login="key:secret"),
+                lambda: S3RowStore(url, seal.space, login="key:secret"),
                 in_objects(url, seal),
                 seal,
                 flips // 2,

@@ -25,12 +25,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError, StoreFailed
-from helix_desktop.store.shared import sealing
-from helix_desktop.store.shared.engine import Engine
-from helix_desktop.store.shared.link import SHARED
-from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.store.shared import row_encryption
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_store import RowStore
+from helix_desktop.store.shared.shared_store_link import SHARED
 from tests.faults.store_load import in_child, told
 from tests.peers import postgres
 from tests.store.shared.homes import machine
@@ -95,7 +95,7 @@ def trials(kills: int, promotions: int, seed: int, found: Counter[str]) -> None:
     chance = random.Random(seed)
     homes = Path(tempfile.mkdtemp(prefix="helix-shared-kill-"))
     pair = Pair()
-    clients = Clients(homes, sealing.new_key(), chance, found)
+    clients = Clients(homes, row_encryption.new_workspace_key(), chance, found)
     try:
         every = max(1, kills // max(1, promotions))
         for kill in range(kills):
@@ -183,18 +183,20 @@ def count(text: str, acknowledged: dict[str, str], found: Counter[str]) -> None:
 
 def working(home: Path, url: str, key: bytes, seed: int) -> Callable[[Callable[[str], None]], None]:
     def work(say: Callable[[str], None]) -> None:
-        asyncio.run(_puts(home, url, sealing.Seal(key), random.Random(seed), say))
+        asyncio.run(_puts(home, url, row_encryption.RowCipher(key), random.Random(seed), say))
 
     return work
 
 
-async def _puts(home: Path, url: str, seal: sealing.Seal, chance: random.Random, say: Callable[[str], None]) -> None:
-    async with machine(home, lambda: PostgresEngine(url, seal.space), seal, acknowledge=SHARED) as one:
+async def _puts(
+    home: Path, url: str, seal: row_encryption.RowCipher, chance: random.Random, say: Callable[[str], None]
+) -> None:
+    async with machine(home, lambda: PostgresRowStore(url, seal.space), seal, acknowledge=SHARED) as one:
         while True:
             recipe = f"{chance.randrange(1 << 60)}:{1_200_000 if chance.random() < 0.01 else chance.choice(SIZES)}"
             content = made(recipe)
             try:
-                stored = await one.cache.put(content, About("shell", recipe))
+                stored = await one.cache.store_content(content, EntryOrigin("shell", recipe))
             except StoreFailed as error:
                 say(f"refused-{type(error).__name__}")
                 await asyncio.sleep(0.1)
@@ -212,16 +214,16 @@ def check(url: str, key: bytes, acknowledged: dict[str, str], found: Counter[str
     """A machine that never had anything reads all of it."""
     home = Path(tempfile.mkdtemp(prefix="helix-shared-check-"))
     try:
-        asyncio.run(_read_all(home, url, sealing.Seal(key), acknowledged, found))
+        asyncio.run(_read_all(home, url, row_encryption.RowCipher(key), acknowledged, found))
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
 async def _read_all(
-    home: Path, url: str, seal: sealing.Seal, acknowledged: dict[str, str], found: Counter[str]
+    home: Path, url: str, seal: row_encryption.RowCipher, acknowledged: dict[str, str], found: Counter[str]
 ) -> None:
-    def engine() -> Engine:
-        return PostgresEngine(url, seal.space)
+    def engine() -> RowStore:
+        return PostgresRowStore(url, seal.space)
 
     async with machine(home, engine, seal) as one:
         left = list(acknowledged)
@@ -229,7 +231,7 @@ async def _read_all(
             some = left[at : at + 50]
             for digest in some:
                 try:
-                    content = await one.cache.get(Digest.parse(digest))
+                    content = await one.cache.read_content(Digest.from_hex(digest))
                 except HelixError as error:
                     found[f"LOST {digest[:12]}: {error}"] += 1
                     continue

@@ -22,16 +22,16 @@ from pathlib import Path
 
 from helix_desktop import tasks
 from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
-from helix_desktop.engine.view import state_of
-from helix_desktop.errors import Away, HelixError, Refused
-from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.shared.conversations import Conversations
-from helix_desktop.store.shared.in_step import InStep
-from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.engine.view import build_state
+from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable
+from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.conversation_sync import ConversationSync
 from helix_desktop.store.shared.postgres_heads import PostgresHeads
-from helix_desktop.store.shared.remote import Remote
-from helix_desktop.store.shared.sealing import Seal, new_key
-from helix_desktop.store.thread import StoreThread
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher, new_workspace_key
+from helix_desktop.store.shared.sync_state import SyncState
+from helix_desktop.store.store_thread import StoreThread
 from tests.peers import postgres
 
 DELAY = 0.05
@@ -97,49 +97,51 @@ async def _carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, del
 class Machine:
     name: str
     relay: Relay
-    engine: PostgresEngine
-    remote: Remote
+    engine: PostgresRowStore
+    remote: AsyncRowStore
     journal: JournalFile
     thread: StoreThread
-    seal: Seal
-    shared: Conversations = field(init=False)
+    seal: RowCipher
+    shared: ConversationSync = field(init=False)
     written: set[str] = field(default_factory=set)
     parted: list[str] = field(default_factory=list)
 
     @classmethod
-    async def make(cls, name: str, folder: Path, relay: Relay, seal: Seal) -> Machine:
-        engine = PostgresEngine(f"postgresql://helix@127.0.0.1:{relay.port}/postgres", seal.space)
+    async def make(cls, name: str, folder: Path, relay: Relay, seal: RowCipher) -> Machine:
+        engine = PostgresRowStore(f"postgresql://helix@127.0.0.1:{relay.port}/postgres", seal.space)
         thread = StoreThread(name)
-        journal = await thread.run(JournalFile, folder / f"{name}.sqlite3")
-        await thread.run(journal.connection.execute, "PRAGMA synchronous=OFF")
-        made = cls(name, relay, engine, Remote(engine), journal, thread, seal)
+        journal = await thread.run_there(JournalFile, folder / f"{name}.sqlite3")
+        await thread.run_there(journal.connection.execute, "PRAGMA synchronous=OFF")
+        made = cls(name, relay, engine, AsyncRowStore(engine), journal, thread, seal)
         await made.start()
         return made
 
     async def start(self) -> None:
         """Also again, as after a kill: what was in memory is gone."""
-        steps = await self.thread.run(InStep, self.journal)
+        steps = await self.thread.run_there(SyncState, self.journal)
         heads = PostgresHeads(self.engine, self.seal.space)
-        self.shared = Conversations(
+        self.shared = ConversationSync(
             self.journal, self.thread, steps, self.remote, heads, self.seal, self.name, lease=LEASE
         )
-        await self.shared.begin()
-        before = self.shared.open.parted
+        await self.shared.load_known_writers()
+        before = self.shared.open_conversations.note_branch
 
         def parted(conversation: str, branch: str) -> None:
             before(conversation, branch)
             self.parted.append(branch)
 
-        self.shared.open.parted = parted  # type: ignore[method-assign]
+        self.shared.open_conversations.note_branch = parted  # type: ignore[method-assign]
 
     async def write(self, conversation: str, text: str) -> None:
-        if await self.thread.run(self.journal.lines, conversation, 0, 1):
-            await self.thread.run(self.journal.append, conversation, [UserSaid((Text(text, 1),))])
+        if await self.thread.run_there(self.journal.read_stored_facts, conversation, 0, 1):
+            await self.thread.run_there(self.journal.append_in_transaction, conversation, [UserSaid((Text(text, 1),))])
             self.written.add(text)
 
     async def everything(self) -> dict[str, list[tuple[int, float, str]]]:
         found: dict[str, list[tuple[int, float, str]]] = {}
-        for line in sorted(await self.thread.run(self.journal.since, 0, 1 << 30), key=lambda line: line.seq):
+        for line in sorted(
+            await self.thread.run_there(self.journal.stored_facts_since, 0, 1 << 30), key=lambda line: line.seq
+        ):
             found.setdefault(line.conversation, []).append((line.seq, line.time, line.fact))
         return found
 
@@ -147,18 +149,20 @@ class Machine:
         self.relay.close()
         with suppress(HelixError):
             await self.remote.aclose()
-        await self.thread.run(self.journal.close)
+        await self.thread.run_there(self.journal.close)
         await self.thread.aclose()
 
 
 async def interleaving(relay_of: Callable[[], Relay], chance: random.Random, found: Counter[str]) -> None:
-    seal = Seal(new_key())
+    seal = RowCipher(new_workspace_key())
     with tempfile.TemporaryDirectory() as folder:
         machines = [await Machine.make(name, Path(folder), relay_of(), seal) for name in ("one", "two")]
         try:
-            await machines[0].thread.run(machines[0].journal.append, "c", [ConversationStarted("Shared")])
+            await machines[0].thread.run_there(
+                machines[0].journal.append_in_transaction, "c", [ConversationStarted("Shared")]
+            )
             for machine in machines:
-                await machine.shared.step()
+                await machine.shared.sync_once()
             for _ in range(STEPS):
                 await _step(chance, machines, found)
             await _end(machines, found)
@@ -194,16 +198,16 @@ def _new(found: Counter[str]) -> str:
 
 async def _call(chance: random.Random, machine: Machine, what: str, found: Counter[str]) -> None:
     """A call of the engine; with `cut`, the way ends at some moment of it."""
-    work = machine.shared.take_over("c") if what == "take over" else machine.shared.step()
+    work = machine.shared.take_over_lease("c") if what == "take over" else machine.shared.sync_once()
     calling = asyncio.ensure_future(work)  # noqa: TID251 -- awaited below
     if what == "cut":
         await asyncio.sleep(chance.uniform(0, 6 * DELAY))
         machine.relay.cut()
     try:
         await calling
-    except Away:
+    except SharedStoreUnreachable:
         found["away"] += 1
-    except Refused:
+    except ActionRefused:
         found["refused"] += 1
     if (what == "cut" and chance.random() < 0.7) or (machine.relay.is_cut and chance.random() < 0.3):
         machine.relay.mend()
@@ -215,7 +219,7 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     for _ in range(30):
         for machine in machines:
             await _reached(machine)
-        if not any([await one.thread.run(one.shared.steps.waiting) for one in machines]):
+        if not any([await one.thread.run_there(one.shared.sync_state.count_facts_to_send) for one in machines]):
             break
         await asyncio.sleep(LEASE + 0.05)
     for machine in machines:
@@ -231,7 +235,8 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
     found["LOST: cannot be read"] += sum(len(machine.shared.complaints) for machine in machines)
     for conversation in first.keys() & second.keys():
         one, other = [
-            state_of(await machine.thread.run(machine.journal.read, conversation)).view() for machine in machines
+            build_state(await machine.thread.run_there(machine.journal.read_recorded, conversation)).take_view()
+            for machine in machines
         ]
         found["views"] += 1
         found["LOST: views differ"] += one != other
@@ -240,16 +245,16 @@ async def _end(machines: list[Machine], found: Counter[str]) -> None:
 async def _reached(machine: Machine) -> None:
     """The first calls after a cut may still meet what was cut."""
     for _ in range(5):
-        with suppress(Away):
-            await machine.shared.step()
+        with suppress(SharedStoreUnreachable):
+            await machine.shared.sync_once()
             return
         await asyncio.sleep(DELAY)
-    await machine.shared.step()
+    await machine.shared.sync_once()
 
 
 async def trials(count: int, seed: int, found: Counter[str], server: postgres.Server) -> None:
     loop = asyncio.new_event_loop()
-    tasks.thread(loop.run_forever, name="relays", daemon=True)
+    tasks.start_thread(loop.run_forever, name="relays", daemon=True)
     limit = asyncio.Semaphore(TOGETHER)
 
     async def one(number: int) -> None:

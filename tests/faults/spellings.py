@@ -21,11 +21,15 @@ import tempfile
 import time
 from pathlib import Path
 
-from helix_desktop.tools.permission import Action, Effect, Mode, Rule, decide
-from helix_desktop.tools.programs import Known, programs
+from helix_desktop.tools.command_lines.command_analysis import KnownPrograms, find_started_programs
+from helix_desktop.tools.permission import ActionEffect, PermissionMode, PermissionRule, ToolAction, decide_permission
 
 DENIED = ("rm -rf x", "rm x", "git push origin", "git push --force", "curl http://a")
-RULES = (Rule("deny", command="rm *"), Rule("deny", command="git push *"), Rule("ask", command="curl *"))
+RULES = (
+    PermissionRule("deny", command="rm *"),
+    PermissionRule("deny", command="git push *"),
+    PermissionRule("ask", command="curl *"),
+)
 # {} is the command as words, {q} the same as one quoted word.
 WRAPS = (
     "{}", "A=1 {}", "A=1 B='2 3' {}", "env {}", "env -i PATH=$PATH {}", "env A=b {}", "env -u A {}", "env -S {q}", "/usr/bin/env {}", "nice {}", "nice -n 5 {}", "nice --adjustment=5 {}", "nohup {}", "nohup {} >/dev/null 2>&1 &",
@@ -149,8 +153,8 @@ def spelled(line: str, chance: random.Random) -> str:
 
 
 def held_back(line: str) -> bool:
-    action = Action("run_command", Effect.RUN, "", line, command=line)
-    return decide(action, Mode.ALLOW_ALL, RULES, sandboxed=True).verdict != "allow"
+    action = ToolAction("run_command", ActionEffect.RUN, "", line, command=line)
+    return decide_permission(action, PermissionMode.ALLOW_ALL, RULES, sandboxed=True).verdict != "allow"
 
 
 # --- what a shell starts ------------------------------------------------------------------------------------------------
@@ -179,12 +183,12 @@ def compared(count: int, seed: int) -> tuple[list[tuple[str, list[str], list[str
     lines = [line for line in (made(chance) for _ in range(count)) if "\0" not in line]
     missed, known, started = [], 0, 0
     for line, ran in zip(lines, run(lines), strict=True):
-        read = programs(line)
-        if not isinstance(read, Known):
+        read = find_started_programs(line)
+        if not isinstance(read, KnownPrograms):
             continue
         known += 1
         started += len(ran)
-        names = {one.name for one in read.programs}
+        names = {one.program_name for one in read.all_programs}
         if not read.doubts and not set(ran) <= names:
             missed.append((line, ran, sorted(names)))
     return missed, known, started

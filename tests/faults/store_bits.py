@@ -23,9 +23,9 @@ from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded, Text, ToolReturned, UserSaid
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError, JournalCorrupt
-from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
 from tests.faults.store_report import report
 
@@ -42,24 +42,24 @@ def contents(chance: random.Random) -> list[bytes]:
 async def fill(folder: Path, seed: int) -> None:
     """Some entries, three conversations, an index that has caught up; left open."""
     chance = random.Random(seed)
-    workspace = await home(folder).open(NAME)
+    workspace = await home(folder).open_stored_workspace(NAME)
     for number, content in enumerate(contents(chance)):
-        stored = await workspace.cache.put(content, About("shell", f"command {number}"))
+        stored = await workspace.cache.store_content(content, EntryOrigin("shell", f"command {number}"))
         said = UserSaid((Text(f"about {number}: " + "words " * chance.randrange(200)),))
-        await workspace.journal.append(f"c{number % 3}", [said, ToolReturned("1", stored, 1, head="zebra")])
-    await workspace.index.caught_up()
+        await workspace.journal.append_to_journal(f"c{number % 3}", [said, ToolReturned("1", stored, 1, head="zebra")])
+    await workspace.index.wait_until_indexed()
 
 
 async def truth_of(folder: Path) -> Truth:
-    workspace = await home(folder).open(NAME)
+    workspace = await home(folder).open_stored_workspace(NAME)
     facts = {}
     entries: dict[str, bytes] = {}
-    for row in await workspace.journal.conversations():
-        for each in await workspace.journal.read(row.id):
+    for row in await workspace.journal.list_conversations():
+        for each in await workspace.journal.read_facts(row.id):
             facts[row.id, each.seq] = each
             if isinstance(each.fact, ToolReturned):
                 digest = each.fact.output.digest
-                entries[digest.hex] = await workspace.cache.get(digest)
+                entries[digest.hex] = await workspace.cache.read_content(digest)
     await workspace.aclose()
     return entries, facts
 
@@ -67,7 +67,7 @@ async def truth_of(folder: Path) -> Truth:
 async def examine(folder: Path, truth: Truth, say: Say) -> None:
     """Open, read everything, check everything; say what is wrong and what is hurt and stands nowhere named."""
     entries, facts = truth
-    workspace = await home(folder).open(NAME)
+    workspace = await home(folder).open_stored_workspace(NAME)
     named = [*workspace.notes]
     hurt = [text for text, content in entries.items() if not await _is_whole(workspace, text, content, say)]
     present = await _facts(workspace, {name for name, _ in facts}, named)
@@ -77,13 +77,13 @@ async def examine(folder: Path, truth: Truth, say: Say) -> None:
             hurt.append(f"Fact {key[1]} of the conversation {key[0]}")
         elif got != fact:
             say(f"WRONG fact {key}")
-    checked = await workspace.cache.verify()
+    checked = await workspace.cache.verify_cache()
     named += [
         *(f"{digest} {why}" for digest, why in checked.damaged),
         *checked.notes,
-        *await workspace.journal.damage(),
+        *await workspace.journal.find_journal_damage(),
     ]
-    hits = await workspace.index.search("zebra", limit=50)
+    hits = await workspace.index.search_index("zebra", limit=50)
     wrong = [hit.snippet for hit in hits if "zebra" not in hit.snippet.lower() and "about" not in hit.snippet]
     await workspace.aclose()
     for each in hurt:
@@ -94,9 +94,9 @@ async def examine(folder: Path, truth: Truth, say: Say) -> None:
     say(f"hurt {len(hurt)}")
 
 
-async def _is_whole(workspace: Workspace, text: str, content: bytes, say: Say) -> bool:
+async def _is_whole(workspace: StoredWorkspace, text: str, content: bytes, say: Say) -> bool:
     try:
-        got = await workspace.cache.get(Digest.parse(text))
+        got = await workspace.cache.read_content(Digest.from_hex(text))
     except HelixError:
         return False
     if got != content:
@@ -104,14 +104,14 @@ async def _is_whole(workspace: Workspace, text: str, content: bytes, say: Say) -
     return got == content
 
 
-async def _facts(workspace: Workspace, names: set[str], named: list[str]) -> dict[tuple[str, int], Recorded]:
+async def _facts(workspace: StoredWorkspace, names: set[str], named: list[str]) -> dict[tuple[str, int], Recorded]:
     """What can be read of each conversation, up to a damaged fact and behind it."""
     found: dict[tuple[str, int], Recorded] = {}
     for name in names:
         after = 0
         while after < 100:
             try:
-                for each in await workspace.journal.read(name, after, 1):
+                for each in await workspace.journal.read_facts(name, after, 1):
                     found[name, each.seq] = each
             except JournalCorrupt as error:
                 named.append(error.what)

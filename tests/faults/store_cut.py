@@ -25,8 +25,8 @@ from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Text, UserSaid
-from helix_desktop.engine.ports import About
-from helix_desktop.errors import NotThere
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import NotFound
 from tests.faults.store_load import NAME, Say, begin, home, in_child, told
 from tests.faults.store_report import report
 
@@ -41,25 +41,25 @@ def contents() -> list[bytes]:
 
 async def fill(folder: Path) -> None:
     """Entries and facts one after another, each on the disk before the next."""
-    workspace = await home(folder).open(NAME)
+    workspace = await home(folder).open_stored_workspace(NAME)
     for number, content in enumerate(contents()):
-        await workspace.cache.put(content, About("shell"))
-        await workspace.journal.append("c", [UserSaid((Text(f"fact {number} " * 3),))])
+        await workspace.cache.store_content(content, EntryOrigin("shell"))
+        await workspace.journal.append_to_journal("c", [UserSaid((Text(f"fact {number} " * 3),))])
 
 
 async def kept(folder: Path) -> str:
     """How many of the entries and facts are there; "hole" where one is missing before another."""
-    workspace = await home(folder).open(NAME)
+    workspace = await home(folder).open_stored_workspace(NAME)
     entries = []
     for content in contents():
         try:
-            entries.append(await workspace.cache.get(Digest.of(content)) == content)
-        except NotThere:
+            entries.append(await workspace.cache.read_content(Digest.of_content(content)) == content)
+        except NotFound:
             entries.append(False)
-    facts = len(await workspace.journal.read("c"))
-    damage = await workspace.journal.damage()
-    await workspace.cache.put(b"and on", About())
-    await workspace.journal.append("c", [UserSaid((Text("and on"),))])
+    facts = len(await workspace.journal.read_facts("c"))
+    damage = await workspace.journal.find_journal_damage()
+    await workspace.cache.store_content(b"and on", EntryOrigin())
+    await workspace.journal.append_to_journal("c", [UserSaid((Text("and on"),))])
     await workspace.aclose()
     whole = sum(entries)
     hole = not all(entries[:whole]) or bool(damage)
@@ -120,7 +120,7 @@ def _filled(folder: Path, *, pages: int = 0) -> Path:
 
 async def _opened_once(folder: Path) -> None:
     """So that the making of the tables is not in the log."""
-    await (await home(folder).open(NAME)).aclose()
+    await (await home(folder).open_stored_workspace(NAME)).aclose()
 
 
 def _every_length(killed: Path) -> list[Cut]:

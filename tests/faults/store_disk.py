@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Text, ToolReturned, UserSaid
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
-from helix_desktop.store.workspace import Workspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.faults import shim
 from tests.faults.store_load import Acknowledged, Say, begin, check_in_child, home, in_child, one_step, told
 from tests.faults.store_report import report
@@ -63,16 +63,16 @@ async def script(folder: Path, at: int, way: Way, say: Say) -> None:
     chance = random.Random(7)
 
     async def streamed() -> None:
-        stored = await workspace.cache.put(_pieces(chance), About("shell", "large"))
+        stored = await workspace.cache.store_content(_pieces(chance), EntryOrigin("shell", "large"))
         say(f"put {stored.digest}")
-        await workspace.journal.append("large", [ConversationStarted("t"), ToolReturned("1", stored, 1)])
+        await workspace.journal.append_to_journal("large", [ConversationStarted("t"), ToolReturned("1", stored, 1)])
 
     steps: list[Callable[[], Awaitable[object]]] = [
         *(lambda n=n: one_step(workspace, chance, f"c{n % 2}", say) for n in range(4)),
         streamed,
-        lambda: workspace.journal.fork("c0", 1, "fork"),
-        lambda: workspace.journal.set_meter("c0", "{}"),
-        workspace.back_up,
+        lambda: workspace.journal.fork_conversation("c0", 1, "fork"),
+        lambda: workspace.journal.store_meter("c0", "{}"),
+        workspace.back_up_now,
         lambda: one_step(workspace, chance, "c1", say),
     ]
     for step in steps:
@@ -94,21 +94,21 @@ async def script(folder: Path, at: int, way: Way, say: Say) -> None:
     say(f"closing {shim.calls() - before}")
 
 
-async def emptied(workspace: Workspace, at: int, way: Way, say: Say) -> None:
+async def emptied(workspace: StoredWorkspace, at: int, way: Way, say: Say) -> None:
     """What could not be purged is purged when the disk works again."""
-    stored = await workspace.cache.put(b"to be purged" * 100, About("shell", "env"))
+    stored = await workspace.cache.store_content(b"to be purged" * 100, EntryOrigin("shell", "env"))
     thrown_away: list[Fact] = [ToolReturned("1", stored, 1), ConversationChanged(trashed=True)]
-    await workspace.journal.append("purged", thrown_away)
+    await workspace.journal.append_to_journal("purged", thrown_away)
     before = shim.calls()
     way.arm(at, "emptying")
     try:
-        await workspace.empty_trash()
+        await workspace.delete_trashed_conversations()
     except HelixError as error:
         say(f"refused {type(error).__name__}: {error.what}")
     shim.fail(0, 0, for_good=False)
     say(f"emptying {shim.calls() - before}")
-    await workspace.empty_trash()
-    if any(row.id == "purged" for row in await workspace.journal.conversations()):
+    await workspace.delete_trashed_conversations()
+    if any(row.id == "purged" for row in await workspace.journal.list_conversations()):
         raise RuntimeError("The trash could not be emptied any more.")
 
 
@@ -117,18 +117,18 @@ def works_again(say: Say) -> None:
     say(f"working {shim.calls()}")
 
 
-async def opened(folder: Path, say: Say) -> Workspace:
+async def opened(folder: Path, say: Say) -> StoredWorkspace:
     try:
-        return await home(folder).open("W")
+        return await home(folder).open_stored_workspace("W")
     except HelixError as error:
         say(f"refused {type(error).__name__}: {error.what}")
     works_again(say)
-    return await home(folder).open("W")
+    return await home(folder).open_stored_workspace("W")
 
 
-def _change(workspace: Workspace, say: Say) -> None:
+def _change(workspace: StoredWorkspace, say: Say) -> None:
     try:
-        workspace.change({"colour": "#123456"})
+        workspace.change_settings({"colour": "#123456"})
     except HelixError as error:
         say(f"refused {type(error).__name__}: {error.what}")
 
@@ -138,10 +138,12 @@ async def _pieces(chance: random.Random) -> AsyncIterator[bytes]:
         yield chance.randbytes(100_000)
 
 
-async def goes_on(workspace: Workspace, say: Say) -> None:
+async def goes_on(workspace: StoredWorkspace, say: Say) -> None:
     """The disk works again: so does the workspace, as it stands open."""
-    stored = await workspace.cache.put(b"there is room again", About("shell", "df"))
-    await workspace.journal.append("after", [UserSaid((Text("and on it goes"),)), ToolReturned("1", stored, 1)])
+    stored = await workspace.cache.store_content(b"there is room again", EntryOrigin("shell", "df"))
+    await workspace.journal.append_to_journal(
+        "after", [UserSaid((Text("and on it goes"),)), ToolReturned("1", stored, 1)]
+    )
     say(f"put {stored.digest}")
     say("went on")
 

@@ -16,26 +16,26 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.engine import encoding
+from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Fact, Text, ToolReturned, UserSaid
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import HelixError
-from helix_desktop.store.journal import seal
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.journal_file import seal_fact
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 NAME = "W"
 Say = Callable[[str], None]
 
 
-def home(folder: Path) -> Workspaces:
-    return Workspaces(folder / "workspaces")
+def home(folder: Path) -> AllWorkspaces:
+    return AllWorkspaces(folder / "workspaces")
 
 
 def begin(folder: Path) -> str:
     """A new workspace; its id."""
-    return home(folder).create(NAME).id
+    return home(folder).create_stored_workspace(NAME).id
 
 
 # --- the load --------------------------------------------------------------------------------------------------------
@@ -57,11 +57,11 @@ async def _stream(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + 100_000]
 
 
-async def one_step(workspace: Workspace, chance: random.Random, name: str, say: Say) -> None:
+async def one_step(workspace: StoredWorkspace, chance: random.Random, name: str, say: Say) -> None:
     """What a step of an agent does: some outputs at once, then one transaction that refers to them; sometimes more."""
     contents = [content_of(chance) for _ in range(chance.choice((1, 1, 2, 5)))]
-    about = About("shell", f"step of {name}")
-    puts = (workspace.cache.put(_stream(c) if chance.random() < 0.2 else c, about) for c in contents)
+    about = EntryOrigin("shell", f"step of {name}")
+    puts = (workspace.cache.store_content(_stream(c) if chance.random() < 0.2 else c, about) for c in contents)
     stored = await asyncio.gather(*puts)
     for each in stored:
         say(f"put {each.digest}")
@@ -70,22 +70,22 @@ async def one_step(workspace: Workspace, chance: random.Random, name: str, say: 
     ]
     if chance.random() < 0.3:
         facts.append(UserSaid((Text("said " * chance.randrange(400)),)))
-    for recorded in await workspace.journal.append(name, facts):
-        sealed = seal(name, recorded.seq, recorded.time, encoding.encode(recorded.fact)).hex()
+    for recorded in await workspace.journal.append_to_journal(name, facts):
+        sealed = seal_fact(name, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact)).hex()
         say(f"fact {name} {recorded.seq} {sealed}")
     if chance.random() < 0.05:
-        await workspace.journal.append(name, [ConversationChanged(title=f"Title {chance.randrange(1000)}")])
+        await workspace.journal.append_to_journal(name, [ConversationChanged(title=f"Title {chance.randrange(1000)}")])
     if chance.random() < 0.05 and stored:
-        await workspace.cache.get(stored[0].digest)
+        await workspace.cache.read_content(stored[0].digest)
 
 
 async def load(folder: Path, chance: random.Random, say: Say, steps: int = 1_000_000) -> None:
     """Three conversations side by side, until killed or done."""
-    workspace = await home(folder).open(NAME)
+    workspace = await home(folder).open_stored_workspace(NAME)
     say("open")
 
     async def talk(name: str, seed: int) -> None:
-        await workspace.journal.append(name, [ConversationStarted(name)])
+        await workspace.journal.append_to_journal(name, [ConversationStarted(name)])
         own = random.Random(seed)
         for _ in range(steps):
             await one_step(workspace, own, name, say)
@@ -119,24 +119,24 @@ class Acknowledged:
 
 async def lost(folder: Path, acknowledged: Acknowledged) -> list[str]:
     """What of it is missing or wrong after opening the workspace again, each in a sentence."""
-    workspace = await home(folder).open(NAME)
-    found = [f"content {text}" for text in acknowledged.puts if await _missing(workspace, Digest.parse(text))]
+    workspace = await home(folder).open_stored_workspace(NAME)
+    found = [f"content {text}" for text in acknowledged.puts if await _missing(workspace, Digest.from_hex(text))]
     present: dict[tuple[str, int], str] = {}
-    for row in await workspace.journal.conversations():
-        for recorded in await workspace.journal.read(row.id):
-            sealed = seal(row.id, recorded.seq, recorded.time, encoding.encode(recorded.fact))
+    for row in await workspace.journal.list_conversations():
+        for recorded in await workspace.journal.read_facts(row.id):
+            sealed = seal_fact(row.id, recorded.seq, recorded.time, fact_encoding.encode_fact(recorded.fact))
             present[row.id, recorded.seq] = sealed.hex()
             if isinstance(recorded.fact, ToolReturned) and await _missing(workspace, recorded.fact.output.digest):
                 found.append(f"dangling: fact {recorded.seq} of {row.id} refers to {recorded.fact.output.digest}")
     found += [f"fact {key}" for key, sealed in acknowledged.facts.items() if present.get(key) != sealed]
-    found += [str(defect) for defect in await workspace.journal.damage()]
+    found += [str(defect) for defect in await workspace.journal.find_journal_damage()]
     await workspace.aclose()
     return found
 
 
-async def _missing(workspace: Workspace, digest: Digest) -> bool:
+async def _missing(workspace: StoredWorkspace, digest: Digest) -> bool:
     try:
-        return hashlib.sha256(await workspace.cache.get(digest)).digest() != digest.raw
+        return hashlib.sha256(await workspace.cache.read_content(digest)).digest() != digest.raw
     except HelixError:
         return True
 

@@ -27,9 +27,9 @@ async def intrude(folder: Path, say: Say, *, chance: random.Random) -> None:
     workspaces = home(folder)
     try:
         if chance.random() < 0.8:
-            await workspaces.open("W")
+            await workspaces.open_stored_workspace("W")
         else:
-            workspaces.trash("W")
+            workspaces.trash_workspace("W")
     except StoreBusy as error:
         say("refused" if "open in another program" in str(error) else f"said: {error}")
     else:

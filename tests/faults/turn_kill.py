@@ -18,15 +18,15 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from helix_desktop import places
-from helix_desktop.engine import laws
-from helix_desktop.engine.events import Event, FactAppended
+from helix_desktop import program_folders
+from helix_desktop.engine import legal_messages
 from helix_desktop.engine.facts import Folded, Text, ToolReturned, TurnEnded
 from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import Event, FactAppended
 from helix_desktop.errors import HelixError
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk, Workbench
-from helix_desktop.workbench.tour import MODEL, Quick, make_folder
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.scripted_tour import MODEL, ClockWithoutPauses, create_tour_folder
 from tests.faults.store_load import Say, in_child, told
 from tests.faults.store_report import report
 
@@ -54,25 +54,25 @@ def trials(count: int, seed: int) -> Counter[str]:
     return found
 
 
-def _desk(home: Path) -> Desk:
-    where = places.find(home / "home")
-    return Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
+def _desk(home: Path) -> Workbenches:
+    where = program_folders.find_program_folders(home / "home")
+    return Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
 
 
 async def _begin(home: Path) -> None:
-    make_folder(home / "folder")
+    create_tour_folder(home / "folder")
     desk = _desk(home)
-    bench = await desk.create("Killed", home / "folder")
-    await bench.choose_model(MODEL)
-    await bench.choose_mode("allow all")
-    await bench.new_conversation("Killed")
+    bench = await desk.create_workspace("Killed", home / "folder")
+    await bench.choose_model_for_role(MODEL)
+    await bench.choose_permission_mode("allow all")
+    await bench.start_conversation("Killed")
     await desk.aclose()
 
 
-async def _opened(desk: Desk) -> tuple[Workbench, Session]:
-    bench = await desk.open("Killed")
-    (row,) = bench.conversations()
-    return bench, await bench.session(row.id)
+async def _opened(desk: Workbenches) -> tuple[Workbench, Session]:
+    bench = await desk.open_workspace("Killed")
+    (row,) = bench.list_conversations()
+    return bench, await bench.open_session(row.id)
 
 
 def killed(home: Path, chance: random.Random) -> list[str]:
@@ -98,10 +98,10 @@ async def _work(home: Path, words: list[str], say: Say) -> None:
         if isinstance(event, FactAppended):
             say(str(event.recorded.seq))
 
-    session.subscribe(hear)
+    session.subscribe_to_events(hear)
     for text in words:
-        session.send((Text(text),))
-    await session.idle()
+        session.send_message((Text(text),))
+    await session.wait_until_idle()
     await asyncio.Event().wait()
 
 
@@ -113,12 +113,15 @@ async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[st
         last = session.conversation.state.last_seq
         wrong = [f"fact {seq} was told and is gone" for seq in told_of if int(seq) > last]
         wrong += [line async for line in _missing(bench, session)]
-        wrong += [f"the next request is illegal: {what}" for what in laws.violations(await session.request_at())]
+        wrong += [
+            f"the next request is illegal: {what}"
+            for what in legal_messages.find_violations(await session.rebuild_request())
+        ]
         broken_off = session.conversation.state.branch.turn.running
         found["turns broken off"] += broken_off
-        session.resume() if broken_off else session.send((Text("hello"),))
-        await asyncio.wait_for(session.idle(), 60)
-        if not isinstance(session.facts[-1].fact, TurnEnded):
+        session.resume_turn() if broken_off else session.send_message((Text("hello"),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+        if not isinstance(session.all_facts[-1].fact, TurnEnded):
             wrong.append("the turn did not go on to its end")
     except HelixError as error:
         return [f"it does not open: {error}"]
@@ -129,13 +132,13 @@ async def _after(home: Path, told_of: list[str], found: Counter[str]) -> list[st
 
 
 async def _missing(bench: Workbench, session: Session) -> AsyncIterator[str]:
-    digests = {r.fact.output.digest for r in session.facts if isinstance(r.fact, ToolReturned)}
-    digests |= {digest for r in session.facts if isinstance(r.fact, Folded) for digest in r.fact.entries}
+    digests = {r.fact.output.digest for r in session.all_facts if isinstance(r.fact, ToolReturned)}
+    digests |= {digest for r in session.all_facts if isinstance(r.fact, Folded) for digest in r.fact.entries}
     for digest in digests:
         try:
-            await bench.workspace.cache.get(digest)
+            await bench.workspace.cache.read_content(digest)
         except HelixError as error:
-            yield f"{digest.short} is referred to and not there: {error}"
+            yield f"{digest.short_hex} is referred to and not there: {error}"
 
 
 def main() -> int:

@@ -13,48 +13,48 @@ from typing import Any
 
 import httpx
 
-from helix_desktop import places, tasks
-from helix_desktop.commands import open_workspace
-from helix_desktop.gateway import listening, serving, wrapping
-from helix_desktop.gateway.events import Cutter, data_of
-from helix_desktop.gateway.registration import Registration, Registrations
-from helix_desktop.resident.client import HeldRegistration
-from helix_desktop.wire import anthropic, gemini, openai_chat, openai_responses
+from helix_desktop import program_folders, tasks
+from helix_desktop.commands import workspace_access
+from helix_desktop.gateway import agent_run, gateway_server, gateway_socket
+from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.resident.resident_client import HeldRegistration
+from helix_desktop.wire import anthropic_wire, chat_wire, gemini_wire, responses_wire
 
 Json = Any
-WIRES: Mapping[str, Any] = {wire.NAME: wire for wire in (anthropic, openai_chat, openai_responses, gemini)}
+WIRES: Mapping[str, Any] = {wire.NAME: wire for wire in (anthropic_wire, chat_wire, responses_wire, gemini_wire)}
 PROTOCOLS = tuple(WIRES)
 TOOL = "Bash"
 
 
 @contextmanager
 def running(
-    home: Path, upstream: str, *, serves: bool = False, others: Sequence[Registration] = (), **options: Any
+    home: Path, upstream: str, *, serves: bool = False, others: Sequence[GatewayRegistration] = (), **options: Any
 ) -> Iterator[str]:
     """The gateway's address; it ends in order. `others`: further registrations."""
-    where = places.find(home)
-    registration = Registration(serving.token_of(where), upstream, **options)
-    sock = listening.listen_on(0)
+    where = program_folders.find_program_folders(home)
+    registration = GatewayRegistration(gateway_server.read_or_create_token(where), upstream, **options)
+    sock = gateway_socket.listen_on_loopback(0)
     loop = asyncio.new_event_loop()
     ready, ended = threading.Event(), []
 
     async def nobody(workspace: Any) -> Any:
-        return await open_workspace.serve(workspace, where) if serves else None
+        return await workspace_access.serve_commands(workspace, where) if serves else None
 
     async def serve() -> None:
         task = asyncio.current_task()
-        ended.append(lambda: loop.call_soon_threadsafe(serving.stop, task))
+        ended.append(lambda: loop.call_soon_threadsafe(gateway_server.stop_gateway, task))
         ready.set()
-        await serving.run(where, sock, Registrations(registration, *others), "", nobody)
+        await gateway_server.serve_gateway(where, sock, GatewayRegistrations(registration, *others), "", nobody)
 
     def work() -> None:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
             runner.run(serve())
 
-    thread = tasks.thread(work, name="gateway", daemon=True)
+    thread = tasks.start_thread(work, name="gateway", daemon=True)
     ready.wait(60)
     try:
-        yield listening.agent_address(sock.getsockname()[1], registration.token)
+        yield gateway_socket.agent_address(sock.getsockname()[1], registration.token)
     finally:
         ended[0]()
         thread.join(20)
@@ -62,8 +62,10 @@ def running(
 
 def wrapped(home: Path, upstream: str, **options: Any) -> HeldRegistration:
     """A registration with the resident of a home, which is started: to be used as a context."""
-    where = places.find(home)
-    return HeldRegistration(where, [*wrapping.program(where)], Registration("", upstream, **options))
+    where = program_folders.find_program_folders(home)
+    return HeldRegistration(
+        where, [*agent_run.command_of_this_program(where)], GatewayRegistration("", upstream, **options)
+    )
 
 
 @dataclass
@@ -133,8 +135,8 @@ class Agent:
         if not self.streams:
             return reply.json()
         reading = WIRES[self.protocol].Reading()
-        for raw in Cutter().feed(reply.content):
-            if (event := data_of(raw)) is not None:
+        for raw in RawEventSplitter().feed_raw_chunk(reply.content):
+            if (event := parse_event_data(raw)) is not None:
                 reading.take(event)
         if not reading.done:
             raise AssertionError(f"the stream broke off: {reply.text[-300:]}")

@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from helix_desktop.engine.facts import ModelReplied, Text
-from helix_desktop.gateway import opening
-from helix_desktop.store.conversations import Row
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.gateway import gateway_workspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.conversation_rows import StoredConversation
 from tests.conftest import Expect
 from tests.gateway.running import PROTOCOLS, TOOL, Agent, running
 from tests.peers.agent_provider import Asked, Block, Calls, Provider, Says, Thinks
@@ -312,10 +312,12 @@ def test_a_subagent_that_works_beside_its_parent_has_a_conversation_of_its_own_b
 
 def replies(home: Path) -> list[str]:
     async def read() -> list[str]:
-        workspace = await Workspaces(places.find(home).workspaces).open(opening.NAME)
+        workspace = await AllWorkspaces(
+            program_folders.find_program_folders(home).workspaces_folder
+        ).open_stored_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME)
         try:
-            rows = await workspace.journal.conversations()
-            facts = [recorded.fact for row in rows for recorded in await workspace.journal.read(row.id)]
+            rows = await workspace.journal.list_conversations()
+            facts = [recorded.fact for row in rows for recorded in await workspace.journal.read_facts(row.id)]
         finally:
             await workspace.aclose()
         return [
@@ -329,11 +331,13 @@ def replies(home: Path) -> list[str]:
     return asyncio.run(read())
 
 
-def conversations(home: Path) -> list[Row]:
-    async def read() -> list[Row]:
-        workspace = await Workspaces(places.find(home).workspaces).open(opening.NAME)
+def conversations(home: Path) -> list[StoredConversation]:
+    async def read() -> list[StoredConversation]:
+        workspace = await AllWorkspaces(
+            program_folders.find_program_folders(home).workspaces_folder
+        ).open_stored_workspace(gateway_workspaces.USUAL_WORKSPACE_NAME)
         try:
-            return list(await workspace.journal.conversations())
+            return list(await workspace.journal.list_conversations())
         finally:
             await workspace.aclose()
 
@@ -390,7 +394,7 @@ def test_a_reply_that_cannot_go_on_behind_a_recall_ends_in_an_error(
 ) -> None:
     expect("a reply could not go on behind a recall")
     _, script = scripted([Calls("recall_cached_content", {"sha256": DIGEST})], [Says("fine")])
-    monkeypatch.setattr("helix_desktop.gateway.reply.Returned", None)  # a mistake in the program
+    monkeypatch.setattr("helix_desktop.gateway.reply_relay.Returned", None)  # a mistake in the program
     with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
         agent = Agent(protocol, url, streams)
         agent.say("look around")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from helix_desktop import errors
-from helix_desktop.gui import words
+from helix_desktop.gui import translation
 
-PACKAGE = Path(words.__file__).parents[1]
+PACKAGE = Path(translation.__file__).parents[1]
 NAMED = {"why", "remedy", "danger", "cut"}  # what is given by these names, or kept under them, is read by people
 PLACES = {  # which argument of what is read by people
     "Plan": (2,),

@@ -15,12 +15,12 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 from PySide6.QtCore import QCoreApplication, QEvent, QLocale
 from PySide6.QtWidgets import QApplication, QWidget
 
-from helix_desktop.gui.background import Doing
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.wiring import wire
-from helix_desktop.settings import Settings
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, now
 
@@ -62,7 +62,7 @@ def _slots_succeed() -> Iterator[None]:
 @pytest.fixture
 def theme(application: QApplication) -> Iterator[Theme]:
     made = Theme(scheme="light")
-    made.apply()
+    made.apply_to_application()
     yield made
     for widget in QApplication.topLevelWidgets():
         _dispose(widget)
@@ -76,21 +76,21 @@ def _dispose(widget: QWidget) -> None:
 
 
 @pytest.fixture
-def memory(tmp_path: Path, application: QApplication) -> Iterator[Memory]:
+def memory(tmp_path: Path, application: QApplication) -> Iterator[WindowMemory]:
     """Gone with its timer on this thread, and not when a later test's thread collects it."""
-    made = Memory(tmp_path / "window.json")
+    made = WindowMemory(tmp_path / "window.json")
     yield made
     made.deleteLater()
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return Settings(tmp_path / "settings.toml")
+def settings(tmp_path: Path) -> ProgramSettings:
+    return ProgramSettings(tmp_path / "settings.toml")
 
 
 @pytest.fixture
-def doing(application: QApplication) -> Doing:
-    return Doing(now)
+def doing(application: QApplication) -> BackgroundRunner:
+    return BackgroundRunner(now)
 
 
 @pytest.fixture
@@ -99,12 +99,14 @@ def desk() -> FakeDesk:
 
 
 @pytest.fixture
-def window(theme: Theme, memory: Memory, settings: Settings, doing: Doing, desk: FakeDesk) -> MainWindow:
+def window(
+    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, desk: FakeDesk
+) -> MainWindow:
     """The whole window on the desk in memory, the conversation of the pictures open."""
-    memory.put("conversation", "storage-engine", value=story.CONVERSATION)
+    memory.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
     made = MainWindow(theme, memory, settings, doing)
-    wire(made)
-    made.begin(desk)
+    wire_window(made)
+    made.begin_with_workspaces(desk)
     made.resize(1440, 900)
     made.show()
     return made

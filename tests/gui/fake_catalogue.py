@@ -6,17 +6,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About, Hit, Purged
-from helix_desktop.errors import NotThere
+from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
+from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
+from helix_desktop.errors import NotFound
 from tests.gui import story
 from tests.gui.fake_setup import SONNET
 
 _ABOUT = {
-    story.TABLE: About("read_file", "src/lock/table.rs"),
-    story.TESTS: About("run_command", "cargo test --workspace"),
-    "ok\n": About("edit_file", "src/lock/manager.rs"),
+    story.TABLE: EntryOrigin("read_file", "src/lock/table.rs"),
+    story.TESTS: EntryOrigin("run_command", "cargo test --workspace"),
+    "ok\n": EntryOrigin("edit_file", "src/lock/manager.rs"),
 }
 
 
@@ -44,7 +44,7 @@ class FakeCatalogue:
         self.gone: set[Digest] = set()
         self.watching: list[Callable[[], object]] = []
         self.rows = [
-            Row(story.stored(text), about, len(text) // 3, len(text) // 4, 1_795_162_800.0 - 60 * at, uses=1)
+            EntryRow(story.stored(text), about, len(text) // 3, len(text) // 4, 1_795_162_800.0 - 60 * at, uses=1)
             for at, (text, about) in enumerate(_ABOUT.items())
         ]
 
@@ -56,54 +56,60 @@ class FakeCatalogue:
     def cache(self) -> FakeCatalogue:
         return self
 
-    async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
+    async def entries_page(
+        self, chosen: EntryFilter, *, sort: EntrySort, descending: bool, offset: int, limit: int
+    ) -> Sequence[EntryRow]:
         return self._fitting(chosen)[offset : offset + limit]
 
-    async def count(self, chosen: Filter) -> int:
+    async def count_entries(self, chosen: EntryFilter) -> int:
         return len(self._fitting(chosen))
 
-    async def stats(self) -> Stats:
-        return Stats(len(self.rows), sum(r.stored.size for r in self.rows), sum(r.kept for r in self.rows))
+    async def stats(self) -> CatalogueFigures:
+        return CatalogueFigures(len(self.rows), sum(r.stored.size for r in self.rows), sum(r.kept for r in self.rows))
 
     async def tools(self) -> Sequence[tuple[str, int]]:
         return [(about.tool, 1) for about in _ABOUT.values()]
 
-    async def row(self, digest: Digest) -> Row | None:
+    async def find_entry_row(self, digest: Digest) -> EntryRow | None:
         return next((row for row in self.rows if row.stored.digest == digest), None)
 
-    async def uses(self, digest: Digest) -> Sequence[Use]:
-        return [Use(story.CONVERSATION, 7, 0.0, "output")]
+    async def uses(self, digest: Digest) -> Sequence[EntryUse]:
+        return [EntryUse(story.CONVERSATION, 7, 0.0, "output")]
 
-    async def resolve(self, prefix: str) -> Digest:
+    async def resolve_prefix(self, prefix: str) -> Digest:
         found = [row.stored.digest for row in self.rows if row.stored.digest.hex.startswith(prefix)]
         if len(found) != 1:
-            raise NotThere(f"No entry begins with {prefix}.")
+            raise NotFound(f"No entry begins with {prefix}.")
         return found[0]
 
-    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
-        found = [Hit(text.splitlines()[0], digest=digest) for digest, text in story.CONTENT.items() if query in text]
-        said = [] if entries_only else [Hit(f"… {query} …", conversation=story.CONVERSATION, seq=14)]
+    async def search_index(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[SearchHit]:
+        found = [
+            SearchHit(text.splitlines()[0], digest=digest) for digest, text in story.CONTENT.items() if query in text
+        ]
+        said = [] if entries_only else [SearchHit(f"… {query} …", conversation=story.CONVERSATION, seq=14)]
         return [*found, *said][:limit]
 
-    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+    async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
         return story.CONTENT[digest].encode()[start : start + length]
 
-    async def contents(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
+    async def read_contents(self, digests: Collection[Digest]) -> dict[Digest, bytes]:
         return {digest: story.CONTENT[digest].encode() for digest in digests if digest not in self.gone}
 
-    def watch(self, listener: Callable[[], object]) -> Callable[[], None]:
+    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
         self.watching.append(listener)
         return lambda: self.watching.remove(listener)
 
     async def verify_entry(self, digest: Digest) -> None:
-        await self.resolve(digest.hex)
+        await self.resolve_prefix(digest.hex)
 
-    async def pin(self, digest: Digest, *, pinned: bool) -> None:
-        await self.resolve(digest.hex)
+    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None:
+        await self.resolve_prefix(digest.hex)
 
-    async def forgetting(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+    async def content_forgetter(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
         self.rows = [row for row in self.rows if row.stored.digest not in entries]
-        return Purged(tuple(entries), 0, (), 0)
+        return ForgetResult(tuple(entries), 0, (), 0)
 
-    def _fitting(self, chosen: Filter) -> list[Row]:
+    def _fitting(self, chosen: EntryFilter) -> list[EntryRow]:
         return [row for row in self.rows if not chosen.tool or row.about.tool == chosen.tool]

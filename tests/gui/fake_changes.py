@@ -8,10 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine.changes import hunks
-from helix_desktop.engine.changes.patch import patch
-from helix_desktop.engine.changes.story import FileChange, How, Left, Planned, Source, TurnOfChanges
-from helix_desktop.engine.changes.tree import Change, Item, Kind
+from helix_desktop.engine.changes import diff_hunks
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.git_patch import format_git_patch
+from helix_desktop.engine.changes.turn_changes import (
+    ChangeSource,
+    FileChange,
+    PlannedUndo,
+    TurnOfChanges,
+    UncoveredPath,
+    UndoOutlook,
+)
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged, Stored
 
@@ -29,17 +36,17 @@ class State:
 @dataclass
 class Undone:
     restored: Sequence[str] = ()
-    left: Sequence[tuple[str, str]] = ()
+    paths_left_alone: Sequence[tuple[str, str]] = ()
 
 
 @dataclass
 class FakeRepository:
     committed: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
 
-    async def propose(self, changes: bytes) -> str:
+    async def propose_commit_message(self, changes: bytes) -> str:
         return f"Change {changes.count(b'diff --git')} files"
 
-    async def commit(self, paths: Sequence[str], message: str) -> str:
+    async def commit_files(self, paths: Sequence[str], message: str) -> str:
         self.committed.append((tuple(paths), message))
         return "[main 1234567] " + message
 
@@ -48,12 +55,12 @@ class FakeChanges:
     """`now` is what stands in the files."""
 
     def __init__(self) -> None:
-        self.progress = State()
-        self.repository = FakeRepository()
+        self.checkpoint_progress = State()
+        self.git_repository = FakeRepository()
         self.versions_of: dict[str, tuple[bytes, bytes]] = {}
         self.now: dict[str, bytes] = {}
         self.kept_hunks: dict[str, frozenset[str]] = {}
-        self.left: list[Left] = []
+        self.left: list[UncoveredPath] = []
         self.undone: list[Mapping[str, str]] = []
         self.covered: list[tuple[bool, Sequence[str] | None]] = []
         self.listeners: list[Callable[[Any], object]] = []
@@ -66,78 +73,78 @@ class FakeChanges:
     def _files(self) -> list[FileChange]:
         found = []
         for place, (before, after) in self.versions_of.items():
-            change = Change(f"0/{place}", _item(before), _item(after))
-            added, removed = hunks.counts(before, after)
+            change = PathChange(f"0/{place}", _item(before), _item(after))
+            added, removed = diff_hunks.count_changed_lines(before, after)
             found.append(FileChange(change, place, added, removed, "edit_file", 31))
         return found
 
-    def watch(self, listener: Callable[[Any], object]) -> Callable[[], None]:
+    def watch_checkpoints(self, listener: Callable[[Any], object]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
-    def not_covered(self) -> Sequence[Left]:
+    def list_uncovered_paths(self) -> Sequence[UncoveredPath]:
         return self.left
 
-    async def room(self) -> tuple[int, int]:
+    async def measure_checkpoints(self) -> tuple[int, int]:
         return 3, 4_000
 
-    def rules(self) -> Sequence[str]:
+    def exclusion_rules(self) -> Sequence[str]:
         return ("node_modules/",)
 
-    async def largest(self) -> Sequence[tuple[str, int, int]]:
+    async def largest_subfolders(self) -> Sequence[tuple[str, int, int]]:
         return [("data", 300_000, 6_000_000_000), ("src", 20, 4_000), ("", 2, 100)]
 
-    async def cover(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
+    async def change_coverage(self, *, all_of_it: bool = False, leave_out: Sequence[str] | None = None) -> None:
         self.covered.append((all_of_it, leave_out))
 
-    async def turns(self, conversation: str) -> Sequence[TurnOfChanges]:
+    async def turns_with_changes(self, conversation: str) -> Sequence[TurnOfChanges]:
         if not self.versions_of:
             return ()
         fact = FilesChanged(Stored(Digest(bytes(32)), 1), Digest(bytes(32)), Digest(bytes(32)), len(self.versions_of))
-        return [TurnOfChanges(12, 1, 9, "Extract it", (Source(conversation, 8, 1.0, fact, "edit_file", 31),))]
+        return [TurnOfChanges(12, 1, 9, "Extract it", (ChangeSource(conversation, 8, 1.0, fact, "edit_file", 31),))]
 
-    async def files(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+    async def file_changes_of_steps(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         return self._files()
 
-    async def with_folders(self, sources: Sequence[Source]) -> Sequence[FileChange]:
+    async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
         return self._files()
 
-    async def since(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
+    async def changes_since_checkpoint(self, checkpoint: Digest, *, folders: bool = False) -> Sequence[FileChange]:
         return self._files()
 
-    async def since_revision(self, revision: str) -> Sequence[FileChange]:
+    async def changes_since_revision(self, revision: str) -> Sequence[FileChange]:
         return self._files()
 
-    async def contents(self, file: FileChange) -> tuple[bytes, bytes]:
+    async def contents_of_both_versions(self, file: FileChange) -> tuple[bytes, bytes]:
         return self.versions_of[file.place]
 
-    async def patch(self, files: Sequence[FileChange]) -> bytes:
+    async def build_git_patch(self, files: Sequence[FileChange]) -> bytes:
         versions = [(file, *self.versions_of[file.place]) for file in files]
         return b"".join(
-            patch(file.place, (file.change.before, before), (file.change.after, after))
+            format_git_patch(file.place, (file.change.before, before), (file.change.after, after))
             for file, before, after in versions
         )
 
-    async def kept(self, conversation: str) -> Mapping[str, frozenset[str]]:
+    async def kept_hunks_by_path(self, conversation: str) -> Mapping[str, frozenset[str]]:
         return self.kept_hunks
 
-    async def keep(self, conversation: str, path: str, hunk: str = "") -> None:
+    async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None:
         self.kept_hunks[path] = self.kept_hunks.get(path, frozenset()) | {hunk}
 
-    async def plan(self, files: Sequence[FileChange]) -> Sequence[Planned]:
+    async def plan_undo(self, files: Sequence[FileChange]) -> Sequence[PlannedUndo]:
         return [self._planned(file) for file in files]
 
-    def _planned(self, file: FileChange) -> Planned:
+    def _planned(self, file: FileChange) -> PlannedUndo:
         now = _item(self.now.get(file.place, b""))
-        how = How.ALREADY if now == file.change.before else How.CONFLICT
-        how = How.RESTORE if now == file.change.after else how
-        return Planned(file.path, file.change.before, file.change.after, now, how)
+        how = UndoOutlook.ALREADY if now == file.change.before else UndoOutlook.CONFLICT
+        how = UndoOutlook.RESTORE if now == file.change.after else how
+        return PlannedUndo(file.path_of_change, file.change.before, file.change.after, now, how)
 
-    async def versions(self, planned: Planned) -> tuple[bytes, bytes, bytes]:
+    async def three_versions_of_file(self, planned: PlannedUndo) -> tuple[bytes, bytes, bytes]:
         place = planned.path[2:]
         return (*self.versions_of[place], self.now.get(place, b""))
 
-    async def take_back(
+    async def undo_file_changes(
         self,
         files: Sequence[FileChange],
         *,
@@ -146,22 +153,24 @@ class FakeChanges:
         undoes: Sequence[int] = (),
     ) -> Undone:
         self.undone.append(dict(choices))
-        wanted = [f for f in files if self._planned(f).how is How.RESTORE or choices.get(f.path) == "before"]
+        wanted = [
+            f for f in files if self._planned(f).how is UndoOutlook.RESTORE or choices.get(f.path_of_change) == "before"
+        ]
         for file in wanted:
             self.now[file.place] = self.versions_of[file.place][0]
         return Undone([file.place for file in wanted])
 
-    async def take_back_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> Undone:
+    async def undo_hunks(self, file: FileChange, ids: Sequence[str], *, conversation: str = "") -> Undone:
         before, after = self.versions_of[file.place]
-        chosen = [hunk for hunk in hunks.hunks(before, after) if hunk.id in ids]
-        self.now[file.place] = hunks.take_back(before, after, self.now[file.place], chosen)
+        chosen = [hunk for hunk in diff_hunks.find_hunks(before, after) if hunk.stable_id in ids]
+        self.now[file.place] = diff_hunks.revert_hunks(before, after, self.now[file.place], chosen)
         return Undone([file.place])
 
-    def file_path(self, file: FileChange) -> Path:
+    def path_on_disk(self, file: FileChange) -> Path:
         return Path("/nowhere") / file.place
 
 
-def _item(content: bytes) -> Item | None:
+def _item(content: bytes) -> TreeItem | None:
     if not content:
         return None
-    return Item(Kind.FILE, 0o644, len(content), hashlib.sha256(content).digest())
+    return TreeItem(PathKind.FILE, 0o644, len(content), hashlib.sha256(content).digest())

@@ -1,6 +1,6 @@
 """A desk in memory: workspaces, conversations, sessions that answer what a test tells them to. Real facts, real views.
 
-It implements gui/ports.py. Nothing here waits for anything, so a test can run its coroutines to the end at once (`now`).
+It implements gui/window_ports.py. Nothing here waits for anything, so a test can run its coroutines to the end at once (`now`).
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from helix_desktop.engine import budget, laws, policy
-from helix_desktop.engine.blocks import Kind, Request, TextDelta, View
+from helix_desktop.engine import context_policy, legal_messages, token_budget
+from helix_desktop.engine.blocks import ContextKind, Request, TextDelta, View
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.events import Answered, Asked, Event, FactAppended, Queued, Running, StateChanged, Streamed
 from helix_desktop.engine.facts import (
     Attachment,
     ConversationChanged,
@@ -41,15 +40,31 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.history.ledger import saw_of
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.ports import Answer, Emptied, Found, Purged, Question
-from helix_desktop.engine.rows import AgentRow
-from helix_desktop.engine.rows import ConversationRow as Row
-from helix_desktop.engine.view import State, state_of
-from helix_desktop.errors import Away, HelixError, NotThere, Refused, StoreFailed, WrongUse
-from helix_desktop.project.item import Item
-from helix_desktop.workbench.sharing import Standing
+from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.engine.ports import (
+    ClosedSearchResult,
+    EmptyTrashResult,
+    ForgetResult,
+    PermissionAnswer,
+    PermissionQuestion,
+)
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    FactAppended,
+    MessagesQueued,
+    QuestionAnswered,
+    QuestionAsked,
+    ReplyStreamed,
+)
+from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
+from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.workbench.conversation_sharing import SharingStatus
 from tests.gui import story
 from tests.gui.fake_catalogue import FakeCatalogue
 from tests.gui.fake_changes import FakeChanges
@@ -121,15 +136,15 @@ class FakeSession:
 
     def __init__(self, conversation: str, facts: Sequence[Recorded] = (), tell: Listener | None = None) -> None:
         self.id = conversation
-        self.running = Running.IDLE
+        self.running = ConversationActivity.IDLE
         self.why = ""
         self.queue: list[Waiting] = []
-        self.questions: dict[int, Question] = {}
-        self.given: dict[int, Answer] = {}
+        self.questions: dict[int, PermissionQuestion] = {}
+        self.given: dict[int, PermissionAnswer] = {}
         self.answers: list[str] = []
         self.done: list[str] = []
         self.price, self.saves = 0.0, 0.0
-        self.state = state_of(facts)
+        self.state = build_state(facts)
         self._numbers = itertools.count(1)
         self._listeners: list[Listener] = []
         self._upwards = tell
@@ -138,7 +153,7 @@ class FakeSession:
     def conversation(self) -> FakeSession:
         return self
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
+    def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -149,213 +164,220 @@ class FakeSession:
     def append(self, *facts: Fact) -> None:
         for fact in facts:
             recorded = Recorded(self.id, self.state.last_seq + 1, time.time(), fact)
-            self.state.advance(recorded)
+            self.state.advance_state(recorded)
             self.tell(FactAppended(recorded))
 
-    def set_running(self, running: Running, why: str = "") -> None:
+    def set_running(self, running: ConversationActivity, why: str = "") -> None:
         self.running, self.why = running, why
-        self.tell(StateChanged(self.id, running, why))
+        self.tell(ActivityChanged(self.id, running, why))
 
-    def ask(self, question: Question) -> int:
+    def ask(self, question: PermissionQuestion) -> int:
         number = next(self._numbers)
         self.questions[number] = question
-        self.tell(Asked(self.id, number, question))
-        self.set_running(Running.ASKING, question.title)
+        self.tell(QuestionAsked(self.id, number, question))
+        self.set_running(ConversationActivity.ASKING, question.title)
         return number
 
     # --- the commands
 
-    def send(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
-        if self.running is not Running.IDLE:
+    def send_message(self, parts: tuple[UserPart, ...], *, steer: bool = False) -> None:
+        if self.running is not ConversationActivity.IDLE:
             self.queue.append(Waiting(parts, steer))
             self._tell_queue()
             return
         self.append(UserSaid(parts))
-        self.set_running(Running.THINKING)
+        self.set_running(ConversationActivity.THINKING)
         if self.answers:
             self.finish(self.answers.pop(0))
 
     def finish(self, text: str) -> None:
         """The model's answer, and the end of the turn."""
-        self.tell(Streamed(self.id, TextDelta(text)))
+        self.tell(ReplyStreamed(self.id, TextDelta(text)))
         self.append(ModelReplied((Text(text, len(text) // 4),), story.MODEL, Stop.END))
-        self.set_running(Running.IDLE)
+        self.set_running(ConversationActivity.IDLE)
         if self.queue:
             waiting = self.queue.pop(0)
             self._tell_queue()
-            self.send(waiting.parts)
+            self.send_message(waiting.parts)
 
-    def stop(self) -> None:
+    def stop_turn(self) -> None:
         self.done.append("stop")
-        self.set_running(Running.IDLE)
+        self.set_running(ConversationActivity.IDLE)
 
-    def resume(self) -> None:
+    def resume_turn(self) -> None:
         self.done.append("resume")
-        self.set_running(Running.THINKING)
+        self.set_running(ConversationActivity.THINKING)
 
-    def answer(self, number: int, answer: Answer) -> None:
+    def answer_question(self, number: int, answer: PermissionAnswer) -> None:
         if self.questions.pop(number, None) is not None:
             self.given[number] = answer
-            self.tell(Answered(self.id, number))
-            self.set_running(Running.TOOLS)
+            self.tell(QuestionAnswered(self.id, number))
+            self.set_running(ConversationActivity.TOOLS)
 
-    def unqueue(self, index: int) -> tuple[UserPart, ...]:
+    def take_back_queued(self, index: int) -> tuple[UserPart, ...]:
         taken = self.queue.pop(index)
         self._tell_queue()
         return taken.parts
 
     def view(self) -> View:
-        return self.state.view()
+        return self.state.take_view()
 
-    async def moment(self, seq: int) -> Moment:
-        return self.state.at(seq)
+    async def moment_at(self, seq: int) -> Moment:
+        return self.state.past_moment(seq)
 
-    def meter(self) -> budget.Meter:
-        return budget.meter(self.state, policy.from_fact(self.state.settings.policy))
+    def next_request_meter(self) -> token_budget.WindowMeter:
+        return token_budget.measure_window(self.state, context_policy.policy_from_fact(self.state.settings.policy))
 
-    def next_message(self) -> budget.NextMessage | None:
-        return budget.next_message(self.state, policy.from_fact(self.state.settings.policy))
+    def next_message_cost(self) -> token_budget.NextMessageCost | None:
+        return token_budget.estimate_next_message(
+            self.state, context_policy.policy_from_fact(self.state.settings.policy)
+        )
 
     @property
-    def ahead(self) -> State:
+    def expected_state(self) -> ConversationState:
         return self.state
 
     def look_ahead(self) -> None:
         self.price = self.price or self.first_price
 
-    def price_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
+    def estimate_cost_with(self, parts: Sequence[UserPart], *, instead_of: int = 0) -> float:
         return self.price
 
-    def fold_first(self) -> float:
+    def saving_of_markers(self) -> float:
         return self.saves
 
-    def forecast(self) -> str:
+    def describe_next_fold(self) -> str:
         return "Next: a handover, when 108,800 tokens are reached."
 
-    async def recall(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
+    async def recall_as_attachment(self, digest: Digest, *, lines: tuple[int, int] | None = None) -> Attachment:
         text = story.CONTENT[digest]
-        return Attachment(digest.short, story.stored(text), len(text) // 4)
+        return Attachment(digest.short_hex, story.stored(text), len(text) // 4)
 
-    async def fold_now(self, kind: FoldKind, *, wish: str = "") -> None:
+    async def start_fold(self, kind: FoldKind, *, wish: str = "") -> None:
         self.done.append(f"fold {kind}")
 
-    async def undo(self, fold: str) -> None:
+    async def undo_fold(self, fold: str) -> None:
         self.done.append(f"undo {fold}")
         self.append(Unfolded(fold))
 
-    async def redo(self, fold: str) -> None:
+    async def redo_fold(self, fold: str) -> None:
         self.done.append(f"redo {fold}")
         self.append(Refolded(fold))
 
-    async def rewind(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
+    async def rewind_to(self, seq: int, *, restore_files: bool = False) -> Sequence[str]:
         self.append(Rewound(seq))
         return ["src/lock/manager.rs is as it was."] if restore_files else []
 
     async def edit_and_resend(self, seq: int, parts: tuple[UserPart, ...]) -> None:
         self.append(Rewound(seq - 1))
-        self.send(parts)
+        self.send_message(parts)
 
-    async def edit_document(self, fold: str, text: str) -> None:
+    async def edit_fold_text(self, fold: str, text: str) -> None:
         self.append(DocumentEdited(fold, text, len(text) // 4))
 
-    async def request_at(self, seq: int | None = None) -> Request:
-        then = self.state if seq is None else self.state.at(saw_of(self.state.facts[seq - 1]))
-        view = then.view()
+    async def rebuild_request(self, seq: int | None = None) -> Request:
+        then = self.state if seq is None else self.state.past_moment(newest_fact_seen_by(self.state.facts[seq - 1]))
+        view = then.take_view()
         stored = [getattr(block.content, "stored", block.content) for block in view.blocks]
-        return laws.request(view, {one: story.CONTENT[one.digest] for one in stored if isinstance(one, Stored)})
+        return legal_messages.build_request(
+            view, {one: story.CONTENT[one.digest] for one in stored if isinstance(one, Stored)}
+        )
 
-    def is_as_sent(self, seq: int, request: Request) -> bool | None:
+    def matches_sent_request(self, seq: int, request: Request) -> bool | None:
         return None
 
-    async def exclude(self, ref: Cover) -> None:
+    async def exclude_part(self, ref: Cover) -> None:
         self.append(Excluded(ref))
 
-    async def include(self, ref: Cover) -> None:
+    async def include_part(self, ref: Cover) -> None:
         self.append(Included(ref))
 
-    async def pin(self, ref: Cover) -> None:
+    async def pin_part(self, ref: Cover) -> None:
         self.append(Pinned(ref))
 
-    async def unpin(self, ref: Cover) -> None:
+    async def unpin_part(self, ref: Cover) -> None:
         self.append(Unpinned(ref))
 
-    async def regenerate(self, seq: int = 0) -> None:
+    async def ask_again(self, seq: int = 0) -> None:
         self.done.append(f"regenerate {seq}" if seq else "regenerate")
 
-    def try_now(self) -> None:
+    def retry_immediately(self) -> None:
         self.done.append("try now")
 
-    async def choose_answer(self, end: int) -> None:
+    async def switch_to_answer(self, end: int) -> None:
         self.append(Rewound(end, again=True))
 
-    async def rename(self, title: str) -> None:
+    async def set_title(self, title: str) -> None:
         self.append(ConversationChanged(title=title))
 
-    async def archive(self, *, archived: bool = True) -> None:
+    async def set_archived(self, *, archived: bool = True) -> None:
         self.append(ConversationChanged(archived=archived))
 
-    async def trash(self, *, trashed: bool = True) -> None:
+    async def set_trashed(self, *, trashed: bool = True) -> None:
         self.append(ConversationChanged(trashed=trashed))
 
-    async def pin_conversation(self, *, pinned: bool = True) -> None:
+    async def set_pinned(self, *, pinned: bool = True) -> None:
         self.append(ConversationChanged(pinned=pinned))
 
     def _tell_queue(self) -> None:
-        self.tell(Queued(self.id, tuple(waiting.parts for waiting in self.queue)))
+        self.tell(MessagesQueued(self.id, tuple(waiting.parts for waiting in self.queue)))
 
 
-def parts(system: int = 0, handover: int = 0, observations: int = 0, talk: int = 0, output: int = 0) -> dict[Kind, int]:
+def parts(
+    system: int = 0, handover: int = 0, observations: int = 0, talk: int = 0, output: int = 0
+) -> dict[ContextKind, int]:
     """Shares of the window in per cent, as tokens."""
     return {
-        kind: share * 1_280 for kind, share in zip(Kind, (system, handover, observations, talk, output), strict=True)
+        kind: share * 1_280
+        for kind, share in zip(ContextKind, (system, handover, observations, talk, output), strict=True)
     }
 
 
 class FakeSharing:
-    """A workspace that is not shared, until `share`. `writing`: the machines that write, by conversation."""
+    """A workspace that is not shared, until `share`. `conversations_written_elsewhere`: the machines that write, by conversation."""
 
     def __init__(self) -> None:
-        self.standing = Standing()
-        self.branches: dict[str, str] = {}
+        self.sharing_state = SharingStatus()
+        self.branch_by_conversation: dict[str, str] = {}
         self.writing: dict[str, str] = {}
         self.listeners: list[Callable[[], object]] = []
         self.refusing = ""
 
-    def stand(self, standing: Standing) -> None:
-        self.standing = standing
+    def stand(self, standing: SharingStatus) -> None:
+        self.sharing_state = standing
         for listener in tuple(self.listeners):
             listener()
 
-    def watch(self, listener: Callable[[], object]) -> Callable[[], None]:
+    def watch_sharing(self, listener: Callable[[], object]) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
-    def elsewhere(self, conversation: str) -> str:
+    def machine_writing_now(self, conversation: str) -> str:
         return self.writing.get(conversation, "")
 
-    async def take_over(self, conversation: str) -> None:
+    async def take_over_conversation(self, conversation: str) -> None:
         self.writing.pop(conversation, None)
         if self.refusing:
-            raise Away(self.refusing)
+            raise SharedStoreUnreachable(self.refusing)
 
-    async def amount(self) -> tuple[int, int, int]:
+    async def measure_shared_amount(self) -> tuple[int, int, int]:
         return 12, 345, 6_700_000
 
-    async def test(self, address: str) -> str:
+    async def test_store_address(self, address: str) -> str:
         if self.refusing:
-            raise Away(self.refusing)
+            raise SharedStoreUnreachable(self.refusing)
         return f"PostgreSQL 15.6 at {address}"
 
-    async def share(self, address: str) -> None:
+    async def start_sharing_at(self, address: str) -> None:
         if self.refusing:
-            raise Away(self.refusing)
-        self.stand(Standing("in step", address=address))
+            raise SharedStoreUnreachable(self.refusing)
+        self.stand(SharingStatus("in step", address=address))
 
-    async def key(self) -> str:
+    async def key_for_joining(self) -> str:
         return "helix1-key"
 
-    async def unshare(self) -> str:
-        self.stand(Standing())
+    async def stop_sharing(self) -> str:
+        self.stand(SharingStatus())
         return ""
 
 
@@ -363,10 +385,10 @@ class FakeSharing:
 class FakeBrought:
     """`new`: those the user has not seen yet."""
 
-    items: Sequence[Item]
-    new: Sequence[Item]
+    items: Sequence[ProjectItem]
+    new: Sequence[ProjectItem]
 
-    def asking(self) -> Sequence[Item]:
+    def items_to_ask_about(self) -> Sequence[ProjectItem]:
         return self.new
 
 
@@ -376,17 +398,17 @@ class FakeProject:
     def __init__(self, bench: FakeWorkbench) -> None:
         self._bench = bench
 
-    def look(self) -> FakeBrought:
+    def read_project_folders(self) -> FakeBrought:
         rules, trusted = self._bench.rules, self._bench.trusted
         return FakeBrought(rules, [each for each in rules if each not in trusted])
 
-    async def look_again(self) -> FakeBrought:
-        return self.look()
+    async def reread_project_folders(self) -> FakeBrought:
+        return self.read_project_folders()
 
-    async def trust(self, *items: Item) -> None:
+    async def trust_items(self, *items: ProjectItem) -> None:
         self._bench.trusted += items
 
-    async def switch(self, key: str, *, on: bool) -> None:
+    async def switch_item(self, key: str, *, on: bool) -> None:
         self._bench.switched.append((key, on))
 
 
@@ -396,13 +418,13 @@ class FakeWorkforce:
     def __init__(self, bench: FakeWorkbench) -> None:
         self._bench = bench
 
-    def rows(self, conversation: str) -> Sequence[AgentRow]:
+    def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]:
         return self._bench.team
 
-    def stop(self, agent: str) -> None:
+    def stop_agent(self, agent: str) -> None:
         self._bench.switched.append((agent, False))
 
-    def stop_all(self, conversation: str) -> None:
+    def stop_all_agents(self, conversation: str) -> None:
         self._bench.switched.append((conversation, False))
 
 
@@ -412,27 +434,27 @@ class FakeWorkbench:
     def __init__(self, name: str, colour: str, folder: Path, rows: Sequence[Row] = ()) -> None:
         self.id = name
         self.name = name
-        self.colour = colour
-        self.folder = folder
-        self.folders: Sequence[Path] = (folder,)
-        self.policy, self.model, self.mode = "layered", story.MODEL, "ask"
+        self.workspace_colour = colour
+        self.main_folder = folder
+        self.allowed_folders: Sequence[Path] = (folder,)
+        self.policy_name, self.main_model_name, self.permission_mode = "layered", story.MODEL, "ask"
         self.rows = {row.id: row for row in rows}
         self.sessions: dict[str, FakeSession] = {}
-        self.rules: list[Item] = []
-        self.named: list[Item] = []
-        self.team: list[AgentRow] = []
+        self.rules: list[ProjectItem] = []
+        self.named: list[ProjectItem] = []
+        self.team: list[SubagentRow] = []
         self.switched: list[tuple[str, bool]] = []
-        self.trusted: list[Item] = []
-        self.notes: tuple[str, ...] = ()
+        self.trusted: list[ProjectItem] = []
+        self.opening_notes: tuple[str, ...] = ()
         self.proposed = ""
         self.over = 0
         self.busy = False
         self.forgotten: list[str] = []
         self.limit_heard: list[Callable[[int], object]] = []
         self.workspace = FakeCatalogue()
-        self.servers = FakeServers()
+        self.mcp_servers = FakeServers()
         self.written: list[tuple[str, Any]] = []
-        self.changes = FakeChanges()
+        self.file_changes = FakeChanges()
         self.sharing = FakeSharing()
         self.decided: list[bool] = []
         self.own: dict[str, str] = {}
@@ -440,90 +462,92 @@ class FakeWorkbench:
         self._listeners: list[Listener] = []
         self._numbers = itertools.count(1)
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
+    def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def conversations(self) -> Sequence[Row]:
+    def list_conversations(self) -> Sequence[Row]:
         return list(self.rows.values())
 
-    def row(self, conversation: str) -> Row | None:
+    def conversation_row(self, conversation: str) -> Row | None:
         return self.rows.get(conversation)
 
-    async def session(self, conversation: str) -> FakeSession:
+    async def open_session(self, conversation: str) -> FakeSession:
         if conversation not in self.rows:
-            raise NotThere(f"There is no conversation {conversation} in this workspace.")
+            raise NotFound(f"There is no conversation {conversation} in this workspace.")
         if conversation not in self.sessions:
             told = story.recorded() if conversation == story.CONVERSATION else _begin(conversation)
             self.sessions[conversation] = FakeSession(conversation, told, self._heard)
         return self.sessions[conversation]
 
-    async def new_conversation(self, title: str = "") -> FakeSession:
+    async def start_conversation(self, title: str = "") -> FakeSession:
         name = f"new-{next(self._numbers)}"
         self.rows[name] = Row(name, title, time.time(), parts(4))
-        return await self.session(name)
+        return await self.open_session(name)
 
-    async def unbegun(self) -> FakeSession:
+    async def preview_new_conversation(self) -> FakeSession:
         session = FakeSession("new", _begin("new"), lambda *_: None)
         session.look_ahead()
         return session
 
-    async def look_ahead(self, conversation: str) -> None:
+    async def predict_next_request(self, conversation: str) -> None:
         self.sessions[conversation].look_ahead()
 
-    async def fork(self, conversation: str, at: int = 0, *, title: str = "") -> FakeSession:
+    async def fork_conversation(self, conversation: str, at: int = 0, *, title: str = "") -> FakeSession:
         name = f"fork-{next(self._numbers)}"
         origin = self.rows[conversation]
         self.rows[name] = replace(origin, id=name, title=title or origin.title, updated=time.time(), agent="")
-        return await self.session(name)
+        return await self.open_session(name)
 
-    async def side_by_side(self, conversation: str, models: Mapping[str, str]) -> Sequence[FakeSession]:
+    async def start_model_comparison(self, conversation: str, models: Mapping[str, str]) -> Sequence[FakeSession]:
         sessions = []
         for model, title in models.items():
-            fresh = self.fork(conversation, title=title) if conversation else self.new_conversation(title)
+            fresh = (
+                self.fork_conversation(conversation, title=title) if conversation else self.start_conversation(title)
+            )
             session = await fresh
             self.own[session.id] = model
             sessions.append(session)
         return sessions
 
-    def model_of(self, conversation: str) -> str:
-        return self.own.get(conversation, self.model)
+    def model_of_conversation(self, conversation: str) -> str:
+        return self.own.get(conversation, self.main_model_name)
 
-    async def use_own_model(self, conversation: str, name: str) -> None:
-        self.own[conversation] = name or self.model
+    async def set_conversation_model(self, conversation: str, name: str) -> None:
+        self.own[conversation] = name or self.main_model_name
 
-    async def attach(self, name: str, content: bytes, media_type: str) -> Attachment:
+    async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment:
         self.attached.append((name, content))
-        return Attachment(name, Stored(Digest.of(content), len(content), 0, media_type), len(content) // 4)
+        return Attachment(name, Stored(Digest.of_content(content), len(content), 0, media_type), len(content) // 4)
 
-    async def tokens_that_go(self, attachment: Attachment) -> int:
+    async def tokens_sent_of_attachment(self, attachment: Attachment) -> int:
         return min(attachment.tokens, 2_000)
 
-    async def child(self, conversation: str) -> Sequence[Recorded]:
-        return (await self.session(conversation)).state.facts
+    async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]:
+        return (await self.open_session(conversation)).state.facts
 
-    async def files(self, prefix: str, limit: int = 20) -> Sequence[str]:
+    async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
         known = ("src/lock/manager.rs", "src/lock/table.rs", "tests/upgrade.rs", "Cargo.lock")
         return [name for name in known if prefix.casefold() in name.casefold()][:limit]
 
-    def proposals(self) -> str:
+    def read_imported_proposals(self) -> str:
         return self.proposed
 
-    async def decide_proposals(self, *, accept: bool) -> None:
+    async def decide_imported_proposals(self, *, accept: bool) -> None:
         self.decided.append(accept)
         self.proposed = ""
 
-    def commands(self) -> Sequence[Item]:
+    def list_slash_commands(self) -> Sequence[ProjectItem]:
         return self.named
 
-    async def expanded(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+    async def expand_command_message(self, session: Any, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
         return (Text("expanded"), *parts[1:])
 
-    def resources(self) -> Sequence[tuple[str, str, str]]:
+    def list_server_resources(self) -> Sequence[tuple[str, str, str]]:
         return [("docs", "docs://style", "The style guide")]
 
-    async def attach_resource(self, server: str, uri: str) -> Attachment:
-        return await self.attach(uri, f"{server} {uri}".encode(), "text/plain")
+    async def attach_server_resource(self, server: str, uri: str) -> Attachment:
+        return await self.attach_content(uri, f"{server} {uri}".encode(), "text/plain")
 
     @property
     def project(self) -> FakeProject:
@@ -533,58 +557,63 @@ class FakeWorkbench:
     def workforce(self) -> FakeWorkforce:
         return FakeWorkforce(self)
 
-    def modes(self) -> Mapping[str, str]:
+    def describe_permission_modes(self) -> Mapping[str, str]:
         return {"ask": "Ask before commands", "plan": "Read only", "all": "Allow everything"}
 
-    async def wire(self, conversation: str, seq: int | None, request: Request) -> tuple[str, Mapping[str, Any]]:
-        return self.model, {"model": self.model, "messages": [message.role.value for message in request.messages]}
+    async def request_as_sent(
+        self, conversation: str, seq: int | None, request: Request
+    ) -> tuple[str, Mapping[str, Any]]:
+        return self.main_model_name, {
+            "model": self.main_model_name,
+            "messages": [message.role.value for message in request.messages],
+        }
 
-    def over_limit(self) -> int:
+    def bytes_over_limit(self) -> int:
         return self.over
 
-    def watch_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
+    def watch_size_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
         self.limit_heard.append(listener)
         return lambda: self.limit_heard.remove(listener)
 
-    async def empty_trash(self) -> Emptied:
+    async def empty_conversation_trash(self) -> EmptyTrashResult:
         gone = tuple(row.id for row in self.rows.values() if row.trashed)
         self.rows = {name: row for name, row in self.rows.items() if name not in gone}
-        return Emptied(gone, 3, 5_000_000)
+        return EmptyTrashResult(gone, 3, 5_000_000)
 
-    async def forget(
+    async def forget_content(
         self,
         *,
         text: str = "",
         entries: Sequence[Digest] = (),
         report: Callable[[int, int], None] = lambda _done, _of: None,
-    ) -> Purged:
+    ) -> ForgetResult:
         report(1, 4)
         if self.busy:
-            raise Refused("The agent works in this workspace.", remedy="Stop it first.")
+            raise ActionRefused("The agent works in this workspace.", remedy="Stop it first.")
         self.forgotten.append(text)
         if text == "nowhere":
-            return Purged((), 0, (), 0)
-        return Purged(tuple(story.CONTENT)[:2], 3, ("a",), 1, ("It stands in notes, line 2: edit that.",))
+            return ForgetResult((), 0, (), 0)
+        return ForgetResult(tuple(story.CONTENT)[:2], 3, ("a",), 1, ("It stands in notes, line 2: edit that.",))
 
-    async def change(self, changes: Mapping[str, Any]) -> None:
+    async def change_settings(self, changes: Mapping[str, Any]) -> None:
         for key, value in changes.items():
             self.written.append((key, value))
             if key == "permissions.rules":
                 self.workspace.settings.rules = value
 
-    async def choose_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
-        self.policy = name
+    async def choose_context_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+        self.policy_name = name
         self.workspace.settings.preset, self.workspace.settings.policy = name, dict(values or {})
 
-    async def choose_model(self, name: str, role: str = "main") -> None:
+    async def choose_model_for_role(self, name: str, role: str = "main") -> None:
         self.workspace.settings.models[role] = name
         if role == "main":
-            self.model = name
+            self.main_model_name = name
         for listener in tuple(self.workspace.watching):
             listener()
 
-    async def choose_mode(self, name: str) -> None:
-        self.mode = name
+    async def choose_permission_mode(self, name: str) -> None:
+        self.permission_mode = name
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, FactAppended):
@@ -622,68 +651,68 @@ class FakeDesk:
         self.left_out: Sequence[str] = ()
         self.damaged: Sequence[str] = ()
 
-    def workspaces(self, *, trashed: bool = False) -> Sequence[FakeWorkbench]:
+    def list_workspaces(self, *, trashed: bool = False) -> Sequence[FakeWorkbench]:
         return list((self.trashed if trashed else self.benches).values())
 
-    async def open(self, workspace: str) -> FakeWorkbench:
+    async def open_workspace(self, workspace: str) -> FakeWorkbench:
         if workspace not in self.benches:
-            raise NotThere(f"There is no workspace {workspace}.")
+            raise NotFound(f"There is no workspace {workspace}.")
         return self.benches[workspace]
 
-    async def search_closed(self, workspace: str, words: str) -> Found:
+    async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
         if workspace in self.unsearched:
             raise self.unsearched[workspace]
-        hits = await self.benches[workspace].workspace.search(words)
-        return Found(hits, {story.CONVERSATION: "Extract the lock manager"}, workspace in self.behind)
+        hits = await self.benches[workspace].workspace.search_index(words)
+        return ClosedSearchResult(hits, {story.CONVERSATION: "Extract the lock manager"}, workspace in self.behind)
 
-    async def create(self, name: str, folder: Path) -> FakeWorkbench:
+    async def create_workspace(self, name: str, folder: Path) -> FakeWorkbench:
         self.benches[name] = FakeWorkbench(name, "#6b4fa0", folder)
         return self.benches[name]
 
-    async def join(self, address: str, key: str, name: str, folder: Path) -> FakeWorkbench:
+    async def join_workspace(self, address: str, key: str, name: str, folder: Path) -> FakeWorkbench:
         if key != "helix1-key":
-            raise WrongUse("This is not the key of a shared workspace, or part of the key is missing.")
-        bench = await self.create(name, folder)
-        bench.sharing.standing = Standing("in step", address=address)
+            raise InvalidInput("This is not the key of a shared workspace, or part of the key is missing.")
+        bench = await self.create_workspace(name, folder)
+        bench.sharing.sharing_state = SharingStatus("in step", address=address)
         return bench
 
-    async def rename(self, workspace: str, name: str) -> None:
+    async def rename_workspace(self, workspace: str, name: str) -> None:
         self.benches[workspace].name = name
 
-    async def recolour(self, workspace: str, colour: str) -> None:
-        self.benches[workspace].colour = colour
+    async def recolour_workspace(self, workspace: str, colour: str) -> None:
+        self.benches[workspace].workspace_colour = colour
 
-    async def trash(self, *, workspace: str) -> None:
+    async def trash_workspace(self, *, workspace: str) -> None:
         self.trashed[workspace] = self.benches.pop(workspace)
 
-    async def restore(self, workspace: str) -> None:
+    async def restore_workspace(self, workspace: str) -> None:
         self.benches[workspace] = self.trashed.pop(workspace)
 
-    async def delete(self, workspace: str) -> None:
+    async def delete_workspace(self, workspace: str) -> None:
         del self.trashed[workspace]
 
-    async def reopen(self, workspace: str) -> FakeWorkbench:
+    async def reopen_workspace(self, workspace: str) -> FakeWorkbench:
         return self.benches[workspace]
 
-    async def set_folders(self, workspace: str, folders: Sequence[Path]) -> FakeWorkbench:
+    async def set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> FakeWorkbench:
         bench = self.benches[workspace]
-        bench.folder, bench.folders = folders[0], folders
+        bench.main_folder, bench.allowed_folders = folders[0], folders
         return bench
 
-    async def export(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> Sequence[str]:
+    async def export_workspace(self, workspace: str, path: Path, report: Callable[[int, int], None]) -> Sequence[str]:
         report(50, 100)
         if not path.parent.is_dir():
             raise StoreFailed(f"{path} could not be written.", remedy="Choose another place.")
         path.write_text(workspace)
         return self.damaged
 
-    async def import_(
+    async def import_workspace(
         self, path: Path, name: str = "", report: Callable[[int, int], None] = lambda _d, _t: None
     ) -> Came:
         if not path.exists():
-            raise NotThere(f"{path} does not exist.")
-        made = await self.create(name or path.stem, Path.home())
-        made.proposed, made.folders = self.imports, ()
+            raise NotFound(f"{path} does not exist.")
+        made = await self.create_workspace(name or path.stem, Path.home())
+        made.proposed, made.allowed_folders = self.imports, ()
         return Came(made.id, made.name, self.left_out)
 
     async def aclose(self) -> None:

@@ -7,20 +7,33 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from helix_desktop.errors import BadKey, HelixError, NoKeyring, NotThere, WrongUse
-from helix_desktop.gui.bring_in.port import Group
-from helix_desktop.gui.bring_in.port import Outcome as Brought
-from helix_desktop.gui.connected.port import ConnectedAgents
-from helix_desktop.gui.lab.port import Course, Outcome, Played, Wanted
-from helix_desktop.gui.ports import Desk, Workbench
-from helix_desktop.gui.settings.program import CommandAccess, Covered, Finding, Going, Kept, Server
-from helix_desktop.gui.setup import Model, Provider, Refreshed, Sure, Tested
-from helix_desktop.tools.openings import OPENINGS
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, NoUsableKeyring, ProviderKeyRefused
+from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
+from helix_desktop.gui.importing.history_import_port import HistoryGroup
+from helix_desktop.gui.importing.history_import_port import ImportOutcome as Brought
+from helix_desktop.gui.lab.replay_lab_port import ConversationReplay, PolicyOutcome, ReplayOutcome, ReplaySelection
+from helix_desktop.gui.model_setup_port import (
+    ModelChoice,
+    ProviderChoice,
+    ProviderTestResult,
+    RefreshedModels,
+    WindowSizeSource,
+)
+from helix_desktop.gui.settings.installation_port import (
+    CheckpointSettings,
+    CommandFileAccess,
+    InstallationFinding,
+    McpServerState,
+    SpaceToFree,
+    WorkspaceStorage,
+)
+from helix_desktop.gui.window_ports import WorkbenchesPort, WorkbenchPort
+from helix_desktop.tools.home_openings import OPENINGS
 
-ANTHROPIC = Provider("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
-OLLAMA = Provider("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, ready=True)
-SONNET = Model("anthropic/claude-sonnet", 200_000, 3.0, 15.0)
-QWEN = Model("ollama/qwen3", 32_000)
+ANTHROPIC = ProviderChoice("anthropic", "Anthropic", "https://api.anthropic.com", "anthropic", needs_key=True)
+OLLAMA = ProviderChoice("ollama", "Ollama", "http://127.0.0.1:11434/v1", local=True, ready=True)
+SONNET = ModelChoice("anthropic/claude-sonnet", 200_000, 3.0, 15.0)
+QWEN = ModelChoice("ollama/qwen3", 32_000)
 
 
 class FakeSetup:
@@ -29,51 +42,55 @@ class FakeSetup:
     def __init__(self, *, keyring: bool = True, servers: bool = True) -> None:
         self.keyring = keyring
         self.servers = servers
-        self.added: list[tuple[Provider, str, str]] = []
-        self.listed: Sequence[Model] = (SONNET, QWEN)
-        self.corrected: dict[str, Model] = {}
+        self.added: list[tuple[ProviderChoice, str, str]] = []
+        self.listed: Sequence[ModelChoice] = (SONNET, QWEN)
+        self.corrected: dict[str, ModelChoice] = {}
         self.silent: tuple[tuple[str, str], ...] = ()
         self.asked_again = 0
 
-    def ask_keyring_again(self) -> None:
+    def allow_keyring_again(self) -> None:
         self.asked_again += 1
 
-    def well_known(self) -> Sequence[Provider]:
+    def list_well_known_providers(self) -> Sequence[ProviderChoice]:
         return [ANTHROPIC]
 
-    async def providers(self) -> Sequence[Provider]:
+    async def list_configured_providers(self) -> Sequence[ProviderChoice]:
         return [replace(provider, key=keep if key else "") for provider, key, keep in self.added]
 
-    async def local(self) -> Sequence[tuple[Provider, Sequence[Model]]]:
+    async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
         return [(OLLAMA, [QWEN])] if self.servers else []
 
-    async def test(self, provider: Provider, key: str) -> Tested:
+    async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
         if provider.needs_key and key != "good":
-            raise BadKey(f"{provider.title} does not accept this key.", remedy="Look whether all of it was copied.")
-        return Tested((SONNET,), SONNET.name)
+            raise ProviderKeyRefused(
+                f"{provider.title} does not accept this key.", remedy="Look whether all of it was copied."
+            )
+        return ProviderTestResult((SONNET,), SONNET.name)
 
-    async def add(self, provider: Provider, key: str, keep: str = "keyring") -> None:
+    async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
         if key and keep == "keyring" and not self.keyring:
-            raise NoKeyring("There is no keyring here.")
+            raise NoUsableKeyring("There is no keyring here.")
         self.added.append((provider, key, keep))
 
-    async def remove(self, name: str) -> None:
+    async def remove_provider_and_key(self, name: str) -> None:
         self.added = [each for each in self.added if each[0].name != name]
 
-    async def models(self, provider: str) -> Sequence[Model]:
+    async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]:
         return [SONNET]
 
-    async def known(self) -> Sequence[Model]:
+    async def list_known_models(self) -> Sequence[ModelChoice]:
         return [*(model for model in self.listed if model.name not in self.corrected), *self.corrected.values()]
 
-    async def refresh(self) -> Refreshed:
-        return Refreshed(tuple(await self.known()), self.silent)
+    async def refresh_model_lists(self) -> RefreshedModels:
+        return RefreshedModels(tuple(await self.list_known_models()), self.silent)
 
-    async def correct(self, model: str, values: Mapping[str, float | bool]) -> None:
-        (known,) = [each for each in await self.known() if each.name == model]
-        self.corrected[model] = replace(known, window=int(values.get("window", known.window)), sure=Sure.SET)
+    async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
+        (known,) = [each for each in await self.list_known_models() if each.name == model]
+        self.corrected[model] = replace(
+            known, window=int(values.get("window", known.window)), sure=WindowSizeSource.SET
+        )
 
-    async def reset(self, model: str) -> None:
+    async def reset_model_values(self, model: str) -> None:
         self.corrected.pop(model, None)
 
 
@@ -81,31 +98,31 @@ class FakeServers:
     """`running`: those of the settings; `changes`: the limits that were written, `marked` the tools that only read."""
 
     def __init__(self) -> None:
-        self.running: list[Server] = []
+        self.running: list[McpServerState] = []
         self.changes: list[tuple[str, float]] = []
         self.marked: list[tuple[str, str, bool]] = []
 
-    async def paste(self, text: str, name: str = "") -> None:
-        self.running.append(Server(name or "server", text.strip()))
+    async def add_pasted_servers(self, text: str, name: str = "") -> None:
+        self.running.append(McpServerState(name or "server", text.strip()))
 
-    async def remove(self, name: str) -> None:
+    async def remove_server(self, name: str) -> None:
         self.running = [server for server in self.running if server.name != name]
 
-    async def switch(self, name: str, *, on: bool) -> None:
+    async def switch_server(self, name: str, *, on: bool) -> None:
         self.running = [replace(each, enabled=on) if each.name == name else each for each in self.running]
 
-    async def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
+    async def switch_server_tool(self, name: str, tool: str, *, on: bool) -> None:
         for at, server in enumerate(self.running):
-            offered = tuple(replace(each, on=on) if each.name == tool else each for each in server.offered)
+            offered = tuple(replace(each, is_enabled=on) if each.name == tool else each for each in server.offered)
             self.running[at] = replace(server, offered=offered) if server.name == name else server
 
-    async def limit(self, name: str, **seconds: float) -> None:
+    async def set_server_timeouts(self, name: str, **seconds: float) -> None:
         self.changes += [(f"{name}.{key}", value) for key, value in seconds.items()]
 
-    async def restart(self, name: str) -> None:
-        raise NotThere(f"There is no MCP server {name}.")
+    async def restart_server(self, name: str) -> None:
+        raise NotFound(f"There is no MCP server {name}.")
 
-    async def mark_reading(self, name: str, tool: str, *, reads: bool) -> None:
+    async def mark_tool_as_reading(self, name: str, tool: str, *, reads: bool) -> None:
         self.marked.append((name, tool, reads))
 
 
@@ -114,25 +131,27 @@ class FakeHistories:
 
     def __init__(self) -> None:
         self.groups = [
-            Group("Claude Code", "/home/me/project", 12, 3_400_000, 1_767_000_000.0, 1_768_000_000.0),
-            Group("Codex", "/gone", 1, 20_000, 1_767_000_000.0, 1_767_000_000.0, there=False),
+            HistoryGroup("Claude Code", "/home/me/project", 12, 3_400_000, 1_767_000_000.0, 1_768_000_000.0),
+            HistoryGroup("Codex", "/gone", 1, 20_000, 1_767_000_000.0, 1_767_000_000.0, is_folder_present=False),
         ]
-        self.done: list[Sequence[Group]] = []
+        self.done: list[Sequence[HistoryGroup]] = []
         self.keys: Sequence[str] = ("sk-ant-…9f",)
         self.stopped = self.undone = self.forgotten = False
-        self.watched: Sequence[Group] = ()
+        self.watched: Sequence[HistoryGroup] = ()
 
     @property
-    def watching(self) -> bool:
+    def is_watching_histories(self) -> bool:
         return bool(self.watched)
 
-    def watch(self, groups: Sequence[Group], heard: Callable[[Brought], object]) -> None:
+    def watch_history_groups(self, groups: Sequence[HistoryGroup], heard: Callable[[Brought], object]) -> None:
         self.watched = groups
 
-    async def find(self) -> Sequence[Group]:
+    async def find_history_groups(self) -> Sequence[HistoryGroup]:
         return self.groups
 
-    async def bring_in(self, groups: Sequence[Group], report: Callable[[int, int], None]) -> Brought:
+    async def import_history_groups(
+        self, groups: Sequence[HistoryGroup], report: Callable[[int, int], None]
+    ) -> Brought:
         self.done.append(groups)
         report(1, 2)
         new = sum(group.conversations for group in groups)
@@ -140,14 +159,14 @@ class FakeHistories:
             new, 0, 2, self.stopped, ("", ""), self.keys, ("a.jsonl, line 3: it was left out.",), ("Imported", "thesis")
         )
 
-    def stop(self) -> None:
+    def stop_import(self) -> None:
         self.stopped = True
 
-    async def undo(self) -> Sequence[str]:
+    async def undo_last_import(self) -> Sequence[str]:
         self.undone = True
         return ()
 
-    async def forget_keys(self) -> int:
+    async def forget_found_keys(self) -> int:
         self.forgotten = True
         return len(self.keys)
 
@@ -157,76 +176,82 @@ class FakeInstallation:
 
     def __init__(self) -> None:
         self.of_others = FakeHistories()
-        self.played: list[Wanted] = []
+        self.played: list[ReplaySelection] = []
 
-    def histories(self, desk: Desk) -> FakeHistories:
+    def histories_for_import(self, desk: WorkbenchesPort) -> FakeHistories:
         return self.of_others
 
-    def connected_agents(self) -> ConnectedAgents:
+    def connected_agents(self) -> ConnectedAgentsPort:
         raise NotImplementedError
 
-    def versions(self) -> Sequence[tuple[str, str]]:
+    def library_versions(self) -> Sequence[tuple[str, str]]:
         return [("PySide6-Essentials", "6.11.3")]
 
-    def licences(self) -> str:
+    def licence_texts(self) -> str:
         return "Helix Desktop: Apache-2.0"
 
-    async def examine(self) -> Sequence[Finding]:
-        return [Finding("Python", "good", "3.11."), Finding("Keyring", "bad", "There is none.", "Install one.")]
+    async def examine_installation(self) -> Sequence[InstallationFinding]:
+        return [
+            InstallationFinding("Python", "good", "3.11."),
+            InstallationFinding("Keyring", "bad", "There is none.", "Install one."),
+        ]
 
-    async def kept(self, bench: Workbench) -> Kept:
-        return Kept(1_284, 96_200_000, 21_800_000, 0, Path("/data/x"), 1_795_162_800.0)
+    async def measure_workspace_storage(self, bench: WorkbenchPort) -> WorkspaceStorage:
+        return WorkspaceStorage(1_284, 96_200_000, 21_800_000, 0, Path("/data/x"), 1_795_162_800.0)
 
-    async def verify(self, bench: Workbench, report: Callable[[str], None]) -> str:
+    async def verify_workspace_entries(self, bench: WorkbenchPort, report: Callable[[str], None]) -> str:
         report("half")
         return "All of it is whole."
 
-    async def going(self, bench: Workbench) -> Going:
-        return Going(2, 9_000_000, 12_000_000, 3_000_000, ["read_file a.rs", "read_file b.rs"])
+    async def estimate_space_to_free(self, bench: WorkbenchPort) -> SpaceToFree:
+        return SpaceToFree(2, 9_000_000, 12_000_000, 3_000_000, ["read_file a.rs", "read_file b.rs"])
 
-    async def collect(self, bench: Workbench) -> str:
+    async def free_up_space(self, bench: WorkbenchPort) -> str:
         raise HelixError("The disk refused.", remedy="Try again.")
 
-    async def back_up(self, bench: Workbench) -> str:
+    async def back_up_workspace(self, bench: WorkbenchPort) -> str:
         return "Backed up."
 
-    def servers(self, bench: Workbench) -> Sequence[Server]:
-        return cast("FakeServers", bench.servers).running
+    def list_mcp_servers(self, bench: WorkbenchPort) -> Sequence[McpServerState]:
+        return cast("FakeServers", bench.mcp_servers).running
 
-    def read_servers(self, text: str, name: str) -> Sequence[Server]:
+    def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
         if not text.strip():
-            raise WrongUse("This text doesn't contain an MCP server configuration.")
-        return [Server(name or "server", text.strip())]
+            raise InvalidInput("This text doesn't contain an MCP server configuration.")
+        return [McpServerState(name or "server", text.strip())]
 
-    async def test_server(self, bench: Workbench, name: str) -> str:
+    async def test_mcp_server(self, bench: WorkbenchPort, name: str) -> str:
         return f"{name} answers: 3 tools."
 
-    async def sign_in_server(self, bench: Workbench, name: str) -> None:
-        servers = cast("FakeServers", bench.servers)
+    async def sign_in_to_mcp_server(self, bench: WorkbenchPort, name: str) -> None:
+        servers = cast("FakeServers", bench.mcp_servers)
         servers.running = [replace(each, state="ready") if each.name == name else each for each in servers.running]
 
-    def too_wide(self, rule: Mapping[str, Any]) -> bool:
+    def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
         return str(rule.get("command", "")).startswith("python3 ")
 
-    def command_access(self, bench: Workbench) -> CommandAccess:
-        openings = [(one.name, one.title, one.gives) for one in OPENINGS]
-        return CommandAccess(openings, ("gh",), ("~/data",), (".env", "*.pem"))
+    def command_file_access(self, bench: WorkbenchPort) -> CommandFileAccess:
+        openings = [(one.name, one.title, one.what_it_gives_away) for one in OPENINGS]
+        return CommandFileAccess(openings, ("gh",), ("~/data",), (".env", "*.pem"))
 
-    def covered(self, bench: Workbench) -> Covered:
-        return Covered(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)
+    def checkpoint_settings(self, bench: WorkbenchPort) -> CheckpointSettings:
+        return CheckpointSettings(("node_modules/", "*.iso"), 200_000, 5_000_000_000, 30)
 
-    async def play(self, bench: Workbench, wanted: Wanted, report: Callable[[int, int], None]) -> Outcome:
+    async def replay_policies(
+        self, bench: WorkbenchPort, wanted: ReplaySelection, report: Callable[[int, int], None]
+    ) -> ReplayOutcome:
         report(1, 2)
         self.played.append(wanted)
         courses = [
-            Course("1 Extract the lock manager", [4_000, 9_000, 21_000, 12_000], [(3, "marker")]),
-            Course("2 Flaky test", [4_000, 5_000], []),
+            ConversationReplay("1 Extract the lock manager", [4_000, 9_000, 21_000, 12_000], [(3, "marker")]),
+            ConversationReplay("2 Flaky test", [4_000, 5_000], []),
         ]
         played = [
-            Played(name, 20, 90_000, 50_000, 100_000, 0.8, 1.0, {"marker": 3}, courses) for name in wanted.policies
+            PolicyOutcome(name, 20, 90_000, 50_000, 100_000, 0.8, 1.0, {"marker": 3}, courses)
+            for name in wanted.policies
         ]
-        return Outcome(played, wanted.window, "<html>the page</html>")
+        return ReplayOutcome(played, wanted.window, "<html>the page</html>")
 
-    async def tour_workbench(self, desk: Desk, folder: Path) -> Workbench:
+    async def open_tour_workbench(self, desk: WorkbenchesPort, folder: Path) -> WorkbenchPort:
         folder.mkdir(parents=True, exist_ok=True)
-        return await desk.create("Tour", folder)
+        return await desk.create_workspace("Tour", folder)

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from PySide6.QtCore import QEvent, QObject, QPoint, QRect
 from PySide6.QtWidgets import QApplication, QMenu, QMessageBox, QPushButton, QWidget
 
-from helix_desktop.gui.chat.approvals import Approvals
+from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
 from helix_desktop.gui.views.boxes_view import BoxesView
 from tests.soak.driven import until
 
@@ -113,7 +113,16 @@ async def hot(view: BoxesView, name: str) -> None:
     seen: list[QRect | None] = []
 
     def at_rest() -> bool:
-        seen.append(next((rect.toRect() for hot, rect in map(stack.spot, stack.spots()) if name in hot.name), None))
+        seen.append(
+            next(
+                (
+                    rect.toRect()
+                    for hot, rect in map(stack.hot_spot_and_rect, stack.list_hot_spots())
+                    if name in hot.name
+                ),
+                None,
+            )
+        )
         return seen[-1] is not None and len(seen) > REST and len({str(place) for place in seen[-REST:]}) == 1
 
     await until(at_rest, LIMIT)
@@ -125,11 +134,11 @@ async def hot(view: BoxesView, name: str) -> None:
     await click(view.viewport(), place.translated(0, -bar.value()))
 
 
-async def allow(asked: Approvals) -> None:
+async def allow(asked: PermissionQuestionPanel) -> None:
     """Say yes to the question that is there; one that has just come takes no answer yet."""
-    await until(lambda: asked.card is not None)
-    card = asked.card
-    while asked.card is card:
+    await until(lambda: asked.visible_card is not None)
+    card = asked.visible_card
+    while asked.visible_card is card:
         await key("alt+y")
         await asyncio.sleep(0.1)
 

@@ -117,7 +117,7 @@ def program(
     environment = {**on.environment, "HELIX_HOME": str(home), **dict(more)}
     with tempfile.TemporaryFile("w+") as said:
         started = subprocess.Popen(
-            [*within, sys.executable, "-m", "helix_desktop.app", *arguments],
+            [*within, sys.executable, "-m", "helix_desktop.window_start", *arguments],
             env=environment,
             stderr=said,
             text=True,

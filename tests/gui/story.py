@@ -90,11 +90,11 @@ fn upgrade(&mut self, key: Key) -> Result<Guard> {
 }
 ```
 """
-CONTENT = {Digest.of(text.encode()): text for text in (TABLE, TESTS, "ok\n")}
+CONTENT = {Digest.of_content(text.encode()): text for text in (TABLE, TESTS, "ok\n")}
 
 
 def stored(text: str) -> Stored:
-    return Stored(Digest.of(text.encode()), len(text.encode()), text.count("\n"))
+    return Stored(Digest.of_content(text.encode()), len(text.encode()), text.count("\n"))
 
 
 def call(number: int, name: str, **arguments: object) -> ToolCall:

@@ -21,8 +21,8 @@ from typing import Any
 from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QDialog
 
-from helix_desktop import places, tasks
-from helix_desktop.desktop.program import Program
+from helix_desktop import program_folders, tasks
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import (
     Fact,
     ModelReplied,
@@ -35,16 +35,16 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.ports import About
-from helix_desktop.gateway import wrapping
-from helix_desktop.gateway.registration import Registration
-from helix_desktop.gui.settings.dialog import SettingsDialog
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.resident.client import HeldRegistration
-from helix_desktop.secrets import Secrets
-from helix_desktop.settings import LANGUAGE, THEME, Settings
-from helix_desktop.workbench import Desk, Workbench
-from helix_desktop.workbench.tour import Quick, make_folder, take
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.gateway import agent_run
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+from helix_desktop.program_settings import LANGUAGE, THEME, ProgramSettings
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.resident.resident_client import HeldRegistration
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses, create_tour_folder, run_tour_session
 from tests.gateway.running import Agent
 from tests.gui import screen, story
 from tests.peers.agent_provider import Provider, Says
@@ -106,7 +106,7 @@ class Listing(BaseHTTPRequestHandler):
 def listing() -> int:
     """Serve it while the program lives; its port."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), Listing)
-    tasks.thread(server.serve_forever, name="listing", daemon=True)
+    tasks.start_thread(server.serve_forever, name="listing", daemon=True)
     return server.server_port
 
 
@@ -114,12 +114,12 @@ def prepare(home: Path, port: int) -> None:
     """A user's home after some weeks."""
 
     async def make() -> None:
-        where = places.find(home / HOME)
-        desk = Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
-        desk.configured.put(ProviderConfig("aggregator", base_url=f"http://127.0.0.1:{port}/v1"))
-        desk.configured.put(ProviderConfig("dead", base_url="http://127.0.0.1:9/v1"))
+        where = program_folders.find_program_folders(home / HOME)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+        desk.configured.save_provider(ProviderConfig("aggregator", base_url=f"http://127.0.0.1:{port}/v1"))
+        desk.configured.save_provider(ProviderConfig("dead", base_url="http://127.0.0.1:9/v1"))
         folder = home / "storage-engine"
-        make_folder(folder)
+        create_tour_folder(folder)
         for line in (["init", "-q", "."], ["add", "."], ["commit", "-qm", "first"]):
             subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *line], cwd=folder, check=True)
         (home / "website").mkdir()
@@ -127,21 +127,23 @@ def prepare(home: Path, port: int) -> None:
         agent.parent.mkdir()
         agent.write_text("#!/bin/sh\n")
         agent.chmod(0o755)
-        other = await desk.create("A website with quite a long name", home / "website")
-        await other.choose_model("demo/demo")
-        bench = await desk.create("storage-engine", folder)
-        await take(bench, lambda _: None)
-        await bench.choose_model("demo/demo")
-        await bench.choose_mode("allow all")
+        other = await desk.create_workspace("A website with quite a long name", home / "website")
+        await other.choose_model_for_role("demo/demo")
+        bench = await desk.create_workspace("storage-engine", folder)
+        await run_tour_session(bench, lambda _: None)
+        await bench.choose_model_for_role("demo/demo")
+        await bench.choose_permission_mode("allow all")
         for title in ("Why is the second test flaky? A long question that does not fit in the list", "Release notes"):
-            await bench.new_conversation(title)
-        await bench.workspace.journal.append((await bench.new_conversation("Queues")).id, await _hard(bench))
-        session = await bench.new_conversation("Extract the lock manager")
+            await bench.start_conversation(title)
+        await bench.workspace.journal.append_to_journal(
+            (await bench.start_conversation("Queues")).id, await _hard(bench)
+        )
+        session = await bench.start_conversation("Extract the lock manager")
         for text in story.CONTENT.values():
-            await bench.workspace.cache.put(text.encode(), About("read_file", "src/lock/table.rs"))
-        await bench.workspace.journal.append(session.id, story.facts()[1:])
-        changing = await bench.new_conversation("Rename the values")
-        changing.send(
+            await bench.workspace.cache.store_content(text.encode(), EntryOrigin("read_file", "src/lock/table.rs"))
+        await bench.workspace.journal.append_to_journal(session.id, story.facts()[1:])
+        changing = await bench.start_conversation("Rename the values")
+        changing.send_message(
             (
                 Text(
                     "run sed -i 's/self/this/' src/*.py && rm README.md && echo new > src/new.txt && mkdir -p a/b && date > a/b/c"
@@ -167,9 +169,9 @@ async def _hard(bench: Workbench) -> Sequence[Fact]:
     painter = QPainter(picture)
     painter.fillRect(60, 60, 300, 380, QColor("#e5a13a"))
     painter.end()
-    file = bench.folder / "queue.png"
+    file = bench.main_folder / "queue.png"
     picture.save(str(file))
-    attached = await bench.attach("queue.png", file.read_bytes(), "image/png")
+    attached = await bench.attach_content("queue.png", file.read_bytes(), "image/png")
     calls = [
         ToolCall(f"q{n}", "read_file", json.dumps({"path": f"src/lock/module_{n}.rs"}), tokens=40) for n in range(4)
     ]
@@ -195,7 +197,9 @@ async def _hard(bench: Workbench) -> Sequence[Fact]:
 class Tour:
     """Goes from surface to surface. `only`: their names; empty: all."""
 
-    def __init__(self, run: Program, home: Path, folder: Path, size: tuple[int, int], only: Sequence[str]) -> None:
+    def __init__(
+        self, run: WindowProgram, home: Path, folder: Path, size: tuple[int, int], only: Sequence[str]
+    ) -> None:
         self.window, self.front, self.home, self.folder, self.only, self.size = (
             run.window,
             run,
@@ -216,7 +220,7 @@ class Tour:
         return not self.only or any(form.startswith(each) for form in known for each in self.only)
 
     def act(self, name: str) -> None:
-        self.window.actions_[name].trigger()
+        self.window.window_actions[name].trigger()
 
     async def full(self) -> None:
         shell = self.window.window()
@@ -227,14 +231,14 @@ class Tour:
     async def first(self) -> None:
         """An empty home: the first start, connecting, and the first steps of the tour."""
         window = self.window
-        await until(lambda: window.page == "welcome" and window.welcome.tour.isEnabled())
+        await until(lambda: window.shown_page_name == "welcome" and window.welcome.tour.isEnabled())
         await self.full()
         await self.shot("01-welcome", 2.5)
-        window.create_workspace(self.folder)
-        await until(lambda: window.bench is not None)
+        window.create_workspace_for_folder(self.folder)
+        await until(lambda: window.current_workbench is not None)
         await self.shot("02-empty-workspace", 1.5)
         window.chat.composer.text.setPlainText("What is in this folder?")
-        window.chat.composer.send(steer=False)
+        window.chat.composer.send_composed_message(steer=False)
         await self.shot("03-connect", 2)
         await self.close()
         self.act("tour")
@@ -243,7 +247,7 @@ class Tour:
     async def used(self) -> None:
         """A home after some weeks."""
         window = self.window
-        await until(lambda: window.bench is not None)
+        await until(lambda: window.current_workbench is not None)
         await opened(self.front, "storage-engine")
         await self.full()
         for part in (self.chat, self.pages, self.dialogs, self.settings):
@@ -251,10 +255,10 @@ class Tour:
 
     async def open(self, title: str) -> None:
         window = self.window
-        row = next(row for row in window.rows() if row.title.startswith(title))
-        window.show_page("chat")
-        window.open_conversation(row.id)
-        await until(lambda: window.session is not None and window.session.id == row.id)
+        row = next(row for row in window.current_conversation_rows() if row.title.startswith(title))
+        window.switch_to_page("chat")
+        window.go_to_conversation(row.id)
+        await until(lambda: window.current_session is not None and window.current_session.id == row.id)
         await asyncio.sleep(0.5)
 
     async def chat(self) -> None:
@@ -263,23 +267,23 @@ class Tour:
         await self.shot("10-chat", 1)
         await self.open("Queues")
         await self.shot("11-chat-failure", 1.5)
-        view.show_index(0)
+        view.scroll_to_item(0)
         await self.shot("12-chat-picture", 1.5)
-        group = next((at for at in range(len(view.items.all)) if view.items.group(at) is not None), None)
+        group = next((at for at in range(len(view.items.all)) if view.items.group_headed_by(at) is not None), None)
         if group is not None:
-            view.show_index(min(group + 1, len(view.items.all) - 1))
+            view.scroll_to_item(min(group + 1, len(view.items.all) - 1))
             await self.shot("13-chat-math", 1.5)
         await self.open("Release")
         await self.shot("14-chat-empty")
         if self.wants("15-composer", "16-approval"):
-            await self.window.bench.choose_mode("ask")  # type: ignore[union-attr]
+            await self.window.current_workbench.choose_permission_mode("ask")  # type: ignore[union-attr]
             composer = self.window.chat.composer
             composer.text.setPlainText(
                 'run for f in src/*.py; do python3 -m py_compile "$f" || echo bad; done && git status --short && curl -s https://example.com/install.sh | sh'
             )
             await self.shot("15-composer")
-            composer.send(steer=False)
-            await until(lambda: self.window.chat.approvals.card is not None)
+            composer.send_composed_message(steer=False)
+            await until(lambda: self.window.chat.approvals.visible_card is not None)
             await self.shot("16-approval", 1)
             self.act("refuse")
             await asyncio.sleep(1.5)
@@ -291,15 +295,15 @@ class Tour:
         await self.open("Tour")
         await self.shot("20-tour-chat", 1)
         for number, page in enumerate(("changes", "cache", "timeline"), 21):
-            window.show_page(page)
+            window.switch_to_page(page)
             await self.shot(f"{number}-{page}", 2)
         await self.open("Extract the lock")
-        window.show_page("timeline")
+        window.switch_to_page("timeline")
         await self.shot("24-timeline-handover", 1.5)
         await self.open("Rename")
-        window.show_page("changes")
+        window.switch_to_page("changes")
         await self.shot("25-changes-command", 2)
-        window.show_page("chat")
+        window.switch_to_page("chat")
 
     async def dialogs(self) -> None:
         await self.open("Queues")
@@ -316,7 +320,7 @@ class Tour:
                     continue
                 self.act(name)
                 if name == "palette":
-                    self.window.palette_.line.setText("lock")
+                    self.window.palette_box.line.setText("lock")
                 await self.shot(f"{number}-{name}", wait)
                 if name == "connect-agent":
                     await self.requests(f"{number}-{name}-first-request")
@@ -324,13 +328,15 @@ class Tour:
 
     async def requests(self, name: str) -> None:
         """The page of connected agents when the first request arrives, with one of the agents on this computer."""
-        where = places.find(self.home)
+        where = program_folders.find_program_folders(self.home)
         with Provider(lambda _: [Says("It holds a storage engine.")]) as provider:
-            gateway = HeldRegistration(where, wrapping.program(where), Registration("", provider.url))
+            gateway = HeldRegistration(
+                where, agent_run.command_of_this_program(where), GatewayRegistration("", provider.url)
+            )
             await asyncio.to_thread(gateway.__enter__)
             agent = Agent(
                 "anthropic",
-                gateway.address,
+                gateway.first_address,
                 session="first",
                 headers={"user-agent": "claude-cli/2.0"},
             )
@@ -359,9 +365,9 @@ class Tour:
         dialog = next(
             each for each in QApplication.topLevelWidgets() if isinstance(each, SettingsDialog) and each.isVisible()
         )
-        for number, name in enumerate(dialog.names(), 50):
+        for number, name in enumerate(dialog.page_names(), 50):
             if self.wants(f"{number}-{name}"):
-                dialog.open_at(name)
+                dialog.show_settings_page(name)
                 await self.shot(f"{number}-{name}", 1)
         await self.close()
 
@@ -370,10 +376,10 @@ class Tour:
             if isinstance(each, QDialog) and each.isVisible():
                 each.reject()
         self.pop()
-        self.window.palette_.leave()
+        self.window.palette_box.dismiss_popup()
         chooser = self.front._front.models.chooser
         if chooser.isVisible():
-            chooser.leave()
+            chooser.dismiss_popup()
         await asyncio.sleep(0.3)
 
 
@@ -404,11 +410,11 @@ def main() -> int:
         if chosen.inside == "used":
             prepare(home, listing())
             os.environ["PATH"] = f"{home / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        settings = Settings(places.find(home / HOME).settings)
-        settings.change(LANGUAGE, chosen.language)
-        settings.change(THEME, chosen.scheme)
+        settings = ProgramSettings(program_folders.find_program_folders(home / HOME).settings_file)
+        settings.change_setting(LANGUAGE, chosen.language)
+        settings.change_setting(THEME, chosen.scheme)
 
-        def walk(run: Program) -> Coroutine[Any, Any, None]:
+        def walk(run: WindowProgram) -> Coroutine[Any, Any, None]:
             tour = Tour(run, home / HOME, chosen.folder, (width, height), chosen.only)
             return tour.first() if chosen.inside == "first" else tour.used()
 

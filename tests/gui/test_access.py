@@ -8,9 +8,9 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QApplication, QLineEdit, QScrollArea, QWidget
 
-from helix_desktop.engine.ports import Question
+from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.settings.dialog import SettingsDialog
+from helix_desktop.gui.settings.settings_dialog import SettingsDialog
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 from tests.gui.fake_setup import FakeInstallation, FakeSetup
@@ -38,9 +38,9 @@ def spoken(widget: QWidget) -> str:
 
 @pytest.mark.parametrize("page", ["chat", "cache", "timeline"])
 def test_everything_that_can_be_focused_has_a_name(window: MainWindow, session: FakeSession, page: str) -> None:
-    session.ask(Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"))
-    window.bridge.flush()
-    window.show_page(page)
+    session.ask(PermissionQuestion(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test"))
+    window.bridge.emit_waiting_events()
+    window.switch_to_page(page)
     qt_works(20)
     nameless = [
         f"{type(widget).__name__} in {type(widget.parent()).__name__}"
@@ -52,8 +52,8 @@ def test_everything_that_can_be_focused_has_a_name(window: MainWindow, session: 
 
 def test_everything_in_the_settings_has_a_name(window: MainWindow) -> None:
     dialog = SettingsDialog(window, FakeSetup(), FakeInstallation())
-    for name in dialog.names():
-        dialog.open_at(name)
+    for name in dialog.page_names():
+        dialog.show_settings_page(name)
         page = dialog._pages[name]
         nameless = [f"{name}: {type(widget).__name__}" for widget in focusable(page) if not spoken(widget)]
         assert nameless == []

@@ -10,24 +10,26 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
 
-from helix_desktop.engine.events import Event
 from helix_desktop.engine.facts import Text, ToolReturned
-from helix_desktop.gui.chat.approvals import Approvals
+from helix_desktop.engine.session_events import Event
+from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
 from helix_desktop.gui.theme import Theme
-from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from tests.peers.chat_server import ChatServer, reply
-from tests.workbench.test_servers import PASTED, desk_at, ready
+from tests.workbench.test_mcp_servers import PASTED, desk_at, ready
 
 
-def press(approvals: Approvals, text: str) -> None:
-    assert approvals.card is not None
-    (button,) = (each for each in approvals.card.findChildren(QPushButton) if each.text() == text)
+def press(approvals: PermissionQuestionPanel, text: str) -> None:
+    assert approvals.visible_card is not None
+    (button,) = (each for each in approvals.visible_card.findChildren(QPushButton) if each.text() == text)
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-async def until_asked(approvals: Approvals, words: str) -> None:
+async def until_asked(approvals: PermissionQuestionPanel, words: str) -> None:
     async with asyncio.timeout(60):
-        while approvals.card is None or not any(words in each.text() for each in approvals.card.findChildren(QLabel)):
+        while approvals.visible_card is None or not any(
+            words in each.text() for each in approvals.visible_card.findChildren(QLabel)
+        ):
             await asyncio.sleep(0.01)
 
 
@@ -38,32 +40,32 @@ async def test_a_servers_question_is_answered_declined_or_left(
     theme: Theme, tmp_path: Path, pressed: str, came: str
 ) -> None:
     (tmp_path / "project").mkdir()
-    desk, approvals = desk_at(tmp_path), Approvals(theme, {})
+    desk, approvals = desk_at(tmp_path), PermissionQuestionPanel(theme, {})
     approvals.resize(800, 300)
     with ChatServer([reply(calls=[("modern__ask", {})]), reply("Asked.")]) as server:
         try:
-            desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
-            bench = await desk.create("Asking", tmp_path / "project")
-            await bench.choose_model("peer/scripted")
-            await bench.servers.paste(PASTED)
+            desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+            bench = await desk.create_workspace("Asking", tmp_path / "project")
+            await bench.choose_model_for_role("peer/scripted")
+            await bench.mcp_servers.add_pasted_servers(PASTED)
             await ready(bench)
-            session = await bench.new_conversation()
+            session = await bench.start_conversation()
 
             def hear(_event: Event) -> None:
-                approvals.show_questions(session.questions)
+                approvals.show_oldest_question(session.questions)
 
-            session.subscribe(hear)
-            approvals.answered.connect(session.answer)
-            session.send((Text("ask me"),))
+            session.subscribe_to_events(hear)
+            approvals.answered.connect(session.answer_question)
+            session.send_message((Text("ask me"),))
             await until_asked(approvals, "modern: ask")
             press(approvals, "Allow once")
             await until_asked(approvals, "The server modern asks")
-            assert approvals.card is not None
+            assert approvals.visible_card is not None
             if pressed.startswith("Send"):
-                QTest.keyClicks(approvals.card.findChildren(QLineEdit)[0], "Ada")
+                QTest.keyClicks(approvals.visible_card.findChildren(QLineEdit)[0], "Ada")
             press(approvals, pressed)
-            await asyncio.wait_for(session.idle(), 60)
-            (returned,) = (each.fact for each in session.facts if isinstance(each.fact, ToolReturned))
-            assert came in (await bench.workspace.cache.read(returned.output.digest, 0, 1_000)).decode()
+            await asyncio.wait_for(session.wait_until_idle(), 60)
+            (returned,) = (each.fact for each in session.all_facts if isinstance(each.fact, ToolReturned))
+            assert came in (await bench.workspace.cache.read_range(returned.output.digest, 0, 1_000)).decode()
         finally:
             await desk.aclose()

@@ -12,27 +12,27 @@ import pytest
 from PySide6.QtCore import QLocale
 from PySide6.QtWidgets import QLabel, QWidget
 
-from helix_desktop import settings
+from helix_desktop import program_settings
 from helix_desktop.engine.facts import FoldFailed, FoldKind, Recorded, ToolCall, TurnEnd, TurnEnded
-from helix_desktop.engine.ports import Question
+from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.errors import StoreBusy
 from helix_desktop.gui import engine_sentences as saying
-from helix_desktop.gui import words
-from helix_desktop.gui.chat.approvals import QuestionCard
-from helix_desktop.gui.engine_sentences import said
+from helix_desktop.gui import translation
+from helix_desktop.gui.chat.permission_questions import PermissionQuestionCard
+from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.frame.notices import Notices
-from helix_desktop.gui.settings.program import Server
-from helix_desktop.gui.settings.server_card import state_words
+from helix_desktop.gui.settings.installation_port import McpServerState
+from helix_desktop.gui.settings.mcp_server_card import describe_server_state
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.projection import Items
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from tests.gui import below, story
 
-LANGUAGES = [name for name in settings.LANGUAGES if name != "en"]
+LANGUAGES = [name for name in program_settings.LANGUAGES if name != "en"]
 NOT_SHOWN = {  # what the window shows nothing of
     "app.py", "cli.py", "commands", "console.py", "context_server", "desktop", "gui", "instance.py",
-    "engine/recall.py",  # a tool's answers, for the model
-    "replay/standin.py",
-    "store/memory.py",  # the same sentences as the journal and the cache
+    "engine/content_recall.py",  # a tool's answers, for the model
+    "replay/stand_in_model.py",
+    "store/memory_stores.py",  # the same sentences as the journal and the cache
 }  # fmt: skip
 LEFT_OUT = {
     "A conversation must have an ID.",  # mistakes of the program itself
@@ -75,7 +75,7 @@ def gathered() -> dict[str, str]:
 
 
 def table(language: str) -> dict[str, str]:
-    return dict(json.loads(words.sayings_file(language).read_text("utf-8")))
+    return dict(json.loads(translation.sentences_file(language).read_text("utf-8")))
 
 
 def bare(template: str) -> str:
@@ -88,9 +88,9 @@ def names_in(text: str) -> set[str]:
 
 @pytest.fixture
 def chinese() -> Iterator[None]:
-    words.speak(json.loads(words.catalogue_file("zh_CN").read_text("utf-8")), table("zh_CN"))
+    translation.set_translations(json.loads(translation.catalogue_file("zh_CN").read_text("utf-8")), table("zh_CN"))
     yield
-    words.speak({})
+    translation.set_translations({})
 
 
 @pytest.mark.parametrize("language", LANGUAGES)
@@ -147,7 +147,7 @@ def test_what_is_put_in_stays(language: str) -> None:
     ],
 )
 def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, other: str) -> None:
-    assert said(text) == other
+    assert translate_sentences(text) == other
 
 
 @pytest.mark.parametrize(
@@ -172,15 +172,15 @@ def test_sentences_are_recognised_and_what_is_put_in_is_not_changed(text: str, o
     ],
 )
 def test_a_phrase_begins_a_german_sentence_as_it_begins_an_english_one(text: str, other: str) -> None:
-    words.speak({}, table("de"))
+    translation.set_translations({}, table("de"))
     try:
-        assert said(text) == other
+        assert translate_sentences(text) == other
     finally:
-        words.speak({})
+        translation.set_translations({})
 
 
 def test_in_english_nothing_is_looked_at() -> None:
-    assert said("Nothing was changed.") == "Nothing was changed."
+    assert translate_sentences("Nothing was changed.") == "Nothing was changed."
 
 
 @pytest.mark.usefixtures("chinese")
@@ -199,29 +199,29 @@ def test_in_english_nothing_is_looked_at() -> None:
 )
 def test_long_and_hostile_texts_are_no_trouble(text: str) -> None:
     started = time.process_time()
-    told = said(text)
+    told = translate_sentences(text)
     assert time.process_time() - started < 1.0
-    assert told.endswith(text[saying.LONGEST :])
+    assert told.endswith(text[saying.LONGEST_TEXT :])
 
 
 @pytest.mark.usefixtures("chinese")
 def test_a_notice_says_an_error_in_the_language(theme: Theme) -> None:
     parent = QWidget()
     notices = Notices(theme, parent)
-    notices.tell_error(StoreBusy("ws is already open in this program.", remedy="Use it there."))
-    assert notices.text == "ws 已在此程序中打开。请在那里使用。"
+    notices.show_error_notice(StoreBusy("ws is already open in this program.", remedy="Use it there."))
+    assert notices.shown_text == "ws 已在此程序中打开。请在那里使用。"
 
 
 @pytest.mark.usefixtures("chinese")
 def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(theme: Theme) -> None:
-    asked = Question(story.call(1, "write_file"), "Create a.py", "+a", "this workspace asks before changes")
+    asked = PermissionQuestion(story.call(1, "write_file"), "Create a.py", "+a", "this workspace asks before changes")
     parent = QWidget()
-    card = QuestionCard(theme, asked, {}, parent)
+    card = PermissionQuestionCard(theme, asked, {}, parent)
     assert [label.text() for label in card.findChildren(QLabel)][:2] == ["新建 a.py", "此工作区在修改前询问"]
-    page = Question(
+    page = PermissionQuestion(
         ToolCall("", "x__elicitation", ""), "The server x asks", "https://x", "Nothing was sent.", ("once",)
     )
-    card = QuestionCard(theme, page, {}, parent)
+    card = PermissionQuestionCard(theme, page, {}, parent)
     assert [label.text() for label in card.findChildren(QLabel)][:2] == ["服务器 x 询问", "Nothing was sent."]
 
 
@@ -229,25 +229,25 @@ def test_a_question_is_asked_in_the_language_and_a_server_speaks_for_itself(them
 def test_ends_failures_and_servers_are_told_in_the_language() -> None:
     ended = TurnEnded(TurnEnd.SPENDING_LIMIT, "Today has cost $3.00; the limit is $2.00.")
     failed = FoldFailed(FoldKind.HANDOVER, "No model is available to write it.")
-    items = Items()
-    items.extend([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
+    items = TranscriptItems()
+    items.add_many_facts([Recorded("c", 1, 0.0, ended), Recorded("c", 2, 0.0, failed)])
     assert [item.text for item in items.all] == [
         "已达到花费上限。今天已花费 $3.00；上限为 $2.00。",
         "节省上下文未成功（交接）：没有可用来写的模型。",
     ]
-    server = Server("x", "x", state="failed", why="It closed the connection. Retrying in 5 s.")
-    assert state_words(server) == "失败 · 它关闭了连接。5 秒后重试。"
+    server = McpServerState("x", "x", state="failed", why="It closed the connection. Retrying in 5 s.")
+    assert describe_server_state(server) == "失败 · 它关闭了连接。5 秒后重试。"
 
 
 def test_numbers_of_a_sentence_are_grouped_as_in_the_language() -> None:
     before = QLocale()
-    words.speak({"{n}%": "{n} %"}, table("de"))
+    translation.set_translations({"{n}%": "{n} %"}, table("de"))
     try:
         QLocale.setDefault(QLocale("de"))
-        spent = said("The agents in this conversation have cost $3.00; the limit is $1,250.50.")
+        spent = translate_sentences("The agents in this conversation have cost $3.00; the limit is $1,250.50.")
         assert ("3,00" in spent, "1.250,50" in spent) == (True, True)
-        told = said("Nothing to fold now: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply.")
+        told = translate_sentences("Nothing to fold now: 8,100 of 32,000 tokens (25.5%), 8,000 reserved for the reply.")
         assert told == "Jetzt ist nichts zu falten: 8.100 von 32.000 Tokens (25,5 %), 8.000 für die Antwort reserviert."
     finally:
         QLocale.setDefault(before)
-        words.speak({})
+        translation.set_translations({})

@@ -20,36 +20,36 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
-from helix_desktop.gui.ports import Session
+from helix_desktop.gui.window_ports import SessionPort
 from tests.engine.agent import World, calls, says, world
 from tests.engine.test_session import told
 from tests.gui.fake_desk import FakeSession
 
-Act = Callable[[Session], Awaitable[object]]
+Act = Callable[[SessionPort], Awaitable[object]]
 COMMANDS: dict[str, Act] = {
-    "rename": lambda session: session.rename("another"),
-    "archive": lambda session: session.archive(),
-    "trash": lambda session: session.trash(),
-    "pin conversation": lambda session: session.pin_conversation(),
-    "pin": lambda session: session.pin(PartRef(5)),
-    "unpin": lambda session: session.unpin(PartRef(5)),
-    "exclude": lambda session: session.exclude(Span(6, 7)),
-    "include": lambda session: session.include(Span(6, 7)),
-    "undo": lambda session: session.undo("marker-1"),
-    "redo": lambda session: session.redo("marker-2"),
-    "edit a document": lambda session: session.edit_document("marker-1", "worded anew"),
-    "rewind": lambda session: session.rewind(5),
-    "choose an answer": lambda session: session.choose_answer(6),
+    "rename": lambda session: session.set_title("another"),
+    "archive": lambda session: session.set_archived(),
+    "trash": lambda session: session.set_trashed(),
+    "pin conversation": lambda session: session.set_pinned(),
+    "pin": lambda session: session.pin_part(PartRef(5)),
+    "unpin": lambda session: session.unpin_part(PartRef(5)),
+    "exclude": lambda session: session.exclude_part(Span(6, 7)),
+    "include": lambda session: session.include_part(Span(6, 7)),
+    "undo": lambda session: session.undo_fold("marker-1"),
+    "redo": lambda session: session.redo_fold("marker-2"),
+    "edit a document": lambda session: session.edit_fold_text("marker-1", "worded anew"),
+    "rewind": lambda session: session.rewind_to(5),
+    "choose an answer": lambda session: session.switch_to_answer(6),
 }
 
 
 async def begun() -> World:
     at = await world(calls("look"), says("done"))
     await told(at, "hello")
-    output = next(one.seq for one in at.session.facts if isinstance(one.fact, ModelReplied)) + 1
+    output = next(one.seq for one in at.session.all_facts if isinstance(one.fact, ModelReplied)) + 1
     for name in ("marker-1", "marker-2"):
-        await at.session.conversation.append(Folded(name, FoldKind.MARKER, PartRef(output), "short", 1, 3))
-    await at.session.conversation.append(Unfolded("marker-2"))
+        await at.session.conversation.append_facts(Folded(name, FoldKind.MARKER, PartRef(output), "short", 1, 3))
+    await at.session.conversation.append_facts(Unfolded("marker-2"))
     return at
 
 
@@ -61,10 +61,10 @@ def uncounted(fact: Fact) -> Fact:
 @pytest.mark.parametrize("name", COMMANDS)
 async def test_a_command_appends_what_the_real_session_appends(name: str) -> None:
     at = await begun()
-    fake, before = FakeSession("c1", at.session.facts), len(at.facts)
+    fake, before = FakeSession("c1", at.session.all_facts), len(at.facts)
     await COMMANDS[name](at.session)
     await COMMANDS[name](fake)
-    appended = [uncounted(one.fact) for one in at.session.facts[before:]]
+    appended = [uncounted(one.fact) for one in at.session.all_facts[before:]]
     assert appended
     assert [uncounted(one.fact) for one in fake.state.facts[before:]] == appended
 
@@ -74,7 +74,7 @@ async def test_a_message_is_sent_and_answered_alike() -> None:
     fake = FakeSession("c1")
     fake.answers = ["hello yourself"]
     await told(at, "hello")
-    fake.send((Text("hello"),))
+    fake.send_message((Text("hello"),))
     said = [
         [
             (type(fact), [part.text for part in fact.parts if isinstance(part, Text)])

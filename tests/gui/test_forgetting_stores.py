@@ -12,10 +12,10 @@ import pytest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from helix_desktop.engine.facts import Text, UserSaid
-from helix_desktop.engine.ports import About
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.forgetting import ForgetText
-from helix_desktop.workbench import Desk
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.forget_text_dialog import ForgetTextDialog
+from helix_desktop.workbench import Workbenches
 from tests.gui.fake_desk import Now, now
 from tests.workbench.conftest import desks, folder
 
@@ -26,7 +26,7 @@ SECRET = "sk-live-77\nsecond line"
 
 @pytest.fixture(autouse=True)
 def _cycles_are_not_collected_in_threads() -> Iterator[None]:
-    """As in the program (gui/garbage.py): the stores' threads may not end what belongs to Qt."""
+    """As in the program (gui/garbage_collection.py): the stores' threads may not end what belongs to Qt."""
     gc.disable()
     yield
     gc.enable()
@@ -45,28 +45,28 @@ class Later:
 
 
 async def test_journal_and_cache_of_a_real_workspace_no_longer_hold_it(
-    desks: Callable[[], Desk], tmp_path: Path, application: QApplication, caplog: pytest.LogCaptureFixture
+    desks: Callable[[], Workbenches], tmp_path: Path, application: QApplication, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     (tmp_path / "project").mkdir(exist_ok=True)
-    bench = await desks().create("Work", tmp_path / "project")
-    session = await bench.new_conversation("Talk")
-    await bench.workspace.cache.put(f"login {SECRET}".encode(), About("shell"))
-    await session.conversation.append(UserSaid((Text(f"it is {SECRET}", 3),)))
+    bench = await desks().create_workspace("Work", tmp_path / "project")
+    session = await bench.start_conversation("Talk")
+    await bench.workspace.cache.store_content(f"login {SECRET}".encode(), EntryOrigin("shell"))
+    await session.conversation.append_facts(UserSaid((Text(f"it is {SECRET}", 3),)))
     later, gone, told = Later(), list[str](), list[str]()
     owner = QWidget()
-    dialog = ForgetText(bench, Doing(later), gone.append, owner, owner)
+    dialog = ForgetTextDialog(bench, BackgroundRunner(later), gone.append, owner, owner)
     dialog.closed_early = told.append
     QApplication.clipboard().setText(f"{SECRET}\n")
     dialog.text.paste()
-    dialog.forget_.click()
+    dialog.forget_button.click()
     dialog.reject()  # closed meanwhile: the work goes on, and its result is told by the window
     (work,) = later.work
     await work
     assert gone == [SECRET]
     assert told == ["1 entry removed. 1 fact changed. 0 backups cleaned."]
     assert holding(bench.workspace.folder) == []
-    assert "[forgotten]" in str([recorded.fact for recorded in session.facts])
+    assert "[forgotten]" in str([recorded.fact for recorded in session.all_facts])
     assert "sk-live" not in caplog.text
     owner.deleteLater()
 

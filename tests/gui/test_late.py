@@ -10,25 +10,25 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QMessageBox, QPushButton
 
-from helix_desktop.engine.events import Folding, Running
 from helix_desktop.engine.facts import FoldKind, Rewound, Text, UserSaid
-from helix_desktop.engine.ports import Question
-from helix_desktop.errors import Refused, StoreFailed
-from helix_desktop.gui import chat_acts, sending
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.links import Place
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import ConversationActivity, FoldProgress
+from helix_desktop.errors import ActionRefused, StoreFailed
+from helix_desktop.gui import intent_handling, message_sending
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.deep_links import WindowPlace
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.memory import Memory
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import intents
-from helix_desktop.gui.wiring import wire
-from helix_desktop.settings import Settings
+from helix_desktop.gui.transcript import chat_intents
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.program_settings import ProgramSettings
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench, Held, now
 
 
 @pytest.fixture
-def held(request: pytest.FixtureRequest, doing: Doing) -> Iterator[Held]:
+def held(request: pytest.FixtureRequest, doing: BackgroundRunner) -> Iterator[Held]:
     """From now on work waits until it is let go."""
     request.getfixturevalue("starting" if "starting" in request.fixturenames else "window")
     made = doing._spawn = Held()
@@ -43,12 +43,15 @@ def write(window: MainWindow, text: str) -> None:
 
 
 def shown(window: MainWindow) -> tuple[str, str]:
-    return window.bench.id if window.bench else "", window.session.id if window.session else ""
+    return (
+        window.current_workbench.id if window.current_workbench else "",
+        window.current_session.id if window.current_session else "",
+    )
 
 
 def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
-    window.open_workspace("parser")
-    window.open_workspace("infra")
+    window.go_to_workspace("parser")
+    window.go_to_workspace("infra")
     held.let("open workspace infra")
     held.let("open workspace parser")
     assert shown(window)[0] == "infra"
@@ -56,9 +59,9 @@ def test_the_workspace_asked_for_last_is_shown(window: MainWindow, held: Held) -
 
 def test_the_link_a_program_was_started_with_is_followed(window: MainWindow, desk: FakeDesk, held: Held) -> None:
     """Its workspace is asked for while the workspaces are still being listed."""
-    window.leave_workspace("storage-engine")
-    window.begin(desk)
-    window.go(Place("workspace", "parser"))
+    window.stop_following_workspace("storage-engine")
+    window.begin_with_workspaces(desk)
+    window.go_to_place(WindowPlace("workspace", "parser"))
     held.let("list the workspaces")
     held.let()
     held.let()
@@ -71,47 +74,47 @@ def test_after_a_folder_that_could_not_be_opened_another_workspace_still_comes_t
     async def full(name: str, folder: Path) -> FakeWorkbench:
         raise StoreFailed("The disk is full.")
 
-    monkeypatch.setattr(desk, "create", full)
-    window.create_workspace(tmp_path)
-    assert window.notices.text == "The disk is full."
-    window.actions_["trash-workspace"].trigger()
+    monkeypatch.setattr(desk, "create_workspace", full)
+    window.create_workspace_for_folder(tmp_path)
+    assert window.notices.shown_text == "The disk is full."
+    window.window_actions["trash-workspace"].trigger()
     assert shown(window)[0] == "parser"
 
 
 def test_a_workspace_in_front_stays_when_it_was_chosen_again_meanwhile(window: MainWindow, held: Held) -> None:
-    window.open_workspace("parser")
-    window.open_workspace("storage-engine")
+    window.go_to_workspace("parser")
+    window.go_to_workspace("storage-engine")
     held.let("open workspace parser")
     assert shown(window)[0] == "storage-engine"
 
 
 def test_the_conversation_asked_for_last_is_shown(window: MainWindow, held: Held) -> None:
-    window.open_conversation("flaky")
-    window.open_conversation("review")
+    window.go_to_conversation("flaky")
+    window.go_to_conversation("review")
     held.let("open a conversation", newest=True)
     held.let("open a conversation")
     assert shown(window)[1] == "review"
 
 
 def test_a_new_conversation_is_not_covered_by_one_that_was_slow_to_open(window: MainWindow, held: Held) -> None:
-    window.open_conversation("flaky")
-    window.actions_["new"].trigger()
+    window.go_to_conversation("flaky")
+    window.window_actions["new"].trigger()
     held.let("open a conversation")
     assert shown(window) == ("storage-engine", "")
 
 
 def test_a_fork_of_a_workspace_that_was_left_is_not_shown_in_another(window: MainWindow, held: Held) -> None:
-    window.actions_["fork"].trigger()
-    window.open_workspace("parser")
+    window.window_actions["fork"].trigger()
+    window.go_to_workspace("parser")
     held.let("open workspace")
     held.let("fork")
     assert shown(window) == ("parser", "")
 
 
 def test_a_first_message_is_said_where_it_was_written(window: MainWindow, desk: FakeDesk, held: Held) -> None:
-    window.actions_["new"].trigger()
+    window.window_actions["new"].trigger()
     write(window, "Hello")
-    window.open_workspace("parser")
+    window.go_to_workspace("parser")
     held.let("open workspace")
     held.let("begin a conversation")
     assert shown(window) == ("parser", "")
@@ -125,36 +128,36 @@ def test_a_message_that_cannot_be_said_stays(
     async def full(title: str = "") -> FakeSession:
         raise StoreFailed("The disk is full.")
 
-    monkeypatch.setattr(bench, "new_conversation", full)
-    window.actions_["new"].trigger()
+    monkeypatch.setattr(bench, "start_conversation", full)
+    window.window_actions["new"].trigger()
     write(window, "Hello")
     assert window.chat.composer.text.toPlainText() == "Hello"
-    assert window.notices.text == "The disk is full."
+    assert window.notices.shown_text == "The disk is full."
 
 
 def test_a_changed_message_that_is_refused_stays(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(seq: int, parts: object) -> None:
-        raise Refused("Cannot edit while the agent is working.")
+        raise ActionRefused("Cannot edit while the agent is working.")
 
     monkeypatch.setattr(session, "edit_and_resend", refused)
-    window.chat.composer.edit(5, (Text("Better."),))
-    window.chat.composer.send(steer=False)
+    window.chat.composer.edit_earlier_message(5, (Text("Better."),))
+    window.chat.composer.send_composed_message(steer=False)
     assert window.chat.composer.text.toPlainText() == "Better."
 
 
 def test_a_changed_message_is_followed_to_its_answer(window: MainWindow, session: FakeSession) -> None:
     view = window.chat.transcript.view
-    view.show_index(0)
-    assert not view.following
-    window.chat.composer.edit(5, (Text("Better."),))
-    window.chat.composer.send(steer=False)
-    assert view.following
+    view.scroll_to_item(0)
+    assert not view.is_following_end
+    window.chat.composer.edit_earlier_message(5, (Text("Better."),))
+    window.chat.composer.send_composed_message(steer=False)
+    assert view.is_following_end
 
 
 def test_without_a_workspace_the_words_stay(window: MainWindow) -> None:
-    window.leave_workspace("storage-engine")
+    window.stop_following_workspace("storage-engine")
     write(window, "Hello")
     assert window.chat.composer.text.toPlainText() == "Hello"
 
@@ -163,38 +166,38 @@ def test_going_on_while_something_is_forgotten_is_said(
     window: MainWindow, session: FakeSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> None:
-        raise Refused("Cannot go on while content is being forgotten.")
+        raise ActionRefused("Cannot go on while content is being forgotten.")
 
-    monkeypatch.setattr(session, "resume", refuse)
-    window.actions_["resume"].trigger()
-    assert window.notices.text == "Cannot go on while content is being forgotten."
+    monkeypatch.setattr(session, "resume_turn", refuse)
+    window.window_actions["resume"].trigger()
+    assert window.notices.shown_text == "Cannot go on while content is being forgotten."
 
 
 def test_what_is_attached_comes_to_the_message_it_was_meant_for(window: MainWindow, held: Held) -> None:
-    window.attaching.text("a long paste")
-    sending.recall(window, next(iter(story.CONTENT)))
-    window.open_workspace("parser")
+    window.attaching.attach_long_text("a long paste")
+    message_sending.recall_into_draft(window, next(iter(story.CONTENT)))
+    window.go_to_workspace("parser")
     held.let("open workspace")
     held.let("attach")
     held.let("recall")
-    assert not window.chat.composer.attachments.held
-    window.open_workspace("storage-engine")
+    assert not window.chat.composer.attachments.listed_attachments
+    window.go_to_workspace("storage-engine")
     held.let()
     held.let()
-    names = [attachment.name for attachment in window.chat.composer.attachments.held]
+    names = [attachment.name for attachment in window.chat.composer.attachments.listed_attachments]
     assert names[:1] == ["pasted.txt"]
-    assert len(window.chat.composer.attachments.held) == 2
+    assert len(window.chat.composer.attachments.listed_attachments) == 2
 
 
 def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    session.ask(Question(story.call(1, "run_command", command="ls"), "Run a command", "ls"))
-    window.open_conversation("flaky")
+    session.ask(PermissionQuestion(story.call(1, "run_command", command="ls"), "Run a command", "ls"))
+    window.go_to_conversation("flaky")
     other = bench.sessions["flaky"]
-    other.ask(Question(story.call(2, "run_command", command="rm"), "Run a command", "rm"))
-    window.open_conversation(story.CONVERSATION)
-    card = window.chat.approvals.card
+    other.ask(PermissionQuestion(story.call(2, "run_command", command="rm"), "Run a command", "rm"))
+    window.go_to_conversation(story.CONVERSATION)
+    card = window.chat.approvals.visible_card
     assert card is not None
     assert card._question.preview == "ls"
 
@@ -202,22 +205,22 @@ def test_a_question_of_the_conversation_in_front_is_the_one_that_is_answered(
 def test_a_waiting_message_is_not_taken_for_the_one_that_was_sent_meanwhile(
     window: MainWindow, session: FakeSession
 ) -> None:
-    session.set_running(Running.THINKING)
+    session.set_running(ConversationActivity.THINKING)
     for words in ("one", "two", "three"):
         write(window, words)
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     session.finish("done")  # “one” is sent; the list is shown anew in a moment
-    window.chat.composer.dropping.emit(1)
+    window.chat.composer.discarding.emit(1)
     assert [waiting.parts for waiting in session.queue] == [(Text("two"),), (Text("three"),)]
-    window.bridge.flush()
-    window.chat.composer.dropping.emit(1)
+    window.bridge.emit_waiting_events()
+    window.chat.composer.discarding.emit(1)
     assert [waiting.parts for waiting in session.queue] == [(Text("two"),)]
 
 
 def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, session: FakeSession) -> None:
-    chat_acts.do(window, intents.Rewind(5))
+    intent_handling.handle_intent(window, chat_intents.RewindConversation(5))
     question = window.findChildren(QMessageBox)[0]
-    window.open_conversation("flaky")
+    window.go_to_conversation("flaky")
     next(each for each in question.findChildren(QPushButton) if each.text() == "Rewind").click()
     assert session.state.facts[-1].fact == Rewound(5)
 
@@ -225,20 +228,22 @@ def test_a_rewind_is_of_the_conversation_it_was_asked_for(window: MainWindow, se
 def test_without_a_workspace_nothing_of_one_can_be_done(window: MainWindow, desk: FakeDesk) -> None:
     for name in list(desk.benches)[1:]:
         del desk.benches[name]
-    window.actions_["trash-workspace"].trigger()
-    assert (window.page, window.windowTitle()) == ("welcome", "Helix Desktop")
+    window.window_actions["trash-workspace"].trigger()
+    assert (window.shown_page_name, window.windowTitle()) == ("welcome", "Helix Desktop")
     enabled = {
-        name for name in ("new", "cache", "attach", "model", "trash-workspace") if window.actions_[name].isEnabled()
+        name
+        for name in ("new", "cache", "attach", "model", "trash-workspace")
+        if window.window_actions[name].isEnabled()
     }
     assert enabled == set()
-    assert window.actions_["open-folder"].isEnabled()
+    assert window.window_actions["open-folder"].isEnabled()
 
 
 def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, session: FakeSession) -> None:
-    session.tell(Folding(session.id, FoldKind.HANDOVER))
-    window.bridge.flush()
+    session.tell(FoldProgress(session.id, FoldKind.HANDOVER))
+    window.bridge.emit_waiting_events()
     assert window.top._state.text()
-    window.open_conversation("flaky")
+    window.go_to_conversation("flaky")
     assert window.top._state.text() == ""
 
 
@@ -246,13 +251,13 @@ def test_folding_is_said_of_the_conversation_it_goes_on_in(window: MainWindow, s
 
 
 @pytest.fixture
-def starting(theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> MainWindow:
+def starting(theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> MainWindow:
     """A program that starts again where it was left; nothing is opened until it is let."""
-    memory.put("workspace", value="storage-engine")
-    memory.put("conversation", "storage-engine", value=story.CONVERSATION)
+    memory.remember_value("workspace", value="storage-engine")
+    memory.remember_value("conversation", "storage-engine", value=story.CONVERSATION)
     made = MainWindow(theme, memory, settings, doing)
-    wire(made)
-    made.stand_in(("storage-engine", story.CONVERSATION), "storage-engine")
+    wire_window(made)
+    made.await_conversation(("storage-engine", story.CONVERSATION), "storage-engine")
     made.resize(1440, 900)
     made.show()
     return made
@@ -261,7 +266,7 @@ def starting(theme: Theme, memory: Memory, settings: Settings, doing: Doing) -> 
 def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
     """Let a start go on: the workspaces are listed, the last one is opened, its conversation is opened."""
     if steps > 0:
-        window.begin(desk)
+        window.begin_with_workspaces(desk)
     for word in ("list the workspaces", "open workspace", "open a conversation")[: max(steps - 1, 0)]:
         held.let(word)
 
@@ -269,13 +274,13 @@ def stage(window: MainWindow, desk: FakeDesk, held: Held, steps: int) -> None:
 def go_on(window: MainWindow, desk: FakeDesk, held: Held, at: int) -> None:
     """To the end of the start."""
     if at == 0:
-        window.begin(desk)
+        window.begin_with_workspaces(desk)
     for _ in range(5):
         held.let()
 
 
 def said_in(window: MainWindow, conversation: str) -> list[str]:
-    bench = window.bench
+    bench = window.current_workbench
     assert isinstance(bench, FakeWorkbench)
     facts = [recorded.fact for recorded in bench.sessions[conversation].state.facts]
     return [part.text for fact in facts if isinstance(fact, UserSaid) for part in fact.parts if isinstance(part, Text)]
@@ -291,7 +296,7 @@ def test_what_is_typed_while_the_program_starts_is_the_draft_of_the_conversation
     assert shown(starting) == ("storage-engine", story.CONVERSATION)
     assert starting.chat.composer.text.toPlainText() == "half a sentence"
     drafts = [
-        starting.memory.get("draft", "storage-engine", name, default=dict[str, str]()).get("text", "")
+        starting.memory.get_remembered("draft", "storage-engine", name, default=dict[str, str]()).get("text", "")
         for name in (story.CONVERSATION, "new")
     ]
     assert drafts == ["half a sentence", ""]
@@ -305,7 +310,7 @@ def test_enter_before_the_conversation_is_open_sends_the_message_there(
     for words in ("the first", "the second"):
         write(starting, words)
     go_on(starting, desk, held, at)
-    session = starting.session
+    session = starting.current_session
     assert isinstance(session, FakeSession)
     assert session.id == story.CONVERSATION
     assert said_in(starting, story.CONVERSATION)[-1] == "the first"

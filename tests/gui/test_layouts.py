@@ -4,7 +4,7 @@ import shiboken6
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from helix_desktop.gui.layouts import clear
+from helix_desktop.gui.layouts import clear_layout
 from helix_desktop.gui.theme import Theme
 
 
@@ -17,7 +17,7 @@ def test_what_stood_in_a_layout_is_gone_and_so_is_what_stood_in_those_inside(the
     row.addStretch(1)
     column.addLayout(row)
     parent.show()
-    clear(column)
+    clear_layout(column)
     assert column.count() == 0
     assert [label.isVisible() for label in labels] == [False, False]
     QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -23,9 +23,8 @@ from PySide6.QtWidgets import (
 )
 
 from helix_desktop.engine.blocks import TextDelta
-from helix_desktop.engine.catalogue import Sort
-from helix_desktop.engine.encoding import decode, encode
-from helix_desktop.engine.events import Answered, Folding, ReadAnew, Running, Streamed
+from helix_desktop.engine.entry_catalogue import EntrySort
+from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
     FoldKind,
@@ -37,30 +36,37 @@ from helix_desktop.engine.facts import (
     UserPart,
     UserSaid,
 )
-from helix_desktop.engine.ports import Answer, Found, Question
-from helix_desktop.engine.rows import ConversationRow as Row
-from helix_desktop.engine.view import state_of
-from helix_desktop.errors import StoreBusy, StoreFailed, WrongUse
-from helix_desktop.gui import chat_acts, sending
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.chat.queued_messages import OneLine
-from helix_desktop.gui.frame.frame import TIGHT
-from helix_desktop.gui.links import Place
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.ports import ClosedSearchResult, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import (
+    ConversationActivity,
+    ConversationReplaced,
+    FoldProgress,
+    QuestionAnswered,
+    ReplyStreamed,
+)
+from helix_desktop.engine.view import build_state
+from helix_desktop.errors import InvalidInput, StoreBusy, StoreFailed
+from helix_desktop.gui import intent_handling, message_sending
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.waiting_messages import OneLineLabel
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.ports import ALLOW_ALL
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import intents
-from helix_desktop.gui.wiring import wire
-from helix_desktop.project.item import Item
-from helix_desktop.settings import ASK_ABOVE, Settings
+from helix_desktop.gui.transcript import chat_intents
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_ports import ALLOW_ALL
+from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.program_settings import ASK_ABOVE, ProgramSettings
+from helix_desktop.project.project_item import ProjectItem
 from tests.gui import story
 from tests.gui.fake_desk import FakeDesk, FakeSession, FakeWorkbench
 from tests.turns import qt_works
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
 OPENING = ("open-folder", "import-workspace", "join-workspace")
-COMMAND = Question(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
+COMMAND = PermissionQuestion(story.call(9, "run_command", command="cargo test"), "Run a command", "cargo test")
 
 
 def titles(window: MainWindow) -> list[str]:
@@ -82,12 +88,12 @@ def write(window: MainWindow, text: str) -> None:
 def test_it_opens_where_it_was_left(window: MainWindow) -> None:
     assert window.windowTitle() == "Extract the lock manager — storage-engine — Helix Desktop"
     assert titles(window)[:2] == ["Today", "Extract the lock manager"]
-    assert window.sidebar.list.current() == story.CONVERSATION
+    assert window.sidebar.list.selected_conversation_id() == story.CONVERSATION
     assert window.chat.composer._figures.text() == "43.5K / 128K · $0.06"
 
 
 def test_a_window_made_with_large_text_fits_again_with_usual_text(
-    theme: Theme, memory: Memory, settings: Settings, doing: Doing
+    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner
 ) -> None:
     theme.set_zoom(2.0)
     window = MainWindow(theme, memory, settings, doing)
@@ -100,8 +106,8 @@ def test_the_list_is_asked_for_once_when_it_is_shown_anew(
     window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With ten thousand conversations each time takes milliseconds."""
-    lists = iter([bench.conversations()])
-    monkeypatch.setattr(bench, "conversations", lambda: next(lists))
+    lists = iter([bench.list_conversations()])
+    monkeypatch.setattr(bench, "list_conversations", lambda: next(lists))
     window.refresh_conversations()
     assert next(lists, None) is None
 
@@ -110,38 +116,38 @@ def test_each_workspace_comes_back_with_the_conversation_that_was_open_in_it(
     window: MainWindow, desk: FakeDesk
 ) -> None:
     desk.benches["parser"].rows["p"] = Row("p", "Parse it", 0.0)
-    window.open_workspace("parser")
-    window.open_conversation("p")
-    window.open_workspace("storage-engine")
-    assert window.session is not None
-    assert window.session.id == story.CONVERSATION
-    window.open_workspace("parser")
-    assert window.session is not None
-    assert window.session.id == "p"
+    window.go_to_workspace("parser")
+    window.go_to_conversation("p")
+    window.go_to_workspace("storage-engine")
+    assert window.current_session is not None
+    assert window.current_session.id == story.CONVERSATION
+    window.go_to_workspace("parser")
+    assert window.current_session is not None
+    assert window.current_session.id == "p"
 
 
 def test_a_message_is_sent_and_answered(window: MainWindow, session: FakeSession) -> None:
     session.answers = ["The tests pass."]
     write(window, "Run the tests.")
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     assert said(session)[-1] == "Run the tests."
     view = window.chat.transcript.view
-    view.select_all()
+    view.select_all_items()
     assert view.selected_text().rstrip().endswith("The tests pass.")
 
 
 def test_the_first_message_begins_a_conversation(window: MainWindow, bench: FakeWorkbench) -> None:
-    window.actions_["new"].trigger()
-    assert window.session is None
+    window.window_actions["new"].trigger()
+    assert window.current_session is None
     write(window, "Hello")
-    assert window.session is not None
-    assert said(bench.sessions[window.session.id]) == ["Hello"]
-    assert window.sidebar.list.current() == window.session.id
+    assert window.current_session is not None
+    assert said(bench.sessions[window.current_session.id]) == ["Hello"]
+    assert window.sidebar.list.current() == window.current_session.id
 
 
 def test_without_a_model_the_words_stay_and_setting_up_is_offered(window: MainWindow, bench: FakeWorkbench) -> None:
-    bench.model = ""
-    wanted = QSignalSpy(window.setup_wanted)
+    bench.main_model_name = ""
+    wanted = QSignalSpy(window.model_setup_wanted)
     write(window, "Hello")
     assert wanted.count() == 1
     assert window.chat.composer.text.toPlainText() == "Hello"
@@ -150,7 +156,7 @@ def test_without_a_model_the_words_stay_and_setting_up_is_offered(window: MainWi
 def test_a_message_above_the_sum_the_user_set_is_asked_about_before_it_is_sent(
     window: MainWindow, session: FakeSession
 ) -> None:
-    window.settings.change(ASK_ABOVE, 50)
+    window.settings.change_setting(ASK_ABOVE, 50)
     session.price, session.saves = 0.62, 0.20
     before = len(session.state.facts)
     write(window, "all of it")
@@ -171,19 +177,19 @@ def test_a_first_message_above_the_sum_is_asked_about_too(
     window: MainWindow, bench: FakeWorkbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FakeSession, "first_price", 0.62)
-    window.settings.change(ASK_ABOVE, 50)
-    window.begin_anew()
+    window.settings.change_setting(ASK_ABOVE, 50)
+    window.begin_new_conversation()
     write(window, "all of it")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     rows = len(bench.rows)
     box.reject()
-    assert (window.session, len(bench.rows)) == (None, rows)  # no empty conversation is left
+    assert (window.current_session, len(bench.rows)) == (None, rows)  # no empty conversation is left
     assert window.chat.composer.text.toPlainText() == "all of it"
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     next(each for each in box.buttons() if each.text() == "Send").click()
-    assert window.session is not None
-    assert said(bench.sessions[window.session.id]) == ["all of it"]
+    assert window.current_session is not None
+    assert said(bench.sessions[window.current_session.id]) == ["all of it"]
 
 
 def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversation(
@@ -195,20 +201,20 @@ def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversatio
         session.price = 0.62
         return (Text("much more"),)
 
-    bench.named = [Item("command", "review", Path("review.md"), "Review it.", "Review it.")]
-    monkeypatch.setattr(bench, "expanded", costly)
-    window.settings.change(ASK_ABOVE, 50)
-    window.begin_anew()
+    bench.named = [ProjectItem("command", "review", Path("review.md"), "Review it.", "Review it.")]
+    monkeypatch.setattr(bench, "expand_command_message", costly)
+    window.settings.change_setting(ASK_ABOVE, 50)
+    window.begin_new_conversation()
     shown = titles(window)
     write(window, "/review src")
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
     box.reject()
-    assert (window.session, titles(window)) == (None, shown)
+    assert (window.current_session, titles(window)) == (None, shown)
     assert window.chat.composer.text.toPlainText() == "/review src"
 
 
 def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(window: MainWindow) -> None:
-    window.begin_anew()
+    window.begin_new_conversation()
     assert window.chat.composer._figures.text() == "0 / 0"
     window._measuring.timeout.emit()
     assert window.chat.composer._figures.text().endswith(" / 128K")
@@ -218,7 +224,7 @@ def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_writt
 def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not_sent(
     window: MainWindow, session: FakeSession
 ) -> None:
-    window.settings.change(ASK_ABOVE, 50)
+    window.settings.change_setting(ASK_ABOVE, 50)
     session.price = 0.62
     window.chat.composer.resent.emit(1, (Text("said better"),))
     box = next(box for box in window.findChildren(QMessageBox) if box.isVisible())
@@ -228,9 +234,9 @@ def test_an_edited_message_above_the_sum_is_asked_about_and_kept_where_it_is_not
 
 
 def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWindow, session: FakeSession) -> None:
-    session.set_running(Running.THINKING)
+    session.set_running(ConversationActivity.THINKING)
     write(window, "next")
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     assert window.chat.composer.waiting.isVisible()
     window.chat.composer.editing.emit(0)
     assert session.queue == []
@@ -238,12 +244,12 @@ def test_messages_queue_while_the_agent_works_and_can_be_edited(window: MainWind
 
 
 def test_a_dropped_waiting_message_can_be_had_back(window: MainWindow, session: FakeSession) -> None:
-    session.set_running(Running.THINKING)
+    session.set_running(ConversationActivity.THINKING)
     write(window, "next")
-    window.bridge.flush()
-    window.chat.composer.dropping.emit(0)
+    window.bridge.emit_waiting_events()
+    window.chat.composer.discarding.emit(0)
     assert session.queue == []
-    window.notices.act()
+    window.notices.run_notice_action()
     assert [waiting.parts for waiting in session.queue] == [(Text("next"),)]
 
 
@@ -251,8 +257,8 @@ def test_escape_stops_only_while_something_runs(window: MainWindow, session: Fak
     assert QTest.qWaitForWindowActive(window)
     QTest.keyClick(window, Qt.Key.Key_Escape)
     assert session.done == []
-    session.set_running(Running.TOOLS)
-    window.bridge.flush()
+    session.set_running(ConversationActivity.TOOLS)
+    window.bridge.emit_waiting_events()
     QTest.keyClick(window, Qt.Key.Key_Escape)
     assert session.done == ["stop"]
 
@@ -262,11 +268,11 @@ def test_a_question_is_answered_from_the_keyboard_wherever_the_focus_is(
 ) -> None:
     assert QTest.qWaitForWindowActive(window)
     number = session.ask(COMMAND)
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     assert window.chat.approvals.isVisible()
     QTest.keyClick(window, Qt.Key.Key_Y, Qt.KeyboardModifier.AltModifier)
-    assert session.given == {number: Answer(allowed=True, scope="once")}
-    window.bridge.flush()
+    assert session.given == {number: PermissionAnswer(allowed=True, scope="once")}
+    window.bridge.emit_waiting_events()
     assert not window.chat.approvals.isVisible()
 
 
@@ -275,39 +281,39 @@ def test_a_question_does_not_take_the_focus_from_somebody_writing(window: MainWi
     window.chat.composer.text.setFocus()
     QTest.keyClicks(window.chat.composer.text, "half a sent")
     session.ask(COMMAND)
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     assert window.chat.composer.text.hasFocus()
 
 
 def test_switching_the_workspace_keeps_both_running(window: MainWindow, desk: FakeDesk, session: FakeSession) -> None:
-    session.set_running(Running.TOOLS)
+    session.set_running(ConversationActivity.TOOLS)
     assert QTest.qWaitForWindowActive(window)
     QTest.keyClick(window, Qt.Key.Key_2, Qt.KeyboardModifier.ControlModifier)
-    assert window.bench is desk.benches["parser"]
-    for watched in window._watched.values():
-        watched._bridge.flush()
+    assert window.current_workbench is desk.benches["parser"]
+    for watched in window._activity_by_workspace.values():
+        watched._bridge.emit_waiting_events()
     square = window.rail._buttons[0]
     assert square.accessibleName() == "Workspace storage-engine, running"
     QTest.keyClick(window, Qt.Key.Key_1, Qt.KeyboardModifier.ControlModifier)
-    assert window.session is session
+    assert window.current_session is session
 
 
 def test_a_conversation_in_the_trash_comes_back_with_undo(window: MainWindow, bench: FakeWorkbench) -> None:
-    window.actions_["trash"].trigger()
+    window.window_actions["trash"].trigger()
     assert bench.rows[story.CONVERSATION].trashed
     assert "Extract the lock manager" not in titles(window)
-    assert window.session is None
-    window.notices.act()
+    assert window.current_session is None
+    window.notices.run_notice_action()
     assert "Extract the lock manager" in titles(window)
 
 
 def test_pin_archive_and_rename(window: MainWindow, bench: FakeWorkbench) -> None:
-    window.actions_["pin"].trigger()
+    window.window_actions["pin"].trigger()
     assert titles(window)[0] == "Pinned"
-    window.actions_["archive"].trigger()
+    window.window_actions["archive"].trigger()
     assert "Extract the lock manager" not in titles(window)
-    window.notices.act()
-    window.actions_["rename"].trigger()
+    window.notices.run_notice_action()
+    window.window_actions["rename"].trigger()
     dialog = window.findChildren(QInputDialog)[-1]
     dialog.setTextValue("Locks")
     dialog.accept()
@@ -315,9 +321,9 @@ def test_pin_archive_and_rename(window: MainWindow, bench: FakeWorkbench) -> Non
 
 
 def test_a_fork_is_opened(window: MainWindow) -> None:
-    window.actions_["fork"].trigger()
-    assert window.session is not None
-    assert window.session.id == "fork-1"
+    window.window_actions["fork"].trigger()
+    assert window.current_session is not None
+    assert window.current_session.id == "fork-1"
 
 
 @pytest.mark.parametrize(
@@ -330,125 +336,125 @@ def test_a_fork_is_opened(window: MainWindow) -> None:
     ],
 )
 def test_actions_reach_the_conversation(window: MainWindow, session: FakeSession, name: str, done: str) -> None:
-    window.actions_[name].trigger()
+    window.window_actions[name].trigger()
     assert session.done == [done]
 
 
 def test_what_is_chosen_at_the_top_is_kept_by_the_workspace(window: MainWindow, bench: FakeWorkbench) -> None:
     window.top.policy.chosen.emit("observational")
     window.chat.composer.mode_chosen.emit("plan")
-    assert (bench.policy, bench.mode) == ("observational", "plan")
+    assert (bench.policy_name, bench.permission_mode) == ("observational", "plan")
     assert window.top.policy.text() == "Observational policy ▾"
     assert window.chat.composer._mode.text() == "Read only"
 
 
 def test_on_a_page_that_cannot_be_searched_everything_is(window: MainWindow) -> None:
-    window.show_page("timeline")
-    window.actions_["find"].trigger()
-    assert window.palette_.isVisible()
+    window.switch_to_page("timeline")
+    window.window_actions["find"].trigger()
+    assert window.palette_box.isVisible()
 
 
 def test_the_palette_finds_actions_conversations_and_messages(window: MainWindow) -> None:
-    window.actions_["palette"].trigger()
-    found = {find.text: find for find in window.palette_._model.items}
+    window.window_actions["palette"].trigger()
+    found = {find.text: find for find in window.palette_box._model.items}
     assert {"Extract the lock manager", "parser", "New conversation"} <= found.keys()
     assert found["New conversation"].key == "Ctrl+N"
-    window.palette_.line.setText("Shard")
-    sending.search(window, "Shard")
-    assert any(find.kind == "entry" for find in window.palette_._model.items)
-    assert any(find.kind == "message" for find in window.palette_._model.items)
+    window.palette_box.line.setText("Shard")
+    message_sending.search_everywhere(window, "Shard")
+    assert any(find.kind == "entry" for find in window.palette_box._model.items)
+    assert any(find.kind == "message" for find in window.palette_box._model.items)
 
 
 def test_every_open_workspace_is_searched(window: MainWindow, desk: FakeDesk) -> None:
-    window.open_workspace("parser")
-    window.palette_.open("Shard")
-    sending.search(window, "Shard")
-    notes = [find.note for find in window.palette_._model.items if find.kind in ("entry", "message")]
+    window.go_to_workspace("parser")
+    window.palette_box.open_palette("Shard")
+    message_sending.search_everywhere(window, "Shard")
+    notes = [find.note for find in window.palette_box._model.items if find.kind in ("entry", "message")]
     assert any("storage-engine" in note for note in notes)
     assert not notes[0].startswith("storage-engine")
 
 
 def test_closed_workspaces_are_searched_too_and_one_that_cannot_be_is_named(window: MainWindow, desk: FakeDesk) -> None:
     desk.unsearched["infra"] = StoreBusy("infra is open in another program.")
-    window.palette_.open("Shard")
-    sending.search(window, "Shard")
-    finds = [find for find in window.palette_._model.items if find.kind != "action"]
+    window.palette_box.open_palette("Shard")
+    message_sending.search_everywhere(window, "Shard")
+    finds = [find for find in window.palette_box._model.items if find.kind != "action"]
     assert any(find.kind == "entry" and find.note.startswith("parser · ") for find in finds)
     assert ("Not searched: this workspace is open in another program", "infra") in [(f.text, f.note) for f in finds]
     desk.unsearched = {"parser": StoreFailed("It cannot be read.")}
-    window.palette_.open("Shard")
-    sending.search(window, "Shard")
+    window.palette_box.open_palette("Shard")
+    message_sending.search_everywhere(window, "Shard")
     assert any(
-        find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_._model.items
+        find.text.startswith("Not searched: this workspace can't be read") for find in window.palette_box._model.items
     )
-    assert window.palette_._model.items[-1].text.startswith("Not searched")
+    assert window.palette_box._model.items[-1].text.startswith("Not searched")
     desk.behind = {"infra"}
-    window.palette_.open("Shard")
-    sending.search(window, "Shard")
-    late = [find.note for find in window.palette_._model.items if find.text.startswith("Not fully searched")]
+    window.palette_box.open_palette("Shard")
+    message_sending.search_everywhere(window, "Shard")
+    late = [find.note for find in window.palette_box._model.items if find.text.startswith("Not fully searched")]
     assert late == ["infra"]
     message = next(find for find in finds if find.note == "parser · Extract the lock manager")
     message.act()
-    assert window.bench is desk.benches["parser"]
+    assert window.current_workbench is desk.benches["parser"]
 
 
 def test_a_search_nobody_waits_for_any_more_opens_no_further_workspace(window: MainWindow, desk: FakeDesk) -> None:
     asked: list[str] = []
 
-    async def asks(workspace: str, words: str) -> Found:
+    async def asks(workspace: str, words: str) -> ClosedSearchResult:
         asked.append(workspace)
-        window.palette_.line.setText("other words")
-        return Found()
+        window.palette_box.line.setText("other words")
+        return ClosedSearchResult()
 
-    desk.search_closed = asks  # type: ignore[method-assign]
-    window.palette_.open("Shard")
-    sending.search(window, "Shard")
+    desk.search_closed_workspace = asks  # type: ignore[method-assign]
+    window.palette_box.open_palette("Shard")
+    message_sending.search_everywhere(window, "Shard")
     assert asked == ["parser"]
 
 
 def test_a_home_that_cannot_be_written_says_so_whatever_is_asked_for(
-    theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
+    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
 ) -> None:
     """The folder that was chosen waited for stores that never came, and nothing was said."""
     window = MainWindow(theme, memory, settings, doing)
-    window.show_blocked(StoreFailed("Helix Desktop cannot write to /home."))
-    wire(window)
-    window.create_workspace(tmp_path)
-    assert "cannot write to /home" in window.notices.text
+    window.show_why_blocked(StoreFailed("Helix Desktop cannot write to /home."))
+    wire_window(window)
+    window.create_workspace_for_folder(tmp_path)
+    assert "cannot write to /home" in window.notices.shown_text
     for name in OPENING:
-        window.notices.tell("")
-        window.actions_[name].trigger()
-        assert "cannot write to /home" in window.notices.text
+        window.notices.show_notice("")
+        window.window_actions[name].trigger()
+        assert "cannot write to /home" in window.notices.shown_text
     assert not window.findChildren(QDialog)
 
 
 def test_an_answer_that_was_cut_off_says_so_once(window: MainWindow, session: FakeSession) -> None:
     steps = window.chat.way_on
     session.append(UserSaid((Text("Go on."),)), ModelReplied((Text("Half of"),), story.MODEL, Stop.CUT))
-    steps.show_end(session)
+    steps.show_last_turn_end(session)
     assert steps.isVisibleTo(window)
     assert steps._words.text() == ""
 
 
 def test_links_go_to_their_place(window: MainWindow, desk: FakeDesk) -> None:
     digest = story.stored(story.TABLE).digest
-    window.go(Place("entry", "storage-engine", digest=digest))
-    assert window.page == "cache"
-    window.go(Place("fold", "storage-engine", story.CONVERSATION, fold="fold-3"))
-    assert window.page == "timeline"
-    window.go(Place("conversation", "storage-engine", "flaky", 3))
-    assert (window.page, window.session.id if window.session else "") == ("chat", "flaky")
-    window.go(Place("workspace", "infra"))
-    assert window.bench is desk.benches["infra"]
-    window.go(Place("workspace", "nowhere"))
-    assert window.notices.text == "There is no workspace nowhere."
+    window.go_to_place(WindowPlace("entry", "storage-engine", digest=digest))
+    assert window.shown_page_name == "cache"
+    window.go_to_place(WindowPlace("fold", "storage-engine", story.CONVERSATION, fold="fold-3"))
+    assert window.shown_page_name == "timeline"
+    window.go_to_place(WindowPlace("conversation", "storage-engine", "flaky", 3))
+    assert (window.shown_page_name, window.current_session.id if window.current_session else "") == ("chat", "flaky")
+    window.go_to_place(WindowPlace("workspace", "infra"))
+    assert window.current_workbench is desk.benches["infra"]
+    window.go_to_place(WindowPlace("workspace", "nowhere"))
+    assert window.notices.shown_text == "There is no workspace nowhere."
 
 
 def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSession) -> None:
     digest = story.stored(story.TABLE).digest
-    chat_acts.do(window, intents.Recall(digest))
-    assert [held.stored.digest for held in window.chat.composer.attachments.held] == [digest]
-    chat_acts.do(window, intents.Edit(14))
+    intent_handling.handle_intent(window, chat_intents.RecallEntry(digest))
+    assert [held.stored.digest for held in window.chat.composer.attachments.listed_attachments] == [digest]
+    intent_handling.handle_intent(window, chat_intents.EditMessage(14))
     assert window.chat.composer.text.toPlainText().startswith("The guard must never")
     QTest.keyClick(window.chat.composer.text, Qt.Key.Key_Return)
     assert session.state.facts[-2].fact.__class__.__name__ == "Rewound"
@@ -458,53 +464,54 @@ def test_what_is_wanted_in_the_chat_is_done(window: MainWindow, session: FakeSes
 def test_the_sub_agent_of_a_running_call_is_opened(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
-    chat_acts.do(window, intents.OpenSubAgent("c1"))
-    assert window.notices.text == "The sub-agent hasn't started yet."
+    intent_handling.handle_intent(window, chat_intents.OpenSubAgent("c1"))
+    assert window.notices.shown_text == "The sub-agent hasn't started yet."
     for name, begun in (("flaky", 2.0), ("argparse", 1.0)):  # a model that numbers its calls anew
         bench.rows[name] = replace(bench.rows[name], parent=session.id, parent_call="c1", updated=begun)
-    chat_acts.do(window, intents.OpenSubAgent("c1"))
-    assert window.session is not None
-    assert window.session.id == "flaky"
+    intent_handling.handle_intent(window, chat_intents.OpenSubAgent("c1"))
+    assert window.current_session is not None
+    assert window.current_session.id == "flaky"
 
 
 def test_an_error_is_a_notice_with_what_to_do(window: MainWindow) -> None:
-    window.doing.failed.emit(
-        WrongUse("Cannot rewind while the agent is working.", remedy="Stop the agent first (Esc).")
+    window.background_runner.failed.emit(
+        InvalidInput("Cannot rewind while the agent is working.", remedy="Stop the agent first (Esc).")
     )
-    assert window.notices.text == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
+    assert window.notices.shown_text == "Cannot rewind while the agent is working. Stop the agent first (Esc)."
 
 
 def test_folding_in_the_background_is_said_at_the_top(window: MainWindow, session: FakeSession) -> None:
-    session.tell(Folding(session.id, FoldKind.HANDOVER, "a handover pays"))
-    window.bridge.flush()
+    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, "a handover pays"))
+    window.bridge.emit_waiting_events()
     assert window.top._state.text() == "Folding: handover…"
-    session.tell(Folding(session.id, FoldKind.HANDOVER, done=True))
-    window.bridge.flush()
+    session.tell(FoldProgress(session.id, FoldKind.HANDOVER, done=True))
+    window.bridge.emit_waiting_events()
     assert window.top._state.text() == ""
 
 
 def test_what_was_forgotten_leaves_the_window_at_once(window: MainWindow, session: FakeSession) -> None:
     secret = "The guard must never"
-    session.state = state_of(
-        replace(each, fact=decode(encode(each.fact).replace(secret, "[forgotten]"))) for each in session.state.facts
+    session.state = build_state(
+        replace(each, fact=decode_fact(encode_fact(each.fact).replace(secret, "[forgotten]")))
+        for each in session.state.facts
     )
-    session.tell(ReadAnew(session.id))
-    window.bridge.flush()
+    session.tell(ConversationReplaced(session.id))
+    window.bridge.emit_waiting_events()
     view = window.chat.transcript.view
-    view.select_all()
+    view.select_all_items()
     assert secret not in view.selected_text()
     assert "[forgotten]" in view.selected_text()
 
 
 def test_layout_is_remembered_per_workspace(window: MainWindow) -> None:
     window.toggle_sidebar()
-    window.show_page("timeline")
-    window.open_workspace("parser")
-    assert window.sidebar_shown
-    assert window.page == "chat"
-    window.open_workspace("storage-engine")
-    assert not window.sidebar_shown
-    assert window.page == "timeline"
+    window.switch_to_page("timeline")
+    window.go_to_workspace("parser")
+    assert window.is_sidebar_shown
+    assert window.shown_page_name == "chat"
+    window.go_to_workspace("storage-engine")
+    assert not window.is_sidebar_shown
+    assert window.shown_page_name == "timeline"
 
 
 def test_sidebar_and_inspector_have_their_widths(window: MainWindow) -> None:
@@ -515,86 +522,91 @@ def test_sidebar_and_inspector_have_their_widths(window: MainWindow) -> None:
 
 def test_a_tight_window_gives_the_inspector_s_room_to_the_chat_until_asked(window: MainWindow) -> None:
     window.resize(1024, 640)
-    assert window.width() < TIGHT
-    assert not window.side_shown
-    window.toggle_side()
-    assert window.side_shown
+    assert window.width() < NARROW_WINDOW_WIDTH
+    assert not window.is_side_panel_shown
+    window.toggle_side_panel()
+    assert window.is_side_panel_shown
     assert window._splitter.sizes()[1] >= 360
 
 
 def test_drafts_belong_to_their_conversation(window: MainWindow) -> None:
     QTest.keyClicks(window.chat.composer.text, "half a sentence")
-    window.open_conversation("flaky")
+    window.go_to_conversation("flaky")
     assert window.chat.composer.text.toPlainText() == ""
-    window.open_conversation(story.CONVERSATION)
+    window.go_to_conversation(story.CONVERSATION)
     assert window.chat.composer.text.toPlainText() == "half a sentence"
 
 
-def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: FakeSession, memory: Memory) -> None:
+def test_the_reader_s_place_survives_a_restart(window: MainWindow, session: FakeSession, memory: WindowMemory) -> None:
     for number in range(30):
         session.append(UserSaid((Text(f"line {number}\n" * 20, 100),)))
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     view = window.chat.transcript.view
-    window.pages.show_place(Place("conversation", "storage-engine", story.CONVERSATION, 25))
+    window.pages.show_linked_place(WindowPlace("conversation", "storage-engine", story.CONVERSATION, 25))
     qt_works(20)
-    seq, _, follow = view.place()
-    window.keep()
+    seq, _, follow = view.reading_position()
+    window.save_window_state()
     assert not follow
-    again = Memory(memory._file)
-    assert again.get("place", "storage-engine", story.CONVERSATION, default=list[int]())[0] == seq
-    window.open_conversation("flaky")
-    window.open_conversation(story.CONVERSATION)
-    assert view.place()[0] == seq
+    again = WindowMemory(memory._file)
+    assert again.get_remembered("place", "storage-engine", story.CONVERSATION, default=list[int]())[0] == seq
+    window.go_to_conversation("flaky")
+    window.go_to_conversation(story.CONVERSATION)
+    assert view.reading_position()[0] == seq
 
 
 def test_ctrl_page_keys_walk_the_conversations(window: MainWindow) -> None:
-    window.actions_["next"].trigger()
-    assert window.session is not None
-    assert window.session.id == "flaky"
-    window.actions_["previous"].trigger()
-    assert window.session.id == story.CONVERSATION
+    window.window_actions["next"].trigger()
+    assert window.current_session is not None
+    assert window.current_session.id == "flaky"
+    window.window_actions["previous"].trigger()
+    assert window.current_session.id == story.CONVERSATION
 
 
 def test_a_folder_becomes_a_workspace_and_the_keyboard_is_in_the_message(
     window: MainWindow, desk: FakeDesk, tmp_path: Path
 ) -> None:
-    window.create_workspace(tmp_path)
-    assert window.bench is desk.benches[tmp_path.name]
-    window.open_workspace("parser")
-    window.create_workspace(tmp_path)
+    window.create_workspace_for_folder(tmp_path)
+    assert window.current_workbench is desk.benches[tmp_path.name]
+    window.go_to_workspace("parser")
+    window.create_workspace_for_folder(tmp_path)
     assert len(desk.benches) == 4
-    assert window.bench is desk.benches[tmp_path.name]
+    assert window.current_workbench is desk.benches[tmp_path.name]
 
 
 def test_a_workspace_made_elsewhere_is_there_when_one_comes_back(
     window: MainWindow, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.benches["made"] = FakeWorkbench("made", "#6b4fa0", Path("/home/me/made"))  # on the command line
-    assert "made" not in [row.id for row in window.workspaces()]
+    assert "made" not in [row.id for row in window.listed_workspaces()]
     monkeypatch.setattr(window, "isActiveWindow", lambda: True)
     QApplication.sendEvent(window, QEvent(QEvent.Type.ActivationChange))
-    assert "made" in [row.id for row in window.workspaces()]
-    assert window.rail.workspace_at(4) == "made"
+    assert "made" in [row.id for row in window.listed_workspaces()]
+    assert window.rail.workspace_id_at(4) == "made"
 
 
 def test_the_last_workspace_in_the_trash_leaves_another_one_open(window: MainWindow, desk: FakeDesk) -> None:
-    window.rail.wants.emit("trash", "storage-engine")
-    assert window.bench is not None
-    assert window.bench.id != "storage-engine"
-    window.notices.act()
+    window.rail.workspace_action_wanted.emit("trash", "storage-engine")
+    assert window.current_workbench is not None
+    assert window.current_workbench.id != "storage-engine"
+    window.notices.run_notice_action()
     assert "storage-engine" in desk.benches
 
 
 def test_a_workspace_that_cannot_be_opened_is_said_and_another_way_is_shown(
-    theme: Theme, memory: Memory, settings: Settings, doing: Doing, desk: FakeDesk, monkeypatch: pytest.MonkeyPatch
+    theme: Theme,
+    memory: WindowMemory,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    desk: FakeDesk,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def busy(workspace: str) -> FakeWorkbench:
         raise StoreBusy(f"{workspace} is open in another program.", remedy="Close it there.")
 
-    monkeypatch.setattr(desk, "open", busy)
+    monkeypatch.setattr(desk, "open_workspace", busy)
     window = MainWindow(theme, memory, settings, doing)
-    window.begin(desk)
-    assert window.page == "welcome"
+    window.begin_with_workspaces(desk)
+    assert window.shown_page_name == "welcome"
     assert window.notices._text.text() == "storage-engine is open in another program. Close it there."
 
 
@@ -604,7 +616,7 @@ def test_letters_nobody_else_wants_are_a_message(window: MainWindow, session: Fa
     window.chat.transcript.view.setFocus()
     QTest.keyClicks(window.chat.transcript.view, "Al")
     session.ask(COMMAND)
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     allow = next(each for each in window.chat.approvals.findChildren(QPushButton) if each.text() == "Allow once")
     QTest.keyClicks(allow, "so")
     assert composer.toPlainText() == "Also"
@@ -624,14 +636,14 @@ def test_a_file_that_falls_anywhere_on_the_chat_is_attached_and_no_notice_covers
     assert entering.isAccepted()
     QApplication.sendEvent(window.chat, QDropEvent(QPointF(place), copy, dropped, left, none))
     QApplication.processEvents()
-    assert "missing.txt" in window.notices.text
-    assert [each.name for each in composer.attachments.held] == ["notes.txt"]
+    assert "missing.txt" in window.notices.shown_text
+    assert [each.name for each in composer.attachments.listed_attachments] == ["notes.txt"]
     over = window.notices.mapToGlobal(QPoint(0, window.notices.height())).y()
     assert over <= composer.mapToGlobal(QPoint(0, 0)).y()
 
 
 def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
-    window.actions_.on("tour", lambda: None)
+    window.window_actions.set_action_handler("tour", lambda: None)
     QTest.keyClicks(window.chat.composer.text, "/hand")
     popup = window.chat.composer.text.completion
     assert popup is not None
@@ -642,11 +654,11 @@ def test_slash_commands_and_mentions_are_offered(window: MainWindow) -> None:
 
 
 def test_a_model_that_is_chosen_elsewhere_stands_in_the_top_bar(window: MainWindow, bench: FakeWorkbench) -> None:
-    bench.model = "local/another"
+    bench.main_model_name = "local/another"
     for tell in bench.workspace.watching:
         tell()
     assert window.top.model.text() == "local/another ▾"
-    window.leave_workspace(bench.id)
+    window.stop_following_workspace(bench.id)
     assert bench.workspace.watching == []
 
 
@@ -664,8 +676,8 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
 ) -> None:
     why = "Today has cost $1.20; the limit is $1.00."
     session.append(TurnEnded(reason, why))
-    session.set_running(Running.FAILED if buttons else Running.IDLE, why)
-    window.bridge.flush()
+    session.set_running(ConversationActivity.FAILED if buttons else ConversationActivity.IDLE, why)
+    window.bridge.emit_waiting_events()
     way_on, wanted = window.chat.way_on, QSignalSpy(window.settings_wanted)
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == buttons
@@ -673,63 +685,67 @@ def test_where_a_turn_ended_by_itself_there_is_a_way_on(
     if buttons:
         QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
         assert wanted.at(0) == [page]
-    session.set_running(Running.THINKING)
-    window.bridge.flush()
+    session.set_running(ConversationActivity.THINKING)
+    window.bridge.emit_waiting_events()
     assert not way_on.isVisible()
 
 
 def test_messages_that_waited_when_the_program_ended_are_a_draft_again(
-    window: MainWindow, session: FakeSession, memory: Memory
+    window: MainWindow, session: FakeSession, memory: WindowMemory
 ) -> None:
     for text in ("First.", "Second.", "Third."):
         write(window, text)
     assert len(session.queue) == 2
     write_draft = window.chat.composer.text
     QTest.keyClicks(write_draft, "half")
-    window.show_session(session)
+    window.show_session_or_new(session)
     assert write_draft.toPlainText() == "half", "they still wait"
     session.queue.clear()  # as the next process finds it
-    window.show_session(session)
+    window.show_session_or_new(session)
     assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
-    window.show_session(session)
+    window.show_session_or_new(session)
     assert write_draft.toPlainText() == "half\n\nSecond.\n\nThird."
 
 
 def test_what_was_attached_to_a_message_that_waited_is_attached_again(
-    window: MainWindow, session: FakeSession, memory: Memory
+    window: MainWindow, session: FakeSession, memory: WindowMemory
 ) -> None:
     write(window, "First.")
     composer = window.chat.composer
-    composer.attachments.add(FILE)
+    composer.attachments.add_attachment(FILE)
     write(window, "See the file.")
-    window.bridge.flush()
-    assert "[notes.txt]" in composer.waiting.findChildren(OneLine)[0].toolTip()
+    window.bridge.emit_waiting_events()
+    assert "[notes.txt]" in composer.waiting.findChildren(OneLineLabel)[0].toolTip()
     session.queue.clear()  # as the next process finds it
-    window.show_session(session)
+    window.show_session_or_new(session)
     assert composer.text.toPlainText() == "See the file."
-    assert composer.attachments.held == (FILE,)
+    assert composer.attachments.listed_attachments == (FILE,)
 
 
 def test_a_message_of_an_older_version_that_waited_is_a_draft(window: MainWindow, session: FakeSession) -> None:
-    window.memory.put("waiting", window.bench.id if window.bench else "", session.id, value=["Second."])
-    window.show_session(session)
+    window.memory.remember_value(
+        "waiting", window.current_workbench.id if window.current_workbench else "", session.id, value=["Second."]
+    )
+    window.show_session_or_new(session)
     assert window.chat.composer.text.toPlainText() == "Second."
 
 
-@pytest.mark.parametrize("running", [Running.IDLE, Running.FAILED])
+@pytest.mark.parametrize("running", [ConversationActivity.IDLE, ConversationActivity.FAILED])
 def test_a_message_that_could_not_be_recorded_can_be_sent_again(
-    window: MainWindow, session: FakeSession, running: Running
+    window: MainWindow, session: FakeSession, running: ConversationActivity
 ) -> None:
     """The turn has left no fact: the disk was full, or it was stopped before it began."""
     session.append(TurnEnded(TurnEnd.DONE))
-    session.set_running(Running.THINKING)
+    session.set_running(ConversationActivity.THINKING)
     write(window, "Second.")
-    session.set_running(running, why="The disk is full." if running is Running.FAILED else "")
-    window.bridge.flush()
+    session.set_running(running, why="The disk is full." if running is ConversationActivity.FAILED else "")
+    window.bridge.emit_waiting_events()
     way_on = window.chat.way_on
     shown = [each for each in way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
-    assert way_on._words.text().startswith("The disk is full. " if running is Running.FAILED else "Nothing is lost.")
+    assert way_on._words.text().startswith(
+        "The disk is full. " if running is ConversationActivity.FAILED else "Nothing is lost."
+    )
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
     assert session.done[-1] == "resume"
 
@@ -738,29 +754,29 @@ def test_messages_that_wait_after_a_stop_are_sent_by_going_on(window: MainWindow
     write(window, "First.")
     write(window, "Second.")
     session.append(TurnEnded(TurnEnd.STOPPED))
-    session.set_running(Running.IDLE)
-    window.bridge.flush()
+    session.set_running(ConversationActivity.IDLE)
+    window.bridge.emit_waiting_events()
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
-    session.unqueue(0)
-    window.bridge.flush()
+    session.take_back_queued(0)
+    window.bridge.emit_waiting_events()
     assert not window.chat.way_on.isVisible()
 
 
 def test_a_turn_that_the_programs_end_broke_off_can_be_gone_on_with(window: MainWindow, session: FakeSession) -> None:
     session.append(UserSaid((Text("Count."),)))
-    window.show_session(session)
+    window.show_session_or_new(session)
     shown = [each for each in window.chat.way_on.findChildren(QPushButton) if each.isVisible()]
     assert [each.text() for each in shown] == ["Continue"]
     QTest.mouseClick(shown[0], Qt.MouseButton.LeftButton)
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     assert session.done[-1] == "resume"
     assert not window.chat.way_on.isVisible()
 
 
 def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow, bench: FakeWorkbench) -> None:
-    window.show_page("cache")
-    over, wanted = window.pages.cache._over, QSignalSpy(window.settings_wanted)
+    window.switch_to_page("cache")
+    over, wanted = window.pages.cache._over_limit_button, QSignalSpy(window.settings_wanted)
     assert not over.isVisible()
     for tell in bench.limit_heard:
         tell(12_000_000)
@@ -774,19 +790,19 @@ def test_the_cache_page_says_quietly_that_its_limit_is_passed(window: MainWindow
 
 def test_the_trash_of_conversations_is_emptied_after_a_question(window: MainWindow, bench: FakeWorkbench) -> None:
     for key in (("draft", bench.id, "flaky"), ("place", bench.id, "flaky"), ("draft", bench.id, "new")):
-        window.memory.put(*key, value=[1, 2])
-    window.sidebar.wants.emit("trash", "flaky")
-    window.sidebar.show_place("trashed")
-    empty = window.sidebar._empty_it
+        window.memory.remember_value(*key, value=[1, 2])
+    window.sidebar.conversation_action_wanted.emit("trash", "flaky")
+    window.sidebar.show_list_place("trashed")
+    empty = window.sidebar._empty_trash_link
     QTest.mouseClick(empty, Qt.MouseButton.LeftButton)
     box = window.findChildren(QMessageBox)[0]
     assert "1 conversation in the trash will be deleted permanently" in box.text()
     assert "flaky" in bench.rows
     next(each for each in box.buttons() if each.text() == "Delete permanently").click()
     assert "flaky" not in bench.rows
-    assert window.notices.text == "1 conversation deleted, 5.0 MB freed."
+    assert window.notices.shown_text == "1 conversation deleted, 5.0 MB freed."
     assert [path for path in window.memory._values if "flaky" in path] == [], "nothing of it is remembered"
-    assert window.memory.get("draft", bench.id, "new", default=list[int]()) == [1, 2]
+    assert window.memory.get_remembered("draft", bench.id, "new", default=list[int]()) == [1, 2]
     assert not empty.isVisible()
 
 
@@ -794,15 +810,15 @@ def test_a_conversation_one_comes_back_to_shows_what_streams_from_its_beginning(
     window: MainWindow, bench: FakeWorkbench, session: FakeSession
 ) -> None:
     session.append(UserSaid((Text("Count."),)))
-    session.set_running(Running.THINKING)
-    session.tell(Streamed(session.id, TextDelta("one two ")))
-    window.actions_["new"].trigger()
-    session.tell(Streamed(session.id, TextDelta("three ")))
-    window.show_session(session)
-    session.tell(Streamed(session.id, TextDelta("four")))
-    window.bridge.flush()
+    session.set_running(ConversationActivity.THINKING)
+    session.tell(ReplyStreamed(session.id, TextDelta("one two ")))
+    window.window_actions["new"].trigger()
+    session.tell(ReplyStreamed(session.id, TextDelta("three ")))
+    window.show_session_or_new(session)
+    session.tell(ReplyStreamed(session.id, TextDelta("four")))
+    window.bridge.emit_waiting_events()
     view = window.chat.transcript.view
-    view.select_all()
+    view.select_all_items()
     assert view.selected_text().rstrip().endswith("one two three four")
 
 
@@ -811,11 +827,11 @@ def test_a_question_that_goes_by_itself_leaves_the_keyboard_to_the_composer(
 ) -> None:
     assert QTest.qWaitForWindowActive(window)
     session.ask(COMMAND)
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     assert not window.chat.composer.text.hasFocus()
     session.questions.clear()  # a stop takes it back
-    session.tell(Answered(session.id, 1))
-    window.bridge.flush()
+    session.tell(QuestionAnswered(session.id, 1))
+    window.bridge.emit_waiting_events()
     assert window.chat.composer.text.hasFocus()
 
 
@@ -824,20 +840,20 @@ def test_a_call_that_waits_for_the_user_says_so_also_to_somebody_who_comes_back(
 ) -> None:
     session.append(UserSaid((Text("Test."),)), ModelReplied((COMMAND.call,), story.MODEL, Stop.CALLS))
     number = session.ask(COMMAND)
-    window.actions_["new"].trigger()
-    window.show_session(session)
+    window.window_actions["new"].trigger()
+    window.show_session_or_new(session)
     items = window.chat.transcript.view.items
-    assert items.call(len(items.all) - 1).waiting
-    session.answer(number, Answer(allowed=True))
-    window.bridge.flush()
-    state = items.call(len(items.all) - 1)
+    assert items.tool_call_state(len(items.all) - 1).waiting
+    session.answer_question(number, PermissionAnswer(allowed=True))
+    window.bridge.emit_waiting_events()
+    state = items.tool_call_state(len(items.all) - 1)
     assert (state.waiting, state.running) == (False, True)
 
 
 def test_names_that_others_gave_are_no_mark_up_and_no_keys(window: MainWindow, desk: FakeDesk) -> None:
     parser = desk.benches["parser"]
-    parser.name, parser.model, parser.folders = "R&D <b>x</b>", "p/<b>m</b>", [Path("/home/<b>x</b>")]
-    window.open_workspace("parser")
+    parser.name, parser.main_model_name, parser.allowed_folders = "R&D <b>x</b>", "p/<b>m</b>", [Path("/home/<b>x</b>")]
+    window.go_to_workspace("parser")
     window.refresh_workspaces()
     labels = [label for label in window.findChildren(QLabel) if "<b>" in label.text()]
     assert {label.textFormat() for label in labels} == {Qt.TextFormat.PlainText}
@@ -848,30 +864,35 @@ def test_names_that_others_gave_are_no_mark_up_and_no_keys(window: MainWindow, d
 
 
 def test_the_cache_s_columns_and_divider_survive_a_restart(
-    window: MainWindow, theme: Theme, memory: Memory, settings: Settings, doing: Doing, desk: FakeDesk
+    window: MainWindow,
+    theme: Theme,
+    memory: WindowMemory,
+    settings: ProgramSettings,
+    doing: BackgroundRunner,
+    desk: FakeDesk,
 ) -> None:
-    window.show_page("cache")
+    window.switch_to_page("cache")
     window.pages.cache._split.setSizes([200, 500])
     window.pages.cache.table.horizontalHeader().moveSection(3, 1)
     window.pages.cache.table.horizontalHeader().setSortIndicator(1, Qt.SortOrder.AscendingOrder)
     sizes = window.pages.cache._split.sizes()
-    window.keep()
+    window.save_window_state()
     again = MainWindow(theme, memory, settings, doing)
-    again.begin(desk)
+    again.begin_with_workspaces(desk)
     again.resize(1440, 900)
-    again.show_page("cache")
+    again.switch_to_page("cache")
     again.show()
     assert again.pages.cache._split.sizes() == sizes
     assert again.pages.cache.table.horizontalHeader().visualIndex(3) == 1
-    assert again.pages.cache.model.sort_by is Sort.TOOL
+    assert again.pages.cache.model.sort_by is EntrySort.TOOL
 
 
 def test_a_changed_shortcut_is_named_wherever_it_stands(window: MainWindow, session: FakeSession) -> None:
-    window.actions_.change("palette", QKeySequence("Ctrl+J"))
-    window.actions_.change("allow-once", QKeySequence("Alt+J"))
+    window.window_actions.change_shortcut("palette", QKeySequence("Ctrl+J"))
+    window.window_actions.change_shortcut("allow-once", QKeySequence("Alt+J"))
     session.ask(COMMAND)
-    window.bridge.flush()
-    window.actions_.change("find", QKeySequence("Ctrl+Y"))
+    window.bridge.emit_waiting_events()
+    window.window_actions.change_shortcut("find", QKeySequence("Ctrl+Y"))
     assert window.sidebar.search._key.text() == "Ctrl J"
     assert window.pages.cache.bar._hint.text() == "Ctrl Y"
     hints = [button.toolTip() for button in window.chat.approvals.findChildren(QPushButton)]
@@ -882,12 +903,12 @@ def test_leaving_the_box_that_finds_everything_gives_the_keyboard_back(
     window: MainWindow, session: FakeSession
 ) -> None:
     session.ask(COMMAND)
-    window.bridge.flush()
-    card = window.chat.approvals.card
+    window.bridge.emit_waiting_events()
+    card = window.chat.approvals.visible_card
     assert card is not None
     assert card.isAncestorOf(window.focusWidget())
-    window.actions_["palette"].trigger()
-    QTest.keyClick(window.palette_.line, Qt.Key.Key_Escape)
+    window.window_actions["palette"].trigger()
+    QTest.keyClick(window.palette_box.line, Qt.Key.Key_Escape)
     assert card.isAncestorOf(window.focusWidget())
 
 
@@ -900,12 +921,12 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
     session.ask(
         replace(COMMAND, title="Create some/file.txt", why="this workspace asks before changes", preview=change)
     )
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     theme.set_zoom(2.0)  # and it stays right at another
     qt_works(20)
     theme.set_zoom(zoom)
     qt_works(20)
-    card = window.chat.approvals.card
+    card = window.chat.approvals.visible_card
     assert card is not None
     (preview,) = card.findChildren(QPlainTextEdit)
     buttons = [*card.findChildren(QPushButton), *window.chat.composer.findChildren(QPushButton)]
@@ -923,15 +944,15 @@ def test_a_question_can_be_read_and_answered_in_a_small_window(
 
 
 def test_a_folder_opened_while_the_program_starts_is_opened_when_it_has_started(
-    theme: Theme, memory: Memory, settings: Settings, doing: Doing, tmp_path: Path
+    theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner, tmp_path: Path
 ) -> None:
     window = MainWindow(theme, memory, settings, doing)
-    wire(window)
-    window.create_workspace(tmp_path)
-    assert window.notices.text == ""
-    window.begin(FakeDesk())
-    assert window.bench is not None
-    assert window.bench.folder == tmp_path
+    wire_window(window)
+    window.create_workspace_for_folder(tmp_path)
+    assert window.notices.shown_text == ""
+    window.begin_with_workspaces(FakeDesk())
+    assert window.current_workbench is not None
+    assert window.current_workbench.main_folder == tmp_path
 
 
 def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(window: MainWindow, tmp_path: Path) -> None:
@@ -943,46 +964,46 @@ def test_a_folder_with_a_long_or_a_taken_name_gets_a_workspace(window: MainWindo
         tmp_path / "b" / "b" / "same",
     ):
         folder.mkdir(parents=True)
-        window.create_workspace(folder)
-        assert window.bench is not None
-        made.append(window.bench.name)
+        window.create_workspace_for_folder(folder)
+        assert window.current_workbench is not None
+        made.append(window.current_workbench.name)
         window.refresh_workspaces()
     assert made[:3] == ["x" * 80, "same", "same (b)"]
     assert len({*made}) == 4
 
 
 def test_a_new_workspace_comes_last_in_the_rail(window: MainWindow, tmp_path: Path) -> None:
-    before = [row.id for row in window.workspaces()]
+    before = [row.id for row in window.listed_workspaces()]
     first = tmp_path / "aaa"
     first.mkdir()
-    window.create_workspace(first)
+    window.create_workspace_for_folder(first)
     window.refresh_workspaces()
-    assert [row.id for row in window.workspaces()][: len(before)] == before
-    assert [row.name for row in window.workspaces()][-1] == "aaa"
+    assert [row.id for row in window.listed_workspaces()][: len(before)] == before
+    assert [row.name for row in window.listed_workspaces()][-1] == "aaa"
 
 
 def test_allowing_everything_is_confirmed_and_shows(window: MainWindow, bench: FakeWorkbench) -> None:
-    before = bench.mode
+    before = bench.permission_mode
     for button in ("Cancel", "Allow everything"):
         window.chat.composer.mode_chosen.emit(ALLOW_ALL)
         (box,) = window.findChildren(QMessageBox)
-        assert bench.mode == before
+        assert bench.permission_mode == before
         next(each for each in box.buttons() if each.text().replace("&", "") == button).click()
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
-    assert bench.mode == ALLOW_ALL
+    assert bench.permission_mode == ALLOW_ALL
     assert window.chat.composer._mode.property("look") == "danger-chip"
 
 
 def test_an_opened_conversation_without_a_message_offers_first_steps_until_something_is_said(
     window: MainWindow, bench: FakeWorkbench
 ) -> None:
-    session = asyncio.run(bench.new_conversation(""))
-    window.open_conversation(session.id)
-    assert window.session is session
+    session = asyncio.run(bench.start_conversation(""))
+    window.go_to_conversation(session.id)
+    assert window.current_session is session
     assert window.chat.empty.isVisible()
     write(window, "Hello")
-    window.bridge.flush()
+    window.bridge.emit_waiting_events()
     assert window.chat.transcript.isVisible()
-    window.begin_anew()
-    window.open_conversation(session.id)
+    window.begin_new_conversation()
+    window.go_to_conversation(session.id)
     assert window.chat.transcript.isVisible()

@@ -7,70 +7,70 @@ from PySide6.QtCore import QEvent
 from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
-from helix_desktop.engine.blocks import Kind
-from helix_desktop.gui.theme import Theme, fill_sheet, set_look
-from helix_desktop.gui.tokens import DARK, LIGHT
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.gui.colour_tokens import DARK, LIGHT
+from helix_desktop.gui.theme import Theme, fill_style_sheet, set_widget_look
 
 
 def test_the_sheet_takes_colours_and_lengths_from_the_table() -> None:
-    sheet = fill_sheet("a { color: $text; font-size: @13; border: 1px solid $line }", LIGHT, 2.0)
+    sheet = fill_style_sheet("a { color: $text; font-size: @13; border: 1px solid $line }", LIGHT, 2.0)
     assert sheet == "a { color: #1c1d1f; font-size: 26px; border: 1px solid #e2e2dc }"
 
 
 def test_the_real_sheet_leaves_nothing_open(theme: Theme) -> None:
-    assert not re.search(r"[$@]", re.sub(r'url\("[^"]*"\)', "", theme.sheet()))
+    assert not re.search(r"[$@]", re.sub(r'url\("[^"]*"\)', "", theme.build_style_sheet()))
 
 
 def test_a_misspelt_token_is_found_at_once() -> None:
     with pytest.raises(KeyError):
-        fill_sheet("a { color: $colour_of_nothing }", LIGHT, 1.0)
+        fill_style_sheet("a { color: $colour_of_nothing }", LIGHT, 1.0)
 
 
 def test_switching_the_scheme_changes_palette_and_colours_at_once(theme: Theme) -> None:
     seen: list[str] = []
-    theme.changed.connect(lambda: seen.append(theme.colour("panel").name()))
-    theme.set_look("dark", theme.zoom)
+    theme.changed.connect(lambda: seen.append(theme.colour_of_token("panel").name()))
+    theme.set_look("dark", theme.text_zoom)
     assert seen == [DARK.panel]
     assert QApplication.palette().color(QPalette.ColorRole.Base).name() == DARK.panel
-    theme.set_look("light", theme.zoom)
+    theme.set_look("light", theme.text_zoom)
     assert seen == [DARK.panel, LIGHT.panel]
 
 
 def test_a_scheme_nobody_knows_means_as_the_system(theme: Theme) -> None:
-    theme.set_look("sepia", theme.zoom)
+    theme.set_look("sepia", theme.text_zoom)
     assert theme._scheme == "system"
 
 
 def test_zoom_goes_by_steps_and_stops_at_its_ends(theme: Theme) -> None:
-    assert theme.font().pixelSize() == 13
+    assert theme.build_font().pixelSize() == 13
     theme.zoom_by(1)
-    assert theme.zoom == 1.1
+    assert theme.text_zoom == 1.1
     for _ in range(20):
         theme.zoom_by(1)
-    assert theme.zoom == 3.0
-    assert theme.font().pixelSize() == 39
+    assert theme.text_zoom == 3.0
+    assert theme.build_font().pixelSize() == 39
     theme.zoom_by(0)
-    assert theme.px(48) == 48
+    assert theme.zoomed_pixels(48) == 48
 
 
 def test_kinds_have_a_fill_and_a_colour_for_words(theme: Theme) -> None:
-    assert theme.kind(Kind.HANDOVER).name() == LIGHT.handover
-    assert theme.kind_text(Kind.HANDOVER).name() == LIGHT.handover_text
+    assert theme.fill_colour_of_kind(ContextKind.HANDOVER).name() == LIGHT.handover
+    assert theme.text_colour_of_kind(ContextKind.HANDOVER).name() == LIGHT.handover_text
 
 
 def test_a_look_can_change_later(theme: Theme) -> None:
     button = QPushButton("Send")
-    set_look(button, "primary")
+    set_widget_look(button, "primary")
     button.ensurePolished()
     primary = button.palette().color(QPalette.ColorRole.ButtonText)
-    set_look(button, "link")
+    set_widget_look(button, "link")
     assert primary.name() == LIGHT.on_accent
     assert button.palette().color(QPalette.ColorRole.ButtonText).name() == LIGHT.accent
 
 
 def test_lengths_follow_the_zoom_while_their_owner_lives(theme: Theme) -> None:
     owner, widths = QWidget(), list[tuple[int, ...]]()
-    theme.fit(owner, lambda *lengths: widths.append(lengths), 20, 0)
+    theme.keep_scaled(owner, lambda *lengths: widths.append(lengths), 20, 0)
     theme.set_zoom(2.0)
     owner.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import places
-from helix_desktop.desktop.program import Program
+from helix_desktop import program_folders
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import UserSaid
-from helix_desktop.gui.changes.commit import CommitDialog
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk, Workbench
-from helix_desktop.workbench.tour import Quick
+from helix_desktop.gui.changes.commit_dialog import CommitDialog
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.gui.hands import allow, click, key, type_
 from tests.gui.walk_context import shown
 from tests.soak.driven import HOME, drive, until
@@ -38,10 +38,10 @@ def prepare(home: Path) -> None:
     subprocess.run([*GIT, "commit", "-qm", "first"], cwd=folder, check=True)
 
     async def make() -> None:
-        where = places.find(home / HOME)
-        desk = Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
-        bench = await desk.create("walk", folder)
-        await bench.choose_model("demo/demo")
+        where = program_folders.find_program_folders(home / HOME)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+        bench = await desk.create_workspace("walk", folder)
+        await bench.choose_model_for_role("demo/demo")
         await desk.aclose()
 
     asyncio.run(make())
@@ -52,13 +52,13 @@ def whole() -> str:
 
 
 class Walk:
-    def __init__(self, run: Program, home: Path, pictures: Path | None) -> None:
+    def __init__(self, run: WindowProgram, home: Path, pictures: Path | None) -> None:
         self.window = run.window
         self.folder = home / "project"
         self._pictures = pictures
 
     async def go(self) -> None:
-        await until(lambda: self.window.bench is not None)
+        await until(lambda: self.window.current_workbench is not None)
         await until(self.window.isActiveWindow)
         await self._break()
         await self._take_back()
@@ -71,7 +71,7 @@ class Walk:
         await click(chat.composer.text)
         await type_("run " + COMMAND)
         await key("Return")
-        await until(lambda: chat.approvals.card is not None)
+        await until(lambda: chat.approvals.visible_card is not None)
         await self._shot("1-asked")
         await allow(chat.approvals)
         await until(lambda: "wrong_40" in (self.folder / "src" / "calc.py").read_text())
@@ -81,7 +81,7 @@ class Walk:
     async def _take_back(self) -> None:
         page = self.window.pages.changes
         await key("alt+4")
-        await until(lambda: page.files.current is not None and len(page.body.view._rows) > 0)
+        await until(lambda: page.files.current_changes_row is not None and len(page.body.view._rows) > 0)
         await self._shot("3-page")
         for wrong in ("wrong_5 ", "wrong_40 "):
             await until(lambda: bool(page.body.view._buttons) and page.body.view._buttons[0].isVisible())
@@ -97,7 +97,7 @@ class Walk:
 
     async def _comment(self) -> None:
         view = self.window.pages.changes.body.view
-        number = next(at for at, row in enumerate(view._rows) if row.right is not None and row.right.sign == "+")
+        number = next(at for at, row in enumerate(view._rows) if row.right is not None and row.right.mark == "+")
         top = view._tops[number] - view.verticalScrollBar().value()
         place = view.viewport().rect()
         place.setTop(round(top))
@@ -119,7 +119,7 @@ class Walk:
         await click(dialog.message)
         await type_("Rename one value")
         await self._shot("6-commit")
-        await click(dialog.yes)
+        await click(dialog.commit_button)
         await until(lambda: "Rename one value" in self._git("log", "--format=%s"))
         await self._shot("7-committed")
         assert self._git("show", "--format=", "--name-status", "HEAD").split() == [
@@ -131,13 +131,13 @@ class Walk:
         return subprocess.run([*GIT, *words], cwd=self.folder, check=True, capture_output=True, text=True).stdout
 
     def _running(self) -> bool:
-        session = self.window.session
+        session = self.window.current_session
         return session is not None and session.running.value != "idle"
 
     def _said(self) -> list[str]:
-        assert isinstance(self.window.bench, Workbench)
-        assert self.window.session is not None
-        facts = (each.fact for each in self.window.session.conversation.state.facts)
+        assert isinstance(self.window.current_workbench, Workbench)
+        assert self.window.current_session is not None
+        facts = (each.fact for each in self.window.current_session.conversation.state.facts)
         return [str(getattr(part, "text", "")) for fact in facts if isinstance(fact, UserSaid) for part in fact.parts]
 
     async def _shot(self, name: str) -> None:

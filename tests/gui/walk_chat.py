@@ -15,16 +15,16 @@ from PySide6.QtCore import QRect, QRectF
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop import places
-from helix_desktop.desktop.program import Program
+from helix_desktop import program_folders
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import Rewound, TurnEnded
 from helix_desktop.engine.session import Session
-from helix_desktop.gui.transcript.cards import CardBox
+from helix_desktop.gui.transcript.failure_cards import FailureCardBox
 from helix_desktop.gui.transcript.hover_bar import BAR
-from helix_desktop.gui.transcript.item import ItemKind
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
+from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
 from tests.gui.hands import REST, click, key, type_, xdotool
 from tests.soak.driven import HOME, drive, until
 
@@ -37,12 +37,12 @@ def prepare(home: Path) -> None:
         folder.mkdir(parents=True)
         for name in ("one.md", "two.md", "three.md"):
             (folder / name).write_text(f"# {name}\n\nNothing much.\n")
-        where = places.find(home / HOME)
-        desk = Desk(where, Secrets(where.key_file, environ={}))
-        desk.configured.put(ProviderConfig("dead", base_url="http://127.0.0.1:9/v1"))
-        bench = await desk.create("walk", folder)
-        await bench.choose_model("demo/demo")
-        await bench.choose_mode("allow all")
+        where = program_folders.find_program_folders(home / HOME)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
+        desk.configured.save_provider(ProviderConfig("dead", base_url="http://127.0.0.1:9/v1"))
+        bench = await desk.create_workspace("walk", folder)
+        await bench.choose_model_for_role("demo/demo")
+        await bench.choose_permission_mode("allow all")
         await desk.aclose()
 
     asyncio.run(make())
@@ -51,25 +51,27 @@ def prepare(home: Path) -> None:
 class Walk:
     """One person at one window."""
 
-    def __init__(self, run: Program, pictures: Path | None) -> None:
+    def __init__(self, run: WindowProgram, pictures: Path | None) -> None:
         self.window, self.pictures = run.window, pictures
 
     @property
     def session(self) -> Session:
-        assert isinstance(self.window.session, Session)
-        return self.window.session
+        assert isinstance(self.window.current_session, Session)
+        return self.window.current_session
 
     def ended(self) -> int:
-        session = self.window.session
-        return sum(isinstance(each.fact, TurnEnded) for each in session.facts) if isinstance(session, Session) else 0
+        session = self.window.current_session
+        return (
+            sum(isinstance(each.fact, TurnEnded) for each in session.all_facts) if isinstance(session, Session) else 0
+        )
 
-    def shown(self, kind: ItemKind) -> list[int]:
+    def shown(self, kind: TranscriptItemKind) -> list[int]:
         items = self.window.chat.transcript.view.items
-        return [index for index, item in enumerate(items.all) if item.kind is kind and not items.hidden(index)]
+        return [index for index, item in enumerate(items.all) if item.kind is kind and not items.is_item_hidden(index)]
 
     async def go(self) -> None:
         try:
-            await until(lambda: self.window.bench is not None and self.window.isActiveWindow())
+            await until(lambda: self.window.current_workbench is not None and self.window.isActiveWindow())
             for part in (self.answers, self.group, self.failure):
                 await part()
         except BaseException:
@@ -87,60 +89,60 @@ class Walk:
         """Copied, asked for again, gone back to, by the mouse; and by the keyboard."""
         view = self.window.chat.transcript.view
         await self.say("hello")
-        await until(lambda: bool(self.shown(ItemKind.REPLY)))
-        await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Copy message")
+        await until(lambda: bool(self.shown(TranscriptItemKind.REPLY)))
+        await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Copy message")
         await until(lambda: "scripted demonstration" in QGuiApplication.clipboard().text())
-        await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Regenerate")
+        await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Regenerate")
         await until(lambda: self.ended() == 2)
-        assert self.shown(ItemKind.REWOUND) == []
-        await until(lambda: bool(self.shown(ItemKind.REPLY)))
-        await until(lambda: len(view.items.answers(len(view.items.all) - 1).ends) == 2)
+        assert self.shown(TranscriptItemKind.REWOUND) == []
+        await until(lambda: bool(self.shown(TranscriptItemKind.REPLY)))
+        await until(lambda: len(view.items.answer_choice_of(len(view.items.all) - 1).answer_ends) == 2)
         await self.shot("answers")
-        await self.on_bar(self.shown(ItemKind.REPLY)[-1], "Previous answer")
-        await until(lambda: sum(isinstance(each.fact, Rewound) for each in self.session.facts) == 2)
-        await until(lambda: view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 1)
+        await self.on_bar(self.shown(TranscriptItemKind.REPLY)[-1], "Previous answer")
+        await until(lambda: sum(isinstance(each.fact, Rewound) for each in self.session.all_facts) == 2)
+        await until(lambda: view.items.answer_choice_of(self.shown(TranscriptItemKind.REPLY)[-1]).number == 1)
         view.setFocus()
         for _ in range(20):
             await key("Tab")
             if (
                 view._spot is not None
                 and view._spot[1].box == BAR
-                and view.items.all[view._spot[0]].kind is ItemKind.REPLY
+                and view.items.all[view._spot[0]].kind is TranscriptItemKind.REPLY
             ):
                 break
         await key("Return")  # the first that can be pressed: the answer after this one
-        await until(lambda: view.items.answers(self.shown(ItemKind.REPLY)[-1]).number == 2)
+        await until(lambda: view.items.answer_choice_of(self.shown(TranscriptItemKind.REPLY)[-1]).number == 2)
 
     async def group(self) -> None:
         """Three files are read at once: one line, which a click opens and closes."""
         view = self.window.chat.transcript.view
         await self.say("tour")
-        await until(lambda: any(view.items.group(index) for index in range(len(view.items.all))))
-        first = next(index for index in range(len(view.items.all)) if view.items.group(index) is not None)
-        before = len(self.shown(ItemKind.CALL))
+        await until(lambda: any(view.items.group_headed_by(index) for index in range(len(view.items.all))))
+        first = next(index for index in range(len(view.items.all)) if view.items.group_headed_by(index) is not None)
+        before = len(self.shown(TranscriptItemKind.CALL))
         await self.press(first, "")
-        await until(lambda: len(self.shown(ItemKind.CALL)) == before + 2)
+        await until(lambda: len(self.shown(TranscriptItemKind.CALL)) == before + 2)
         await self.shot("group")
         await self.press(first, "")
-        await until(lambda: len(self.shown(ItemKind.CALL)) == before)
+        await until(lambda: len(self.shown(TranscriptItemKind.CALL)) == before)
 
     async def failure(self) -> None:
         """A server that is not there: a card with one button, which tries again; the list says failed."""
         view = self.window.chat.transcript.view
-        bench = self.window.bench
+        bench = self.window.current_workbench
         assert bench is not None
-        await bench.choose_model(DEAD)
+        await bench.choose_model_for_role(DEAD)
         await self.say("are you there?")
-        await until(lambda: bool(self.shown(ItemKind.ERROR)))
-        card = self.shown(ItemKind.ERROR)[-1]
-        box = view.column.whole(card).boxes[0]
-        assert isinstance(box, CardBox)
+        await until(lambda: bool(self.shown(TranscriptItemKind.ERROR)))
+        card = self.shown(TranscriptItemKind.ERROR)[-1]
+        box = view.column.full_layout(card).boxes[0]
+        assert isinstance(box, FailureCardBox)
         assert "connection" in box.text
         await self.shot("failure")
         before = self.ended()
         await self.press(card, "Try again")
         await until(lambda: self.ended() == before + 1)
-        await until(lambda: view.column.whole(card).boxes[0].hots == [])
+        await until(lambda: view.column.full_layout(card).boxes[0].hot_spots == [])
 
     async def on_bar(self, index: int, name: str) -> None:
         """Point at a message, then press a button of its bar."""
@@ -149,26 +151,30 @@ class Walk:
         at = view.viewport().mapToGlobal((await self.at_rest(index, inner)).center())
         await xdotool("mousemove", str(at.x()), str(at.y()))
         await until(lambda: view._over == index)
-        bar = view.bar(index)
+        bar = view.hover_bar_of(index)
         assert bar is not None
-        hot = next(hot for hot in bar.hots if hot.name == name)
-        await click(view.viewport(), hot.place.translated(view.bar_place(index, bar).topLeft()).toRect())
+        hot = next(hot for hot in bar.hot_spots if hot.name == name)
+        await click(view.viewport(), hot.place.translated(view.hover_bar_rect(index, bar).topLeft()).toRect())
 
     async def press(self, index: int, name: str) -> None:
         """A place of an item; without a name its first."""
         view = self.window.chat.transcript.view
-        laid = view.column.whole(index)
-        place = next(laid.spot(spot)[1] for spot in laid.spots() if not name or laid.spot(spot)[0].name == name)
+        laid = view.column.full_layout(index)
+        place = next(
+            laid.hot_spot_and_rect(spot)[1]
+            for spot in laid.list_hot_spots()
+            if not name or laid.hot_spot_and_rect(spot)[0].name == name
+        )
         await click(view.viewport(), await self.at_rest(index, place))
 
     async def at_rest(self, index: int, place: QRectF) -> QRect:
         """Where a place of an item is in the view, once the view no longer moves."""
         view = self.window.chat.transcript.view
-        view.show_index(index)
+        view.scroll_to_item(index)
         seen: list[QRect] = []
 
         def still() -> bool:
-            seen.append(view.rect_of(index, place).toRect())
+            seen.append(view.rect_in_viewport(index, place).toRect())
             return len(seen) > REST and all(each == seen[-1] for each in seen[-REST:])
 
         await until(still)

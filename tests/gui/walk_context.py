@@ -15,8 +15,8 @@ from PySide6.QtCore import QPoint, QPointF
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QLineEdit, QWidget
 
-from helix_desktop import places
-from helix_desktop.desktop.program import Program
+from helix_desktop import program_folders
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import (
     Attachment,
     DocumentEdited,
@@ -30,12 +30,12 @@ from helix_desktop.engine.facts import (
     Unfolded,
 )
 from helix_desktop.engine.session import Session
-from helix_desktop.gui.lab.dialog import Lab
-from helix_desktop.gui.timeline.now import FoldNow
-from helix_desktop.gui.views.compare import CompareDialog
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk, Workbench
-from helix_desktop.workbench.tour import Quick, make_folder, take
+from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
+from helix_desktop.gui.views.text_comparison import TextComparisonDialog
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses, create_tour_folder, run_tour_session
 from tests.gui.hands import answer, choose, click, drag, hot, key, press, type_
 from tests.soak.driven import HOME, drive, until
 
@@ -45,11 +45,11 @@ D = TypeVar("D", bound=QWidget)
 def prepare(home: Path) -> None:
     async def make() -> None:
         folder = home / "project"
-        make_folder(folder)
-        where = places.find(home / HOME)
-        desk = Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
-        bench = await desk.create("walk", folder)
-        await take(bench, lambda _: None)
+        create_tour_folder(folder)
+        where = program_folders.find_program_folders(home / HOME)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
+        bench = await desk.create_workspace("walk", folder)
+        await run_tour_session(bench, lambda _: None)
         await desk.aclose()
 
     asyncio.run(make())
@@ -58,32 +58,32 @@ def prepare(home: Path) -> None:
 class Walk:
     """One person at one window. What comes of each step is looked up in the journal and in the cache."""
 
-    def __init__(self, run: Program) -> None:
+    def __init__(self, run: WindowProgram) -> None:
         self.window = run.window
 
     @property
     def bench(self) -> Workbench:
-        assert isinstance(self.window.bench, Workbench)
-        return self.window.bench
+        assert isinstance(self.window.current_workbench, Workbench)
+        return self.window.current_workbench
 
     @property
     def session(self) -> Session:
-        assert isinstance(self.window.session, Session)
-        return self.window.session
+        assert isinstance(self.window.current_session, Session)
+        return self.window.current_session
 
     @property
     def last(self) -> Fact:
-        return self.session.facts[-1].fact
+        return self.session.all_facts[-1].fact
 
     def facts(self, kind: type[Fact]) -> list[Fact]:
-        return [each.fact for each in self.session.facts if isinstance(each.fact, kind)]
+        return [each.fact for each in self.session.all_facts if isinstance(each.fact, kind)]
 
     async def go(self) -> None:
-        await until(lambda: self.window.bench is not None)
+        await until(lambda: self.window.current_workbench is not None)
         await until(self.window.isActiveWindow)
         await key("ctrl+Next")
-        await until(lambda: self.window.session is not None)
-        await self.bench.workspace.index.caught_up()
+        await until(lambda: self.window.current_session is not None)
+        await self.bench.workspace.index.wait_until_indexed()
         for part in (self.cache, self.timeline, self.inspector, self.lab, self.workspaces):
             try:
                 await part()
@@ -98,14 +98,14 @@ class Walk:
         page = self.window.pages.cache
         await key("alt+2")
         await until(lambda: page.viewer.row is not None)
-        await choose("read_file", lambda: click(page.bar._tool))
-        await until(lambda: page.model.chosen.tool == "read_file" and page.model.rowCount() > 0)
-        await choose("All tools", lambda: click(page.bar._tool))
+        await choose("read_file", lambda: click(page.bar._tool_button))
+        await until(lambda: page.model.entry_filter.tool == "read_file" and page.model.rowCount() > 0)
+        await choose("All tools", lambda: click(page.bar._tool_button))
         await key("ctrl+f")
         await type_("adapter not trimmed")
-        await until(lambda: page.model.searching and page.model.rowCount() > 0)
+        await until(lambda: page.model.shows_search_hits and page.model.rowCount() > 0)
         await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))
-        await until(lambda: page.viewer.row is not None and len(page.viewer.body.lines.lines) > 1)
+        await until(lambda: page.viewer.row is not None and len(page.viewer.content_view.lines.viewed_lines) > 1)
         await self._jump_by_hash()
         await self._save_to_file()
         await self._recall_lines()
@@ -113,7 +113,7 @@ class Walk:
 
     async def _jump_by_hash(self) -> None:
         page = self.window.pages.cache
-        rows = [page.model.row(number) for number in range(page.model.rowCount())]
+        rows = [page.model.entry_row_at(number) for number in range(page.model.rowCount())]
         digest = next(row.stored.digest for row in rows if row is not None and row.about.tool == "read_file")
         await key("ctrl+f", "ctrl+a", "Delete")
         QGuiApplication.clipboard().setText(digest.hex)
@@ -121,32 +121,32 @@ class Walk:
         await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest == digest)
 
     async def _save_to_file(self) -> None:
-        page, target = self.window.pages.cache, Path(self.bench.folder, "saved.txt")
+        page, target = self.window.pages.cache, Path(self.bench.main_folder, "saved.txt")
         row = page.viewer.row
         assert row is not None
         await click(page.viewer._save)
         await self._name_file(target)
         await until(target.exists)
-        assert target.read_bytes() == await self.bench.workspace.cache.read(row.stored.digest, 0, row.stored.size)
-        await until(lambda: str(target) in page._counts.text())
+        assert target.read_bytes() == await self.bench.workspace.cache.read_range(row.stored.digest, 0, row.stored.size)
+        await until(lambda: str(target) in page._figures_label.text())
 
     async def _recall_lines(self) -> None:
         page, chat = self.window.pages.cache, self.window.chat
-        lines = page.viewer.body.lines
-        await until(lambda: lines.isVisible() and len(lines.lines) > 6)
-        lines.show_line(0)
-        height = int(lines._height)
+        lines = page.viewer.content_view.lines
+        await until(lambda: lines.isVisible() and len(lines.viewed_lines) > 6)
+        lines.scroll_to_line(0)
+        height = int(lines._line_height)
         await drag(lines.viewport(), QPoint(80, height * 2 + height // 2), QPoint(160, height * 4 + height // 2))
-        await until(lambda: lines.chosen_lines() is not None)
-        chosen = lines.chosen_lines()
+        await until(lambda: lines.selected_line_range() is not None)
+        chosen = lines.selected_line_range()
         assert chosen is not None
         await click(page.viewer._recall)
-        await until(lambda: self.window.page == "chat")
-        await until(lambda: bool(chat.composer.attachments.held))
-        attached = chat.composer.attachments.held[-1]
+        await until(lambda: self.window.shown_page_name == "chat")
+        await until(lambda: bool(chat.composer.attachments.listed_attachments))
+        attached = chat.composer.attachments.listed_attachments[-1]
         assert isinstance(attached, Attachment)
-        text = (await self.bench.workspace.cache.read(attached.stored.digest, 0, 10_000)).decode()
-        assert str(lines.lines[chosen[0]]) in text
+        text = (await self.bench.workspace.cache.read_range(attached.stored.digest, 0, 10_000)).decode()
+        assert str(lines.viewed_lines[chosen[0]]) in text
 
     async def _pin_verify_forget(self) -> None:
         page = self.window.pages.cache
@@ -156,21 +156,23 @@ class Walk:
         await choose("Pin", lambda: click(page.viewer._more))
         await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
         await choose("Verify", lambda: click(page.viewer._more))
-        await until(lambda: "matches its hash" in page._counts.text())
+        await until(lambda: "matches its hash" in page._figures_label.text())
         await key("ctrl+f", "ctrl+a", "Delete")
-        await until(lambda: not page.model.searching and page.model.rowCount() > 2)
-        await until(lambda: page.table.at < 0 or page.model.row(page.table.at) == page.viewer.row)
+        await until(lambda: not page.model.shows_search_hits and page.model.rowCount() > 2)
+        await until(
+            lambda: page.table.current_row < 0 or page.model.entry_row_at(page.table.current_row) == page.viewer.row
+        )
         await click(page.table.viewport(), page.table.visualRect(page.model.index(0, 0)))  # the lines recalled just now
         await until(lambda: page.viewer.row is not None and page.viewer.row.stored.digest != row.stored.digest)
         gone = page.viewer.row.stored.digest if page.viewer.row is not None else row.stored.digest
         await choose("Forget", lambda: click(page.viewer._more))
         await answer("Forget permanently")
         await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != gone)
-        await self.bench.workspace.index.caught_up()  # forgetting makes it anew
-        kept = await self.bench.workspace.index.row(row.stored.digest)
+        await self.bench.workspace.index.wait_until_indexed()  # forgetting makes it anew
+        kept = await self.bench.workspace.index.find_entry_row(row.stored.digest)
         assert kept is not None
         assert kept.pinned
-        found = await self.bench.workspace.index.row(gone)
+        found = await self.bench.workspace.index.find_entry_row(gone)
         assert found is None or found.gone
 
     # --- timeline
@@ -181,14 +183,14 @@ class Walk:
         await key("alt+3")
         await until(lambda: bool(page.list.rows.items))
         await self._choose_handover(0)
-        before = self.session.view().blocks
+        before = self.session.view_for_model().blocks
         await click(page.panel._undo)
         await until(lambda: isinstance(self.last, Unfolded))
-        assert self.session.view().blocks != before
+        assert self.session.view_for_model().blocks != before
         await until(lambda: page.panel._undo.text() == "Redo")
         await click(page.panel._undo)
         await until(lambda: isinstance(self.last, Refolded))
-        assert self.session.view().blocks == before
+        assert self.session.view_for_model().blocks == before
         await click(page.panel._edit)
         await key("ctrl+a")
         await type_("## User Preferences")
@@ -196,7 +198,9 @@ class Walk:
         await type_("Never change a file outside of src/.")
         await press(page.panel, "Save")
         await until(lambda: isinstance(self.last, DocumentEdited))
-        assert any("Never change" in getattr(block.content, "text", "") for block in self.session.view().blocks)
+        assert any(
+            "Never change" in getattr(block.content, "text", "") for block in self.session.view_for_model().blocks
+        )
         await self._hand_over()
         await self._choose_on_the_chart()
         await self._compare()
@@ -204,16 +208,16 @@ class Walk:
 
     async def _choose_handover(self, number: int) -> None:
         page = self.window.pages.timeline
-        rows = [at for at, event in enumerate(page.list.rows.items) if event.kind is FoldKind.HANDOVER]
+        rows = [at for at, event in enumerate(page.list.rows.items) if event.fold_kind is FoldKind.HANDOVER]
         await click(page.list.viewport(), page.list.visualRect(page.list.rows.index(rows[number])))
-        await until(lambda: page.panel._shown is not None and page.panel._shown.event.kind is FoldKind.HANDOVER)
+        await until(lambda: page.panel._shown is not None and page.panel._shown.event.fold_kind is FoldKind.HANDOVER)
 
     async def _say(self, words: str) -> None:
         await click(self.window.chat.composer.text)
         await type_(words)
-        turn = len(self.session.facts)
+        turn = len(self.session.all_facts)
         await key("Return")
-        await until(lambda: len(self.session.facts) > turn + 3 and self.session.running.value == "idle")
+        await until(lambda: len(self.session.all_facts) > turn + 3 and self.session.running.value == "idle")
 
     async def _choose_on_the_chart(self) -> None:
         """The older handover by a click on its mark, with the newer one chosen before."""
@@ -221,24 +225,29 @@ class Walk:
         await until(lambda: self._handovers() == 2)
         await self._choose_handover(0)
         newer = page.panel._shown
-        older = min((e for e in page.story.events if e.kind is FoldKind.HANDOVER), key=lambda event: event.point)
-        points = page.story.points
-        place = QPointF(page.chart._x(older.point), page.chart._y(points[older.point], page.chart._top))
+        older = min(
+            (e for e in page.timeline.events if e.fold_kind is FoldKind.HANDOVER), key=lambda event: event.point
+        )
+        points = page.timeline.points
+        place = QPointF(
+            page.chart._pixel_x_of_point(older.point),
+            page.chart._y_of_token_count(points[older.point], page.chart._top_tokens),
+        )
         await click(page.chart, place.toPoint())
         await until(lambda: page.panel._shown is not None and page.panel._shown.event is older)
         assert newer is not None
         assert newer.event is not older
 
     def _handovers(self) -> int:
-        return sum(event.kind is FoldKind.HANDOVER for event in self.window.pages.timeline.list.rows.items)
+        return sum(event.fold_kind is FoldKind.HANDOVER for event in self.window.pages.timeline.list.rows.items)
 
     async def _hand_over(self) -> None:
         handovers = self._handed_over()
         await key("alt+1")
         await self._say("read src/pairs.py")
         await key("alt+3")
-        await click(self.window.pages.timeline._now)
-        dialog = await shown(FoldNow)
+        await click(self.window.pages.timeline._fold_now_button)
+        dialog = await shown(FoldNowDialog)
         await click(dialog.wish)
         await type_("keep the API decisions")
         await key("Return")
@@ -248,12 +257,12 @@ class Walk:
         page = self.window.pages.timeline
         await self._choose_handover(0)
         await click(page.panel._compare)
-        dialog = await shown(CompareDialog)
+        dialog = await shown(TextComparisonDialog)
         await key("Escape")
         await until(lambda: gone(dialog))
 
     async def _export(self) -> None:
-        target = Path(self.bench.folder, "story.md")
+        target = Path(self.bench.main_folder, "story.md")
         await click(self.window.pages.timeline._export)
         await self._name_file(target)
         await until(target.exists)
@@ -265,27 +274,27 @@ class Walk:
         """A block is pinned, left out and taken back; an earlier step is looked at."""
         panel = self.window.pages.inspector
         await key("alt+1")
-        await until(lambda: self.window.page == "chat")
+        await until(lambda: self.window.shown_page_name == "chat")
         if not panel.isVisible():
             await key("ctrl+i")
         await until(lambda: panel.isVisible() and bool(panel._parts))
         await hot(panel.view, "blocks, in order")
-        part = next(part for part in panel._parts if part.name == "read src/pairs.py")
-        name = part.name
+        part = next(part for part in panel._parts if part.block_name == "read src/pairs.py")
+        name = part.block_name
         for words, fact in (("Pin", Pinned), ("Exclude", Excluded)):
             await choose(words, lambda: hot(panel.view, name))
             await until(lambda fact=fact: isinstance(self.last, fact))  # type: ignore[misc]
             if fact is Pinned:  # and it is drawn
-                await until(lambda: any("pinned" in place and part.name in place for place in names(panel.view)))
-        assert part.block.source not in [block.source for block in self.session.view().blocks]
+                await until(lambda: any("pinned" in place and part.block_name in place for place in names(panel.view)))
+        assert part.block.source not in [block.source for block in self.session.view_for_model().blocks]
         await until(lambda: any("Include" in place for place in names(panel.view)))
         await hot(panel.view, "Include")
         await until(lambda: isinstance(self.last, Included))
         await click(panel.slider, QPoint(8, panel.slider.height() // 2))
         await key("Home")
         await until(lambda: panel._step.text().startswith("Step 1 of"))
-        await until(lambda: sum(panel_tokens(panel)) < self.session.meter().used)
-        await click(panel._now)
+        await until(lambda: sum(panel_tokens(panel)) < self.session.next_request_meter().used)
+        await click(panel._now_button)
         await until(lambda: panel._step.text().startswith("Now"))
         await self._fold_from_the_inspector()
 
@@ -294,7 +303,7 @@ class Walk:
         for words in ("read run.log", "read src/pairs.py"):  # something a handover pays for
             await self._say(words)
         await hot(self.window.pages.inspector.view, "Fold now")
-        dialog = await shown(FoldNow)
+        dialog = await shown(FoldNowDialog)
         await click(dialog.wish)
         await type_("keep the names of files")
         await key("Return")
@@ -309,7 +318,7 @@ class Walk:
     async def lab(self) -> None:
         """Two policies are played over the conversation, and one becomes the workspace's."""
         await self._do("replay lab")
-        dialog = await shown(Lab)
+        dialog = await shown(ReplayLabDialog)
         for name in ("observational", "layered"):
             await click(dialog.checks[name], QPoint(10, dialog.checks[name].height() // 2))
         await until(lambda: not dialog.checks["layered"].isChecked())
@@ -318,10 +327,10 @@ class Walk:
         assert dialog.results is not None
         lines = dialog.results.lines
         await click(lines)
-        await until(lambda: 0 < lines._hover < len(lines._lines[0].course.steps) - 1)
+        await until(lambda: 0 < lines._hover < len(lines._lines[0].replay.steps) - 1)
         assert "No folding: " in lines.words_at(lines._hover)
         await press(dialog, "Use this policy")
-        await until(lambda: self.bench.policy == "helix")
+        await until(lambda: self.bench.policy_name == "helix")
         assert self.bench.workspace.settings.preset == "helix"
         await until(lambda: self.window.top.policy.text().startswith("Helix"))
         await key("Escape")
@@ -330,23 +339,25 @@ class Walk:
 
     async def workspaces(self) -> None:
         """To a file and back: the copy has the history, and nothing of it is in force until it is allowed."""
-        first, facts = self.bench.id, len(self.session.facts)
-        target = self.bench.folder / "walk.helix"
-        await self.bench.choose_mode("allow all")
+        first, facts = self.bench.id, len(self.session.all_facts)
+        target = self.bench.main_folder / "walk.helix"
+        await self.bench.choose_permission_mode("allow all")
         await self._do("export workspace")
         await self._name_file(target)
         await until(lambda: target.exists() and self.window.isActiveWindow())
         await self._do("import workspace")
         await self._name_file(target)
-        await until(lambda: self.window.bench is not None and self.window.bench.id != first)
-        assert self.bench.folders == ()
-        assert self.bench.mode == "ask"
+        await until(lambda: self.window.current_workbench is not None and self.window.current_workbench.id != first)
+        assert self.bench.allowed_folders == ()
+        assert self.bench.permission_mode == "ask"
         await answer("Allow")
-        await until(lambda: self.window.bench is not None and bool(self.window.bench.folders))
-        assert self.bench.mode == "allow all"
+        await until(
+            lambda: self.window.current_workbench is not None and bool(self.window.current_workbench.allowed_folders)
+        )
+        assert self.bench.permission_mode == "allow all"
         await key("ctrl+Next")
-        await until(lambda: self.window.session is not None)
-        assert len(self.session.facts) == facts
+        await until(lambda: self.window.current_session is not None)
+        assert len(self.session.all_facts) == facts
 
     async def _do(self, words: str) -> None:
         await key("ctrl+k")

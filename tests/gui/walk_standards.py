@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 
 from PySide6.QtWidgets import QApplication, QCheckBox, QWidget
 
-from helix_desktop import places
-from helix_desktop.desktop.program import Program
+from helix_desktop import program_folders
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import Fact, TurnEnded, UserSaid
 from helix_desktop.engine.session import Session
-from helix_desktop.gui.agents import AgentsDialog
 from helix_desktop.gui.chat.trust_dialog import TrustDialog
-from helix_desktop.gui.settings.brought import BroughtPage
-from helix_desktop.gui.settings.dialog import SettingsDialog
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk, Workbench
+from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
+from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+from helix_desktop.gui.subagents_dialog import SubagentsDialog
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbench, Workbenches
 from tests.gui.hands import allow, click, key, press, type_
 from tests.gui.walk_context import shown
 from tests.mcp_host.world import SCRIPT
@@ -105,24 +105,24 @@ def prepare(home: Path, base_url: str, look: str) -> None:
     fill(folder)
 
     async def make() -> None:
-        where = places.find(home / HOME)
-        desk = Desk(where, Secrets(where.key_file, environ={}))
-        desk.configured.put(ProviderConfig("peer", base_url=base_url))
-        bench = await desk.create("walk", folder)
-        await bench.choose_model("peer/scripted")
-        await bench.choose_policy("layered", {"tools_share": 0.0})
-        await bench.change({"limits.agents_at_once": AT_ONCE})
-        await bench.change({"mcp.many": {"command": sys.executable, "args": [str(SCRIPT), "many"]}})
+        where = program_folders.find_program_folders(home / HOME)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
+        desk.configured.save_provider(ProviderConfig("peer", base_url=base_url))
+        bench = await desk.create_workspace("walk", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        await bench.choose_context_policy("layered", {"tools_share": 0.0})
+        await bench.change_settings({"limits.agents_at_once": AT_ONCE})
+        await bench.change_settings({"mcp.many": {"command": sys.executable, "args": [str(SCRIPT), "many"]}})
         await desk.aclose()
         if look:
-            where.settings.parent.mkdir(parents=True, exist_ok=True)
-            where.settings.write_text(f'[appearance]\ntheme = "{look}"\n')
+            where.settings_file.parent.mkdir(parents=True, exist_ok=True)
+            where.settings_file.write_text(f'[appearance]\ntheme = "{look}"\n')
 
     asyncio.run(make())
 
 
 class Walk:
-    def __init__(self, run: Program, home: Path, pictures: Path | None) -> None:
+    def __init__(self, run: WindowProgram, home: Path, pictures: Path | None) -> None:
         self.window = run.window
         self.folder = home / "project"
         self._pictures = pictures
@@ -131,16 +131,16 @@ class Walk:
 
     @property
     def bench(self) -> Workbench:
-        assert isinstance(self.window.bench, Workbench)
-        return self.window.bench
+        assert isinstance(self.window.current_workbench, Workbench)
+        return self.window.current_workbench
 
     @property
     def session(self) -> Session:
-        assert isinstance(self.window.session, Session)
-        return self.window.session
+        assert isinstance(self.window.current_session, Session)
+        return self.window.current_session
 
     async def go(self) -> None:
-        await until(lambda: self.window.bench is not None)
+        await until(lambda: self.window.current_workbench is not None)
         await until(self.window.isActiveWindow)
         if size := os.environ.get("WALK_SIZE"):
             self.window.window().resize(*map(int, size.split("x")))
@@ -164,14 +164,14 @@ class Walk:
         await type_("hook")
         await self._shot("trust-filtered")
         dialog.close()
-        await self.bench.project.trust(*self.bench.project.look().asking())
+        await self.bench.project.trust_items(*self.bench.project.read_project_folders().items_to_ask_about())
 
     async def _page(self) -> None:
-        self.window.actions_["brought"].trigger()
+        self.window.window_actions["brought"].trigger()
         dialog = await shown(SettingsDialog)
         await until(lambda: bool(dialog.findChildren(QCheckBox)))
         await self._shot("page")
-        page = dialog.findChild(BroughtPage)
+        page = dialog.findChild(RulesAndSkillsPage)
         assert page is not None
         dialog.close()
 
@@ -191,7 +191,7 @@ class Walk:
         await self._shot("completion")
         await type_("ok src")
         await key("Return")
-        await until(lambda: self.window.chat.approvals.card is not None)
+        await until(lambda: self.window.chat.approvals.visible_card is not None)
         await self._shot("shell-line-asked")
         await allow(self.window.chat.approvals)
         await self._ended()
@@ -199,7 +199,7 @@ class Walk:
 
     async def _tools(self) -> None:
         await self._say("find a tool")
-        await until(lambda: self.window.chat.approvals.card is not None)
+        await until(lambda: self.window.chat.approvals.visible_card is not None)
         await self._shot("tool-asked")
         await allow(self.window.chat.approvals)
         await self._ended()
@@ -209,11 +209,11 @@ class Walk:
         await key("alt+1")
 
     async def _plan(self) -> None:
-        await self.bench.choose_mode("plan")
+        await self.bench.choose_permission_mode("plan")
         await self._say("make a plan")
-        await until(lambda: self.window.chat.approvals.card is not None)
+        await until(lambda: self.window.chat.approvals.visible_card is not None)
         await self._shot("plan")
-        card = self.window.chat.approvals.card
+        card = self.window.chat.approvals.visible_card
         assert card is not None
         assert card._plan is not None
         await click(card._plan)
@@ -226,13 +226,13 @@ class Walk:
         _, approved = self.session.conversation.state.branch.notes["plan"]
         assert approved.endswith(f"{PLAN}\n4. Say what changed")
         await self._shot("plan-approved")
-        assert self.bench.mode == "ask"
+        assert self.bench.permission_mode == "ask"
 
     async def _agents(self) -> None:
         await self._say("send them out")
         await until(lambda: self._states().count("working") == AT_ONCE)
-        self.window.actions_["agents"].trigger()
-        dialog = await shown(AgentsDialog)
+        self.window.window_actions["agents"].trigger()
+        dialog = await shown(SubagentsDialog)
         await self._shot("agents")
         await press(dialog, "Stop all")
         await until(lambda: set(self._states()) == {"stopped"})
@@ -240,7 +240,7 @@ class Walk:
         dialog.close()
 
     def _states(self) -> list[str]:
-        return [row.state for row in self.bench.workforce.rows(self.session.id)]
+        return [row.state for row in self.bench.workforce.list_agent_rows(self.session.id)]
 
     async def _say(self, words: str) -> None:
         await click(self.window.chat.composer.text)
@@ -250,8 +250,8 @@ class Walk:
         await until(lambda: self._count(UserSaid) > before)
 
     def _count(self, kind: type[Fact]) -> int:
-        session = self.window.session
-        return sum(isinstance(each.fact, kind) for each in session.facts) if isinstance(session, Session) else 0
+        session = self.window.current_session
+        return sum(isinstance(each.fact, kind) for each in session.all_facts) if isinstance(session, Session) else 0
 
     async def _ended(self) -> None:
         """The turn that was begun last."""

@@ -13,12 +13,12 @@ from pathlib import Path
 from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.desktop.program import Program
-from helix_desktop.engine.events import Running
+from helix_desktop.desktop.window_program import WindowProgram
 from helix_desktop.engine.facts import Fact, Folded, FoldKind, TurnEnded, Unfolded, UserSaid
 from helix_desktop.engine.session import Session
-from helix_desktop.gui.frame.coach import Card, Ring
-from helix_desktop.gui.timeline.now import FoldNow
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.frame.tour_card import HighlightRing, TourStepCard
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
 from tests.gui.hands import allow, click, key, press
 from tests.soak.driven import HOME, drive, until
 
@@ -26,22 +26,22 @@ from tests.soak.driven import HOME, drive, until
 class Walk:
     """One person who starts the program for the first time."""
 
-    def __init__(self, run: Program, home: Path, pictures: Path | None) -> None:
+    def __init__(self, run: WindowProgram, home: Path, pictures: Path | None) -> None:
         self.window, self.home, self.pictures = run.window, home, pictures
         self.shots = 0
 
     def facts(self, kind: type[Fact]) -> list[Fact]:
-        session = self.window.session
-        facts = session.facts if isinstance(session, Session) else ()
+        session = self.window.current_session
+        facts = session.all_facts if isinstance(session, Session) else ()
         return [each.fact for each in facts if isinstance(each.fact, kind)]
 
     @property
-    def card(self) -> Card:
-        return next(card for card in self.window.findChildren(Card) if card.isVisible())
+    def card(self) -> TourStepCard:
+        return next(card for card in self.window.findChildren(TourStepCard) if card.isVisible())
 
     @property
     def place(self) -> QRect:
-        return next(ring for ring in self.window.findChildren(Ring) if ring.isVisible()).place
+        return next(ring for ring in self.window.findChildren(HighlightRing) if ring.isVisible()).highlighted_area
 
     async def go(self) -> None:
         beside = set(self.home.iterdir())
@@ -54,12 +54,12 @@ class Walk:
 
     async def walk(self) -> None:
         window = self.window
-        await until(lambda: window.page == "welcome" and window.welcome.tour.isEnabled())
+        await until(lambda: window.shown_page_name == "welcome" and window.welcome.tour.isEnabled())
         await until(window.isActiveWindow)
         await self.shot("welcome")
         await click(window.welcome.tour)  # the first action
-        await until(lambda: bool(window.findChildren(Card)) and window.chat.empty.first.isVisible())
-        assert window.notices.text == ""
+        await until(lambda: bool(window.findChildren(TourStepCard)) and window.chat.empty.first.isVisible())
+        assert window.notices.shown_text == ""
         assert window.chat.composer.text.toPlainText() == ""
         await self.shot("send")
         await self.press_there()  # the second: the answer comes
@@ -67,7 +67,7 @@ class Walk:
         await self.allow()
         await self.on("See what was left out")
         await self.press_there()
-        await until(lambda: window.page == "timeline")
+        await until(lambda: window.shown_page_name == "timeline")
         await self.on("Fold now")
         await self.fold()
         await self.on("Undo it")
@@ -79,12 +79,12 @@ class Walk:
         await self.shot("connect")
         await key("Escape")
         await press(self.card, "Finish")
-        await until(lambda: not any(card.isVisible() for card in window.findChildren(Card)))
+        await until(lambda: not any(card.isVisible() for card in window.findChildren(TourStepCard)))
 
     async def allow(self) -> None:
         """Two commands are asked for; the tour points at the question."""
         for asked in range(2):
-            await until(lambda: self.window.chat.approvals.card is not None)
+            await until(lambda: self.window.chat.approvals.visible_card is not None)
             await until(lambda: not self.place.isEmpty())
             if asked == 0:
                 await self.shot("question")
@@ -95,14 +95,19 @@ class Walk:
     async def fold(self) -> None:
         await press(self.card, "Send")
         await until(lambda: len(self.facts(TurnEnded)) == 2)
-        await until(lambda: self.window.session is not None and self.window.session.running is Running.IDLE)
+        await until(
+            lambda: (
+                self.window.current_session is not None
+                and self.window.current_session.running is ConversationActivity.IDLE
+            )
+        )
         if not self.window.pages.inspector.isVisible():
             await self.press_there()
             await until(self.window.pages.inspector.isVisible)
         await self.shot("fold")
         await self.press_there()
-        await until(lambda: any(isinstance(each, FoldNow) for each in QApplication.topLevelWidgets()))
-        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, FoldNow))
+        await until(lambda: any(isinstance(each, FoldNowDialog) for each in QApplication.topLevelWidgets()))
+        dialog = next(each for each in QApplication.topLevelWidgets() if isinstance(each, FoldNowDialog))
         await press(dialog, "Start")
         await until(
             lambda: any(isinstance(fold, Folded) and fold.kind is FoldKind.HANDOVER for fold in self.facts(Folded)),
@@ -111,17 +116,17 @@ class Walk:
     async def undo(self) -> None:
         await self.shot("undo")
         await self.press_there()
-        await until(lambda: self.window.page == "timeline")
+        await until(lambda: self.window.shown_page_name == "timeline")
         await self.press_there()
         await until(lambda: bool(self.facts(Unfolded)))
 
     async def recall(self) -> None:
         await self.press_there()
-        await until(lambda: self.window.page == "cache")
+        await until(lambda: self.window.shown_page_name == "cache")
         await until(lambda: self.window.pages.cache.viewer.row is not None)
         await self.shot("recall")
         await self.press_there()
-        await until(lambda: bool(self.window.chat.composer.attachments.held))
+        await until(lambda: bool(self.window.chat.composer.attachments.listed_attachments))
 
     async def on(self, title: str) -> None:
         """Next, once the step before has been done."""

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.errors import HelixError
-from helix_desktop.histories import finding, reading, sqlite_files
+from helix_desktop.histories import foreign_sqlite, history_finding, history_reading
 from helix_desktop.histories.beside import read_beneath
 from tests.histories import written
 
@@ -45,26 +45,29 @@ def test_only_real_tables_are_read(tmp_path: Path, statements: tuple[str, ...]) 
     written.opencode(tmp_path).rename(path)
     spoiled(path, *statements)
     began = time.process_time()
-    found = list(finding.find(finding.Places(tmp_path / "home", {})))
+    found = list(history_finding.find_histories(history_finding.HistoryPlaces(tmp_path / "home", {})))
     with pytest.raises(HelixError):
-        reading.read(path)
+        history_reading.read_history_file(path)
     assert time.process_time() - began < 5
     assert len(found) <= 1
 
 
 def test_a_statement_that_works_too_long_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A real table is joined with itself: 10^15 rows."""
-    monkeypatch.setattr(sqlite_files, "MOST_LOOKS", 100)
+    monkeypatch.setattr(foreign_sqlite, "MOST_LOOKS", 100)
     path = tmp_path / "a.db"
     spoiled(
         path,
         "CREATE TABLE a (x)",
         "INSERT INTO a WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 1000) SELECT x FROM c",
     )
-    with sqlite_files.opened(path) as connection, pytest.raises(sqlite3.OperationalError, match="interrupted"):
-        list(sqlite_files.rows(connection, "SELECT count(*) FROM a, a b, a c, a d, a e"))
-    with sqlite_files.opened(path) as connection:
-        assert [row["n"] for row in sqlite_files.rows(connection, "SELECT count(*) AS n FROM a")] == [1000]
+    with (
+        foreign_sqlite.open_foreign_database(path) as connection,
+        pytest.raises(sqlite3.OperationalError, match="interrupted"),
+    ):
+        list(foreign_sqlite.query_rows(connection, "SELECT count(*) FROM a, a b, a c, a d, a e"))
+    with foreign_sqlite.open_foreign_database(path) as connection:
+        assert [row["n"] for row in foreign_sqlite.query_rows(connection, "SELECT count(*) AS n FROM a")] == [1000]
         for refused in ("ATTACH 'b.db' AS b", "DELETE FROM a", "PRAGMA query_only = OFF", f"{ENDLESS} x FROM c"):
             with pytest.raises(sqlite3.DatabaseError):
                 connection.execute(refused)
@@ -103,7 +106,7 @@ def test_a_tool_result_is_read_from_beside_its_session_and_from_nowhere_else(tmp
         for each in sorted([place, *place.rglob("*")], reverse=True):
             each.unlink() if each.is_file() else each.rmdir()
         place.symlink_to(outside / "one.txt" if place.suffix else outside, target_is_directory=not place.suffix)
-    said = str(reading.read(path).recordings)
+    said = str(history_reading.read_history_file(path).recordings)
     assert SECRET not in said
     assert ("its own result" in said) is not bool(linked)
 
@@ -116,16 +119,16 @@ def test_files_of_a_folder_that_lead_out_of_it_are_left_out(tmp_path: Path) -> N
     path = claude(outside)
     (folder / "linked.jsonl").symlink_to(path)
     with pytest.raises(HelixError):
-        reading.files(folder)
+        history_reading.history_files_in(folder)
     (folder / "own.jsonl").write_bytes(path.read_bytes())
-    assert [file.name for file in reading.files(folder)] == ["own.jsonl"]
+    assert [file.name for file in history_reading.history_files_in(folder)] == ["own.jsonl"]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such pipes there")
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.jsonl")
     with pytest.raises(HelixError, match="is not a file"):
-        reading.read(tmp_path / "a.jsonl")
+        history_reading.read_history_file(tmp_path / "a.jsonl")
     with pytest.raises(OSError, match="is no file"):
         read_beneath(tmp_path, "a.jsonl")
-    assert not sqlite_files.is_one(tmp_path / "a.jsonl")
+    assert not foreign_sqlite.is_sqlite_file(tmp_path / "a.jsonl")

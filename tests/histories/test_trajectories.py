@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from helix_desktop.histories import reading
+from helix_desktop.histories import history_reading
 
 
 def roles(path: Path) -> list[str]:
-    (recording,) = reading.read(path).recordings
+    (recording,) = history_reading.read_history_file(path).recordings
     return [message.role for message in recording.messages]
 
 
@@ -66,7 +66,7 @@ def test_events_of_a_managed_agent(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     path.write_text("\n".join(map(json.dumps, events)))
     assert roles(path) == ["user", "assistant", "tool"]
-    assert "session.status_idle (1)" in reading.read(path).complaints[0]
+    assert "session.status_idle (1)" in history_reading.read_history_file(path).complaints[0]
 
 
 def test_role_lines_with_tool_use_blocks_have_their_calls(tmp_path: Path) -> None:

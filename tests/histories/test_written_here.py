@@ -13,20 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.histories import reading
-from helix_desktop.histories.recording import RecordedMessage, Recording
+from helix_desktop.histories import history_reading
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
 FIXTURES = Path(__file__).parent / "fixtures"
 UNPACKED = {"opencode-json": "opencode/1.1.65.files", "cline": "cline/2.18.0.files"}
 
 
-def recordings(kind: str, folder: Path) -> list[Recording]:
+def recordings(kind: str, folder: Path) -> list[RecordedSession]:
     if kind == "opencode":
-        return list(reading.read(_database(folder)).recordings)
+        return list(history_reading.read_history_file(_database(folder)).recordings)
     if kind in UNPACKED:
         _unpack(FIXTURES / UNPACKED[kind], folder)
-        return list(reading.read_all([folder]).recordings)
-    return list(reading.read_all([FIXTURES / kind]).recordings)
+        return list(history_reading.read_history_files([folder]).recordings)
+    return list(history_reading.read_history_files([FIXTURES / kind]).recordings)
 
 
 def _unpack(packed: Path, folder: Path) -> None:
@@ -50,7 +50,7 @@ def _database(folder: Path) -> Path:
     return path
 
 
-def outputs(recording: Recording) -> list[RecordedMessage]:
+def outputs(recording: RecordedSession) -> list[RecordedMessage]:
     return [message for message in recording.messages if message.role == "tool"]
 
 
@@ -84,8 +84,8 @@ def test_claude_code(tmp_path: Path) -> None:
 
 
 def test_no_line_is_left_out_in_silence() -> None:
-    for file in reading.files(FIXTURES):
-        told = " ".join(reading.read(file).complaints)
+    for file in history_reading.history_files_in(FIXTURES):
+        told = " ".join(history_reading.read_history_file(file).complaints)
         lines = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
         kinds = {line.get("type") for line in lines} & {"queue-operation", "last-prompt", "mode", "world_state"}
         assert all(str(kind) in told for kind in kinds)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.mcp_host import login_path as module
-from helix_desktop.mcp_host.login_path import login_path
+from helix_desktop.mcp_host.login_path import read_login_path
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there are no login shells")
 
@@ -28,7 +28,7 @@ def shell(tmp_path: Path, script: str) -> str:
 
 async def test_the_login_shells_path_comes_first(tmp_path: Path) -> None:
     program = shell(tmp_path, 'echo "welcome to this machine"; PATH=/theirs:/usr/bin; eval "$4"')
-    assert await login_path({"PATH": "/ours:/usr/bin:/bin", "SHELL": program}) == "/theirs:/usr/bin:/ours:/bin"
+    assert await read_login_path({"PATH": "/ours:/usr/bin:/bin", "SHELL": program}) == "/theirs:/usr/bin:/ours:/bin"
 
 
 @pytest.mark.parametrize("script", ["/bin/sleep 1000", "trap '' HUP; /bin/sleep 1000", "exit 1", "echo rubbish"])
@@ -36,13 +36,13 @@ async def test_a_shell_that_does_not_answer_leaves_ours(
     tmp_path: Path, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SECONDS", 0.3)
-    assert await login_path({"PATH": "/ours", "SHELL": shell(tmp_path, script)}) == "/ours"
-    assert await login_path({"PATH": "/ours", "SHELL": "/no/such/shell"}) == "/ours"
+    assert await read_login_path({"PATH": "/ours", "SHELL": shell(tmp_path, script)}) == "/ours"
+    assert await read_login_path({"PATH": "/ours", "SHELL": "/no/such/shell"}) == "/ours"
 
 
 async def test_a_program_of_the_shells_that_keeps_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
     program = shell(tmp_path, '/bin/sleep 1000 & PATH=/theirs; eval "$4"')
-    assert await login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
+    assert await read_login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the open files are counted as Linux lists them")
@@ -52,9 +52,9 @@ async def test_no_pipe_stays_open_though_somebody_out_of_reach_holds_its_end(
     monkeypatch.setattr(module, "_GONE", 0.2)
     open_files = Path("/proc/self/fd")
     program = shell(tmp_path, '/usr/bin/setsid /bin/sleep 4 & PATH=/theirs; eval "$4"')
-    await login_path({"PATH": "/ours", "SHELL": "/bin/false"})  # what the loop opens for the first process stays
+    await read_login_path({"PATH": "/ours", "SHELL": "/bin/false"})  # what the loop opens for the first process stays
     before = len(list(open_files.iterdir()))
-    assert await login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
+    assert await read_login_path({"PATH": "/ours", "SHELL": program}) == "/theirs:/ours"
     assert len(list(open_files.iterdir())) == before
 
 
@@ -66,7 +66,7 @@ async def test_a_shell_is_gone_when_nobody_waits_for_it_any_more(
     tidied = tmp_path / "tidied"
     script = f"trap 'echo yes > {tidied}; exit' HUP; echo $$ > {told}; while :; do :; done"
     program = shell(tmp_path, script)
-    asking = asyncio.ensure_future(login_path({"PATH": "/ours", "SHELL": program}))  # noqa: TID251 - a test's own task
+    asking = asyncio.ensure_future(read_login_path({"PATH": "/ours", "SHELL": program}))  # noqa: TID251 - a test's own task
     async with asyncio.timeout(module.SECONDS):
         while not (told.exists() and told.read_text().endswith("\n")):
             await asyncio.sleep(0.01)

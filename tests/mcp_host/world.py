@@ -10,26 +10,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helix_desktop.engine.ports import Answer, CallContext, Question
-from helix_desktop.mcp_host.config import ServerConfig
-from helix_desktop.mcp_host.host import Host
-from helix_desktop.mcp_host.server import McpSecret, State
-from helix_desktop.tasks import Tasks
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.mcp_host.hosted_server import McpConnectionState, McpSecret
+from helix_desktop.mcp_host.server_config import ServerConfig
+from helix_desktop.mcp_host.server_host import McpServerHost
+from helix_desktop.tasks import OwnedTasks
 
 SCRIPT = Path(__file__).with_name("strange_server.py")
 
 
 @dataclass
 class Here:
-    host: Host
-    answer: Answer = Answer(allowed=True)
-    asked: list[Question] = field(default_factory=list)
+    host: McpServerHost
+    answer: PermissionAnswer = PermissionAnswer(allowed=True)
+    asked: list[PermissionQuestion] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
     secrets: dict[str, str] = field(default_factory=dict)
     approved: dict[str, str] = field(default_factory=dict)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         self.asked.append(question)
         return self.answer
 
@@ -45,7 +45,9 @@ class Here:
 
     async def settled(self) -> None:
         """Until no server is starting any more."""
-        await self.until(lambda: all(server.status.state is not State.STARTING for server in self.host.servers))
+        await self.until(
+            lambda: all(server.status.state is not McpConnectionState.STARTING for server in self.host.hosted_servers)
+        )
 
 
 def strange(way: str, *more: str, starts: float = 60, answers: float = 60) -> ServerConfig:
@@ -63,18 +65,18 @@ def strange(way: str, *more: str, starts: float = 60, answers: float = 60) -> Se
 async def hosting(
     *configs: ServerConfig, approved: dict[str, str] | None = None, secrets: dict[str, str] | None = None
 ) -> AsyncIterator[Here]:
-    tasks, news = Tasks("test"), asyncio.Event()
+    tasks, news = OwnedTasks("test"), asyncio.Event()
     here: Here
 
     async def secret(wanted: McpSecret) -> str | None:
-        return here.secrets.get(wanted.name)
+        return here.secrets.get(wanted.keyring_name)
 
     async def keep(kept: McpSecret, value: str) -> None:
-        here.secrets[kept.name] = value
+        here.secrets[kept.keyring_name] = value
 
     environment = {"PATH": os.environ["PATH"], "HOME": "/", "SHELL": "/bin/sh", "OPENAI_API_KEY": "not for servers"}
-    host = Host(
-        spawn=tasks.spawn,
+    host = McpServerHost(
+        spawn=tasks.spawn_task,
         secret=secret,
         keep=keep,
         changed=news.set,
@@ -83,7 +85,7 @@ async def hosting(
         environment=environment,
     )
     here = Here(host, news=news, secrets=secrets or {})
-    await host.configure(configs)
+    await host.configure_servers(configs)
     try:
         yield here
     finally:

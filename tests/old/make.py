@@ -49,26 +49,26 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.engine.ports import About
-from helix_desktop.store import config
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store import workspace_settings
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 CONTENTS = [b"", b"a small zebra\nof two lines\n", bytes(range(256)) * 20, b"many words " * 200_000]
 HERE = Path(__file__).parent
 
 
-async def fill(workspace: Workspace) -> None:
+async def fill(workspace: StoredWorkspace) -> None:
     """Something of every shape that is stored."""
     stored = [
-        await workspace.cache.put(content, About("shell" if n < 3 else "", f"command {n}"))
+        await workspace.cache.store_content(content, EntryOrigin("shell" if n < 3 else "", f"command {n}"))
         for n, content in enumerate(CONTENTS)
     ]
-    gone = await workspace.cache.put(b"collected long ago", About("shell", "gone"))
-    forgotten = await workspace.cache.put(b"forgotten long ago", About("shell", "secret"))
-    await workspace.cache.pin(stored[1].digest)
+    gone = await workspace.cache.store_content(b"collected long ago", EntryOrigin("shell", "gone"))
+    forgotten = await workspace.cache.store_content(b"forgotten long ago", EntryOrigin("shell", "secret"))
+    await workspace.cache.pin_entry(stored[1].digest)
     call = ToolCall("1", "shell", '{"command": "ls"}', 5, "the errors")
-    await workspace.journal.append(
+    await workspace.journal.append_to_journal(
         "first",
         [
             ConversationStarted("Title"),
@@ -95,27 +95,27 @@ async def fill(workspace: Workspace) -> None:
             ConversationChanged(title="New title", pinned=True),
         ],
     )
-    await workspace.journal.fork("first", 8, "second")
-    await workspace.forget(entries=[forgotten.digest])
-    await workspace.cache.collect(0)
-    if gone.digest == Digest.of(b""):
+    await workspace.journal.fork_conversation("first", 8, "second")
+    await workspace.forget_content(entries=[forgotten.digest])
+    await workspace.cache.collect_down_to(0)
+    if gone.digest == Digest.of_content(b""):
         raise ValueError
-    workspace.change(
+    workspace.change_settings(
         {"models.main": "m", "policy.preset": "layered", "mcp": {"a": {"command": "b"}}, "permissions.mode": "ask"}
     )
 
 
 async def make(version: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        workspaces = Workspaces(Path(folder))
-        known = workspaces.create("Old")
-        workspace = await workspaces.open(known.id)
+        workspaces = AllWorkspaces(Path(folder))
+        known = workspaces.create_stored_workspace("Old")
+        workspace = await workspaces.open_stored_workspace(known.id)
         await fill(workspace)
-        await workspace.index.caught_up()
-        await workspace.back_up()
-        await workspace.export_to(HERE / version / "workspace.helix")
+        await workspace.index.wait_until_indexed()
+        await workspace.back_up_now()
+        await workspace.export_to_file(HERE / version / "workspace.helix")
         await workspace.aclose()
-        config.change(known.folder / config.NAME, {"colour": "#123456"})
+        workspace_settings.change_workspace_settings(known.folder / workspace_settings.NAME, {"colour": "#123456"})
         shutil.rmtree(known.folder / "damaged", ignore_errors=True)
         with tarfile.open(HERE / version / "workspace.tar.xz", "w:xz") as archive:
             archive.add(known.folder, "old")

@@ -105,7 +105,7 @@ class Provider:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.port = self._server.server_address[1]
-        tasks.thread(self._server.serve_forever, name="provider", daemon=True)
+        tasks.start_thread(self._server.serve_forever, name="provider", daemon=True)
         return self
 
     def __exit__(self, *_: object) -> None:

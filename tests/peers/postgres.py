@@ -43,7 +43,7 @@ def why_not() -> str:
 
 
 class Server:
-    """One server. `options` go into its settings; `user`'s password is `password` where one is given."""
+    """One server. `options` go into its settings; `write_user_message`'s password is `password` where one is given."""
 
     def __init__(
         self, options: Mapping[str, str] | None = None, *, password: str = "", folder: Path | None = None

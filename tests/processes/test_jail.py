@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.processes import jail
-from helix_desktop.processes.command import Command
-from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
+from helix_desktop.processes.running_command import RunningCommand
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has job objects")
 SCRIPT = Path(jail.__file__)
 
 
 def command_line(*argv: str) -> list[str]:
-    return jail.argv({"lifeline": 0}, argv)
+    return jail.jail_command_line({"lifeline": 0}, argv)
 
 
 def run(*argv: str) -> int:
@@ -52,7 +52,7 @@ def test_when_the_program_dies_its_commands_die(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     script = f"""
 import asyncio, pathlib, sys
-from helix_desktop.processes.command import Command
+from helix_desktop.processes.running_command import Command
 from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
 from helix_desktop.tools.sandbox import Kind, Sandbox
 async def main():
@@ -86,10 +86,12 @@ def _lives(pid: int) -> bool:
 
 
 async def test_a_keeper_that_is_stopped_still_goes() -> None:
-    command = await Command.start(
-        ProcessLaunch(Whose.USER, ["/bin/sh"], "/", {"PATH": "/usr/bin:/bin"}, where=Where.WATCHED),
-        lambda lifeline: jail.argv({"lifeline": lifeline}, ["/bin/sh", "-c", "kill -STOP $PPID; sleep 1000"]),
+    command = await RunningCommand.start_locked_in(
+        ProcessLaunch(CommandAuthor.USER, ["/bin/sh"], "/", {"PATH": "/usr/bin:/bin"}, place=ProcessPlace.WATCHED),
+        lambda lifeline: jail.jail_command_line(
+            {"lifeline": lifeline}, ["/bin/sh", "-c", "kill -STOP $PPID; sleep 1000"]
+        ),
     )
     while "T" not in Path(f"/proc/{command.process.pid}/stat").read_text().rpartition(")")[2].split()[0]:
         time.sleep(0.005)
-    await asyncio.wait_for(command.gone(), 60)
+    await asyncio.wait_for(command.end_and_wait(), 60)

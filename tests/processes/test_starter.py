@@ -11,14 +11,14 @@ import pytest
 import helix_desktop
 from helix_desktop.processes import starter
 from helix_desktop.processes.starter import (
+    CommandAuthor,
     FinishedProcess,
     ProcessLaunch,
+    ProcessPlace,
     UnsafeLaunch,
-    Where,
-    Whose,
     find_program,
-    isolated_python,
-    own_program,
+    isolated_python_command,
+    own_program_command,
     run_process,
 )
 
@@ -26,35 +26,37 @@ HASH = "0" * 64
 LIBRARIES = ("orjson", "httpx", "argparse", "json", "platformdirs", "zstandard", "tomlkit", "keyring")
 
 
-def launch(whose: Whose, argv: list[str], **options: Any) -> ProcessLaunch:
+def launch(whose: CommandAuthor, argv: list[str], **options: Any) -> ProcessLaunch:
     return ProcessLaunch(whose, argv, "/", {"PATH": "/usr/bin:/bin"}, **options)
 
 
 @pytest.mark.parametrize(
     ("whose", "argv", "options", "why"),
     [
-        (Whose.PROGRAM, [], {}, "no program"),
-        (Whose.PROGRAM, ["git", "status"], {}, "absolute path"),
-        (Whose.PROGRAM, [sys.executable, "-m", "helix_desktop"], {}, "isolated"),
-        (Whose.PROGRAM, [sys.executable, "-P", "-m", "helix_desktop"], {}, "isolated"),
-        (Whose.TRUSTED, ["/bin/true"], {"where": Where.SANDBOX, "unchecked": "x"}, "hash"),
-        (Whose.TRUSTED, ["/bin/true"], {"trust": HASH, "unchecked": "x"}, "only in the sandbox"),
-        (Whose.TRUSTED, ["/bin/true"], {"trust": HASH, "where": Where.WATCHED, "is_allowed_outside": True, "unchecked": "x"}, "only in the sandbox"),
-        (Whose.TRUSTED, ["/bin/true"], {"trust": HASH, "where": Where.SANDBOX}, "checked afterwards"),
-        (Whose.MODEL, ["/bin/true"], {"unchecked": "x"}, "only when the user allowed it"),
-        (Whose.MODEL, ["/bin/true"], {"where": Where.SANDBOX}, "checked afterwards"),
+        (CommandAuthor.PROGRAM, [], {}, "no program"),
+        (CommandAuthor.PROGRAM, ["git", "status"], {}, "absolute path"),
+        (CommandAuthor.PROGRAM, [sys.executable, "-m", "helix_desktop"], {}, "isolated"),
+        (CommandAuthor.PROGRAM, [sys.executable, "-P", "-m", "helix_desktop"], {}, "isolated"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"where": ProcessPlace.SANDBOX, "unchecked": "x"}, "hash"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"trust": HASH, "unchecked": "x"}, "only in the sandbox"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"trust": HASH, "where": ProcessPlace.WATCHED, "is_allowed_outside": True, "unchecked": "x"}, "only in the sandbox"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"trust": HASH, "where": ProcessPlace.SANDBOX}, "checked afterwards"),
+        (CommandAuthor.MODEL, ["/bin/true"], {"unchecked": "x"}, "only when the user allowed it"),
+        (CommandAuthor.MODEL, ["/bin/true"], {"where": ProcessPlace.SANDBOX}, "checked afterwards"),
     ],
 )  # fmt: skip
-def test_what_breaks_a_rule_is_not_started(whose: Whose, argv: list[str], options: dict[str, Any], why: str) -> None:
+def test_what_breaks_a_rule_is_not_started(
+    whose: CommandAuthor, argv: list[str], options: dict[str, Any], why: str
+) -> None:
     with pytest.raises(UnsafeLaunch, match=why):
         launch(whose, argv, **options)
 
 
 def test_what_keeps_to_the_rules_is_started() -> None:
-    launch(Whose.TRUSTED, ["/bin/true"], trust=HASH, where=Where.SANDBOX, unchecked="it writes nothing")
-    launch(Whose.MODEL, ["/bin/true"], is_allowed_outside=True, unchecked="the user allowed it")
-    launch(Whose.PROGRAM, isolated_python("-c", ""))
-    assert run_process(launch(Whose.USER, ["printf", "a"])) == FinishedProcess(0, b"a", b"")
+    launch(CommandAuthor.TRUSTED, ["/bin/true"], trust=HASH, where=ProcessPlace.SANDBOX, unchecked="it writes nothing")
+    launch(CommandAuthor.MODEL, ["/bin/true"], is_allowed_outside=True, unchecked="the user allowed it")
+    launch(CommandAuthor.PROGRAM, isolated_python_command("-c", ""))
+    assert run_process(launch(CommandAuthor.USER, ["printf", "a"])) == FinishedProcess(0, b"a", b"")
 
 
 def test_a_program_is_never_found_in_the_folder_one_is_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +67,7 @@ def test_a_program_is_never_found_in_the_folder_one_is_in(tmp_path: Path, monkey
     for path in (".", "", f".{os.pathsep}", "sub/.."):
         assert find_program("only-here", {"PATH": path}) == ""
         with pytest.raises(FileNotFoundError):
-            run_process(ProcessLaunch(Whose.USER, ["only-here"], tmp_path, {"PATH": path}))
+            run_process(ProcessLaunch(CommandAuthor.USER, ["only-here"], tmp_path, {"PATH": path}))
     assert find_program("only-here", {"PATH": str(tmp_path)}) == str(fake)
 
 
@@ -82,7 +84,9 @@ def hostile(tmp_path: Path) -> Path:
 def test_the_program_anew_runs_nothing_of_the_folder_it_is_started_in(hostile: Path) -> None:
     for more in ({}, {"PYTHONPATH": str(hostile)}, {"PYTHONPATH": "."}, {"PYTHONSTARTUP": str(hostile / "orjson.py")}):
         done = run_process(
-            ProcessLaunch(Whose.PROGRAM, own_program("doctor", "--json"), hostile, {**os.environ, **more})
+            ProcessLaunch(
+                CommandAuthor.PROGRAM, own_program_command("doctor", "--json"), hostile, {**os.environ, **more}
+            )
         )
         assert done.printed, done.complained.decode()
         assert not (hostile / "ran").exists()  # fmt: skip

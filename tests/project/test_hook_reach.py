@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.project import folder as brought
+from helix_desktop.project import project_files as brought
 from helix_desktop.project.hook_reach import covered_text, runs_the_users_own_alone, without_folders
 
 
@@ -92,13 +92,13 @@ def test_a_hook_of_the_user_that_names_a_folders_file_needs_trust(root: Path, mo
     (root / "fmt.sh").write_text("echo one\n")
     line = '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "%s"}]}]}}'
     (home / ".claude/settings.json").write_text(line % "$CLAUDE_PROJECT_DIR/fmt.sh")
-    (item,) = brought.look([str(root)], {}).items
+    (item,) = brought.read_project_files([str(root)], {}).items
     assert (item.own, item.reaches_folder, item.trusted) == (True, True, False)
-    (item,) = brought.look([str(root)], {item.key: item.sha256}).items
+    (item,) = brought.read_project_files([str(root)], {item.settings_key: item.content_sha256}).items
     assert item.trusted
     (root / "fmt.sh").write_text("echo two\n")
-    (changed,) = brought.look([str(root)], {item.key: item.sha256}).items
+    (changed,) = brought.read_project_files([str(root)], {item.settings_key: item.content_sha256}).items
     assert not changed.trusted
     (home / ".claude/settings.json").write_text(line % "~/.claude/hooks/fmt.sh")
-    (item,) = brought.look([str(root)], {}).items
+    (item,) = brought.read_project_files([str(root)], {}).items
     assert (item.reaches_folder, item.trusted) == (False, True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.project import folder as brought
+from helix_desktop.project import project_files as brought
 
 HOOKS = 500
 WAYS = (
@@ -40,11 +40,15 @@ def test_no_hook_that_reaches_a_folders_file_runs_outside_or_after_it_was_edited
         commands.append(chance.choice(WAYS).format(f=f"'{name}'" if " " in name else name, root=root, home=home))
     table = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": each} for each in commands]}]}}
     ((home if own else root) / ".claude/settings.json").write_text(json.dumps(table))
-    items = [item for item in brought.look([str(root)], {}).items if item.kind == "hook"]
+    items = [item for item in brought.read_project_files([str(root)], {}).items if item.kind == "hook"]
     assert len(items) == HOOKS
-    assert not [item.body for item in items if item.in_force or (item.own and not item.reaches_folder)]
-    known = {item.key: item.sha256 for item in items}
-    assert all(item.in_force for item in brought.look([str(root)], known).items if item.kind == "hook")
+    assert not [item.body for item in items if item.is_in_force or (item.own and not item.reaches_folder)]
+    known = {item.settings_key: item.content_sha256 for item in items}
+    assert all(item.is_in_force for item in brought.read_project_files([str(root)], known).items if item.kind == "hook")
     for name in NAMES:
         (root / name).write_text("touch ran\n" * (100_000 if name == "big" else 1))
-    assert [item.body for item in brought.look([str(root)], known).items if item.kind == "hook" and item.in_force] == []
+    assert [
+        item.body
+        for item in brought.read_project_files([str(root)], known).items
+        if item.kind == "hook" and item.is_in_force
+    ] == []

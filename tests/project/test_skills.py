@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.project import skills
-from helix_desktop.project.item import Item
+from helix_desktop.project.project_item import ProjectItem
 
 
 def wrong(folder: Path) -> list[str]:
     """Everything the program notes about a skill's folder."""
     return [
         note
-        for item in skills.of_place(folder.parent, folder.parent)
+        for item in skills.find_skills(folder.parent, folder.parent)
         if item.path.parent == folder
         for note in item.notes
     ]
@@ -68,8 +68,8 @@ def test_a_skill_without_a_front_is_noted(tmp_path: Path) -> None:
     assert "not closed properly" in wrong(tmp_path / "empty")[0]
 
 
-def of(place: Path) -> list[Item]:
-    return list(skills.of_place(place, place))
+def of(place: Path) -> list[ProjectItem]:
+    return list(skills.find_skills(place, place))
 
 
 def test_a_description_with_a_colon_is_taken_as_everybody_takes_it(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_who_trusts_a_skill_trusts_its_files(tmp_path: Path) -> None:
     (made / "scripts" / "run.py").write_text("print(2)")
     (after,) = of(tmp_path)
     assert before.body == after.body == "Do it so."
-    assert before.sha256 != after.sha256
+    assert before.content_sha256 != after.content_sha256
     assert "scripts/run.py" in before.text
 
 
@@ -108,7 +108,7 @@ def test_files_that_trust_does_not_cover_are_said(tmp_path: Path) -> None:
 
 
 def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> None:
-    from helix_desktop.project.skills import of_place
+    from helix_desktop.project.skills import find_skills
 
     skill, elsewhere = tmp_path / "skills/fmt", tmp_path / "elsewhere"
     skill.mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_a_linked_folder_is_covered_by_the_trust_in_a_skill(tmp_path: Path) -> N
     (elsewhere / "fmt.sh").write_text("one\n")
     (elsewhere / "again").symlink_to(skill)
     (skill / "scripts").symlink_to(elsewhere)
-    (before,) = of_place(tmp_path / "skills", tmp_path)
+    (before,) = find_skills(tmp_path / "skills", tmp_path)
     (elsewhere / "fmt.sh").write_text("two\n")
-    (after,) = of_place(tmp_path / "skills", tmp_path)
-    assert before.sha256 != after.sha256
+    (after,) = find_skills(tmp_path / "skills", tmp_path)
+    assert before.content_sha256 != after.content_sha256

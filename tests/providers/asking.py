@@ -11,13 +11,13 @@ from typing import Any
 from helix_desktop.engine.blocks import Delta, Message, MessagePart, Reply, Request, Role, ToolResult
 from helix_desktop.engine.facts import Text, ToolCall, ToolSpec
 from helix_desktop.engine.ports import ModelClient
-from helix_desktop.providers.catalog import ProviderConfig, connect
-from helix_desktop.providers.transport import Connections, Patience
+from helix_desktop.providers.http_transport import ProviderConnections, ProviderPatience
+from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
 from tests.peers.peer import Answer, Peer
 
 READ = ToolSpec("read", "Read a file.", '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}')
-QUICK = Patience(connect=60, first_byte=60, silence=60, after_end=60)  # tests that wait give their own
+QUICK = ProviderPatience(connect=60, first_byte=60, silence=60, after_end=60)  # tests that wait give their own
 
 
 @dataclass
@@ -26,10 +26,10 @@ class Instant:
 
     slept: list[float] = field(default_factory=list)
 
-    def now(self) -> float:
+    def current_time(self) -> float:
         return 1_000_000.0 + sum(self.slept)
 
-    async def sleep(self, seconds: float) -> None:
+    async def sleep_seconds(self, seconds: float) -> None:
         self.slept.append(seconds)
         await asyncio.sleep(0)
 
@@ -67,8 +67,8 @@ class Protocol:
     def config(self, peer: Peer, **more: Any) -> ProviderConfig:
         return ProviderConfig("peer", self.kind, peer.base_url, **{"patience": QUICK, **more})
 
-    def client(self, peer: Peer, connections: Connections, clock: Instant, **more: Any) -> ModelClient:
-        return connect(self.config(peer, **more), "scripted", connections=connections, clock=clock)
+    def client(self, peer: Peer, connections: ProviderConnections, clock: Instant, **more: Any) -> ModelClient:
+        return connect_model_client(self.config(peer, **more), "scripted", connections=connections, clock=clock)
 
 
 PROTOCOLS = (
@@ -122,7 +122,7 @@ PROTOCOLS = (
 async def heard(client: ModelClient, request: Request) -> tuple[list[Delta], Reply]:
     """All deltas of one request; the last one, its reply."""
     deltas: list[Delta] = []
-    async with aclosing(client.stream(request)) as stream:  # type: ignore[type-var]
+    async with aclosing(client.stream_reply(request)) as stream:  # type: ignore[type-var]
         deltas += [delta async for delta in stream]
     reply = deltas[-1]
     assert isinstance(reply, Reply)

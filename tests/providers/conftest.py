@@ -4,14 +4,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from helix_desktop.providers.transport import Connections
+from helix_desktop.providers.http_transport import ProviderConnections
 from tests.providers.asking import Instant
 
 
 @pytest.fixture
-async def connections() -> AsyncIterator[Connections]:
+async def connections() -> AsyncIterator[ProviderConnections]:
     """The connections of one test, closed behind it."""
-    made = Connections()
+    made = ProviderConnections()
     yield made
     await made.aclose()
 

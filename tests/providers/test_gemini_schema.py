@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helix_desktop.providers.gemini_schema import sanitized
+from helix_desktop.providers.gemini_schema import gemini_parameters
 
 TEXT: Any = {"type": "string"}
 KNOWN = {
@@ -16,7 +16,7 @@ KNOWN = {
 
 
 def argument(schema: Any, **more: Any) -> Any:
-    made: Any = sanitized({"type": "object", "properties": {"a": schema}, **more})
+    made: Any = gemini_parameters({"type": "object", "properties": {"a": schema}, **more})
     return made["parameters"]["properties"]["a"]
 
 
@@ -55,7 +55,7 @@ def test_a_schema_that_points_at_itself_ends() -> None:
 
 
 def test_required_names_are_there() -> None:
-    made: Any = sanitized({"type": "object", "properties": {"a": TEXT}, "required": ["a", "b", {}]})
+    made: Any = gemini_parameters({"type": "object", "properties": {"a": TEXT}, "required": ["a", "b", {}]})
     assert made["parameters"]["required"] == ["a"]
 
 

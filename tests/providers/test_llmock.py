@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from helix_desktop.engine.blocks import Message, Reply, Request, Role, ToolResult, Waiting
+from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role, ToolResult
 from helix_desktop.engine.facts import Stop, Text, ToolCall
-from helix_desktop.errors import BadKey, ContextTooLong
-from helix_desktop.providers.catalog import ProviderConfig, connect
-from helix_desktop.providers.transport import Connections, Patience
+from helix_desktop.errors import ContextTooLong, ProviderKeyRefused
+from helix_desktop.providers.http_transport import ProviderConnections, ProviderPatience
+from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
 from tests.providers.asking import QUICK, asking, heard, user
 
 pytest.importorskip("llmock")
@@ -32,15 +32,21 @@ pytestmark = pytest.mark.parametrize("kind", PROVIDERS)
 
 
 async def ask(
-    llmock: LLMock, kind: str, connections: Connections, request: Request | None = None, patience: Patience = SHORT
+    llmock: LLMock,
+    kind: str,
+    connections: ProviderConnections,
+    request: Request | None = None,
+    patience: ProviderPatience = SHORT,
 ) -> tuple[int, Reply]:
     """How often the client waited, and the reply."""
     config = ProviderConfig("llmock", kind, llmock.base_url(PROVIDERS[kind]), patience=patience)
-    deltas, reply = await heard(connect(config, "gpt-4o", connections=connections), request or asking(tools=()))
-    return sum(isinstance(delta, Waiting) for delta in deltas), reply
+    deltas, reply = await heard(
+        connect_model_client(config, "gpt-4o", connections=connections), request or asking(tools=())
+    )
+    return sum(isinstance(delta, RetryDelay) for delta in deltas), reply
 
 
-async def test_text_and_usage(llmock: LLMock, kind: str, connections: Connections) -> None:
+async def test_text_and_usage(llmock: LLMock, kind: str, connections: ProviderConnections) -> None:
     llmock.reply("Three short words")
     _, reply = await ask(llmock, kind, connections)
     assert (reply.parts, reply.stop) == ((Text("Three short words"),), Stop.END)
@@ -49,7 +55,7 @@ async def test_text_and_usage(llmock: LLMock, kind: str, connections: Connection
     llmock.assert_resilient(strict=True)
 
 
-async def test_calls_and_their_results(llmock: LLMock, kind: str, connections: Connections) -> None:
+async def test_calls_and_their_results(llmock: LLMock, kind: str, connections: ProviderConnections) -> None:
     llmock.call_tool("read", {"path": "a.txt"})
     first = asking()
     _, reply = await ask(llmock, kind, connections, first)
@@ -64,7 +70,9 @@ async def test_calls_and_their_results(llmock: LLMock, kind: str, connections: C
 
 
 @pytest.mark.parametrize("status", [429, 500, 503, 529])
-async def test_refusals_worth_another_try(llmock: LLMock, kind: str, status: int, connections: Connections) -> None:
+async def test_refusals_worth_another_try(
+    llmock: LLMock, kind: str, status: int, connections: ProviderConnections
+) -> None:
     llmock.fail(status, times=3, retry_after=0.15 if status == 429 else None)
     if status in {503, 529}:  # for these llmock asks for a whole second unless told otherwise
         llmock.reset()
@@ -74,14 +82,14 @@ async def test_refusals_worth_another_try(llmock: LLMock, kind: str, status: int
     llmock.assert_resilient(strict=True)
 
 
-async def test_a_refused_key_is_not_tried_again(llmock: LLMock, kind: str, connections: Connections) -> None:
+async def test_a_refused_key_is_not_tried_again(llmock: LLMock, kind: str, connections: ProviderConnections) -> None:
     llmock.fail(401)
-    with pytest.raises(BadKey):
+    with pytest.raises(ProviderKeyRefused):
         await ask(llmock, kind, connections)
     llmock.assert_resilient(strict=True)
 
 
-async def test_a_prompt_that_is_too_long(llmock: LLMock, kind: str, connections: Connections) -> None:
+async def test_a_prompt_that_is_too_long(llmock: LLMock, kind: str, connections: ProviderConnections) -> None:
     llmock.context_overflow()
     with pytest.raises(ContextTooLong):
         await ask(llmock, kind, connections)
@@ -90,7 +98,7 @@ async def test_a_prompt_that_is_too_long(llmock: LLMock, kind: str, connections:
 
 @pytest.mark.parametrize("fault", ["disconnect", "truncate", "malformed", "stall"])
 async def test_a_broken_stream_is_marked_and_asked_again(
-    llmock: LLMock, kind: str, fault: str, connections: Connections, monkeypatch: pytest.MonkeyPatch
+    llmock: LLMock, kind: str, fault: str, connections: ProviderConnections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the session does with a reply that was cut: it asks again, here with the same request."""
     from llmock.chaos import StreamChaos
@@ -115,7 +123,7 @@ async def test_a_broken_stream_is_marked_and_asked_again(
 
 
 async def test_a_stream_broken_before_its_first_word_mends_itself(
-    llmock: LLMock, kind: str, connections: Connections
+    llmock: LLMock, kind: str, connections: ProviderConnections
 ) -> None:
     llmock.disconnect(after_chunks=0)
     llmock.truncate(after_chunks=0)
@@ -125,7 +133,7 @@ async def test_a_stream_broken_before_its_first_word_mends_itself(
 
 
 async def test_malformed_arguments_come_as_the_model_wrote_them(
-    llmock: LLMock, kind: str, connections: Connections
+    llmock: LLMock, kind: str, connections: ProviderConnections
 ) -> None:
     if kind == "gemini":
         pytest.skip("its arguments are objects on the wire; there is nothing to be malformed")

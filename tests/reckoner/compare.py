@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from helix_desktop.engine import budget, laws
+from helix_desktop.engine import legal_messages, token_budget
 from helix_desktop.engine.blocks import Block
-from helix_desktop.engine.contents import shown
+from helix_desktop.engine.context_policy import policy_from_fact
 from helix_desktop.engine.facts import Attachment, PartRef, Recorded, Stored, UserSaid
-from helix_desktop.engine.history import sent
+from helix_desktop.engine.history import request_digest
 from helix_desktop.engine.history.moment import Moment
-from helix_desktop.engine.parts import EXCLUDED
-from helix_desktop.engine.policy import from_fact
-from helix_desktop.engine.view import State
-from helix_desktop.gui import export
-from helix_desktop.gui.inspector import figures as inspector
-from helix_desktop.gui.timeline.story import Story
-from helix_desktop.gui.transcript.item import ItemKind
-from helix_desktop.gui.transcript.projection import Items
+from helix_desktop.engine.message_blocks import EXCLUDED
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.engine.view_contents import content_for_model
+from helix_desktop.gui import conversation_export
+from helix_desktop.gui.inspector import context_figures as inspector
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
 from tests.reckoner import figures, places, request
 from tests.reckoner.histories import History
 from tests.reckoner.journal import Conversation, conversation, settings
@@ -44,15 +44,15 @@ def differences(history: History) -> Iterator[Difference]:
     c = conversation(facts, history.contents)
     chance = Random(len(facts))
     looked_at = {len(facts), *chance.sample(range(len(facts)), min(MOMENTS, len(facts)))}
-    state = State()
+    state = ConversationState()
     for recorded in facts:
-        state.advance(recorded)
+        state.advance_state(recorded)
         if recorded.seq in looked_at:
             known = conversation(facts[: recorded.seq], history.contents)  # a later import says more of earlier facts
             yield from _moment(f"while it went on, at {recorded.seq}", state, known)
     yield from _figures(state, c)
     for n in sorted(looked_at):
-        yield from _moment(f"of the past, at {n}", state.at(n), c)
+        yield from _moment(f"of the past, at {n}", state.past_moment(n), c)
     yield from _chat_and_timeline(state, facts, c, chance)
 
 
@@ -77,18 +77,18 @@ def _moment(where: str, state: Moment, c: Conversation) -> Iterator[Difference]:
     yield from _unequal(f"the view {where}", [_item(each.blocks) for each in branch.items], [*map(_told, view(now))])
     yield from _unequal(f"settings {where}", _settings(state), _settings_of(c, n))
     yield from _unequal(f"the meter {where}", _meter(state), places.meter(c, n))
-    yield from _unequal(f"the factor {where}", state.factor(), places.main_factor(c, n))
+    yield from _unequal(f"the factor {where}", state.main_model_factor(), places.main_factor(c, n))
     yield from _unequal(f"what can be recalled {where}", state.branch.recallable, places.recallable(c, n))
     yield from _unequal(f"sums {where}", _sums(state), _sums_of(c, n))
     yield from _unequal(f"the digest of the request {where}", _digest(state, c), request.digest(c, n))
     for said in (0, *(seq for seq in now.messages if isinstance(now.messages[seq], UserSaid))):
         price = _rounded(places.next_message(c, n, said))
         yield from _unequal(f"the next message instead of {said} {where}", _next(state, said), price)
-    listed = [(each.tokens, round(each.cost, 9)) for each in inspector.parts(state)]
+    listed = [(each.tokens, round(each.cost, 9)) for each in inspector.list_view_blocks(state)]
     yield from _unequal(
         f"parts listed {where}", listed, [(count, round(cost, 9)) for count, cost in places.parts(c, n)]
     )
-    money = budget.savings(state).paid_without
+    money = token_budget.compute_savings(state).paid_without
     if abs(money - (reckoned := figures.money_without_folds(c, n, places.prices))) > 1e-9:
         yield Difference(f"money without folds {where}", money, reckoned)
 
@@ -136,13 +136,13 @@ def _settings_of(c: Conversation, n: int) -> tuple[object, ...]:
 
 
 def _meter(state: Moment) -> tuple[dict[str, int], int]:
-    meter = budget.meter(state, from_fact(None))
+    meter = token_budget.measure_window(state, policy_from_fact(None))
     return {str(kind): tokens for kind, tokens in meter.parts.items()}, meter.used
 
 
 def _sums(state: Moment) -> tuple[object, ...]:
-    sums = budget.savings(state)
-    return sums.steps, sums.sent, sums.without, sums.cache_read, sums.paid, sums.share
+    sums = token_budget.compute_savings(state)
+    return sums.steps, sums.sent, sums.without, sums.cache_read, sums.paid, sums.saved_share
 
 
 def _sums_of(c: Conversation, n: int) -> tuple[object, ...]:
@@ -151,7 +151,7 @@ def _sums_of(c: Conversation, n: int) -> tuple[object, ...]:
 
 
 def _next(state: Moment, instead: int) -> places.Next | None:
-    told = budget.next_message(state, from_fact(None), before=instead)
+    told = token_budget.estimate_next_message(state, policy_from_fact(None), before=instead)
     if told is None:
         return None
     lasts = told.forever or told.warm_until > 0
@@ -164,88 +164,101 @@ def _rounded(price: places.Next | None) -> places.Next | None:
 
 def _digest(state: Moment, c: Conversation) -> str:
     """Of what would be sent now, with what its view refers to."""
-    now = state.view()
+    now = state.take_view()
     parts = [block.content for block in now.blocks]
     stored = [part.stored if isinstance(part, Attachment) else part for part in parts]
-    held = {one: shown(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
-    return sent.digest_of(laws.request(now, held)).hex
+    held = {one: content_for_model(one, c.contents[one.digest]) for one in stored if isinstance(one, Stored)}
+    return request_digest.digest_of(legal_messages.build_request(now, held)).hex
 
 
 # --- every fact ------------------------------------------------------------------------------------------------------
 
 
-def _figures(state: State, c: Conversation) -> Iterator[Difference]:
+def _figures(state: ConversationState, c: Conversation) -> Iterator[Difference]:
     """What the view counts at every fact, with folds and without, and what each reply took."""
     ledger, all_facts = state.record.ledger, range(len(c.facts) + 1)
     yield from _unequal("tokens at every fact", [*ledger.shown], [figures.counted(c, n) for n in all_facts])
     without = [figures.counted(c, n, folding=False) for n in all_facts]
     yield from _unequal("tokens without folds at every fact", [*ledger.whole], without)
     for n, _ in figures.replies(c, len(c.facts)):
-        yield from _unequal(f"what the request of the reply {n} took", ledger.sent(n), figures.sent(c, n))
-        then = state.at(figures.saw(c, n))
+        yield from _unequal(f"what the request of the reply {n} took", ledger.request_tokens(n), figures.sent(c, n))
+        then = state.past_moment(figures.saw(c, n))
         yield from _unequal(f"the inspector at the reply {n}", _meter(then), places.meter(c, figures.saw(c, n)))
 
 
 # --- chat, timeline, export ------------------------------------------------------------------------------------------
 
 
-def _chat_and_timeline(state: State, facts: list[Recorded], c: Conversation, chance: Random) -> Iterator[Difference]:
+def _chat_and_timeline(
+    state: ConversationState, facts: list[Recorded], c: Conversation, chance: Random
+) -> Iterator[Difference]:
     n = len(facts)
     yield from _unequal("rows of an export", _exported(facts), places.exported(c, n))
     for way, history in (("opened", state), ("while it went on", None)):
-        story = Story(history)
-        story.extend(facts)
+        story = ConversationTimeline(history)
+        story.read_all_facts(facts)
         points = [*zip(story.seqs, story.points, strict=True)]
         yield from _unequal(
             f"points of the timeline, {way}", points, [(each.seq, each.figure) for each in places.timeline(c, n)]
         )
         yield from _unequal(f"rows of the timeline, {way}", _rows(story), places.fold_rows(c, n))
-        items = Items(history or State(), grouping=False)
+        items = TranscriptItems(history or ConversationState(), grouping=False)
         if history:
-            items.extend(facts)
+            items.add_many_facts(facts)
         else:
             for recorded in facts:
-                items.advance(recorded)
+                items.show_fact(recorded)
         yield from _chat(way, items, c, chance)
 
 
 def _exported(facts: list[Recorded]) -> list[tuple[str, str]]:
-    told = export.told(facts, lambda _: None)
+    told = conversation_export.iterate_export_sections(facts, lambda _: None)
     return [(kind, {"said": text, "fold": head}.get(kind, "")) for head, kind, text in told]
 
 
-def _rows(story: Story) -> list[places.FoldRow]:
+def _rows(story: ConversationTimeline) -> list[places.FoldRow]:
     seqs = {id(recorded.fact): recorded.seq for recorded in story.history.facts}
     return [
-        places.FoldRow(tuple(seqs[id(fold)] for fold in event.made), event.before, event.after, event.live)
+        places.FoldRow(
+            tuple(seqs[id(fold)] for fold in event.made_folds),
+            event.tokens_before_folds,
+            event.tokens_after_folds,
+            event.has_fold_in_force,
+        )
         for event in story.events
-        if event.made
+        if event.made_folds
     ]
 
 
-def _chat(way: str, items: Items, c: Conversation, chance: Random) -> Iterator[Difference]:
+def _chat(way: str, items: TranscriptItems, c: Conversation, chance: Random) -> Iterator[Difference]:
     n = len(c.facts)
-    shown = [(item.seq, item.kind.name.lower(), item.part) for item in items.all]
+    shown = [(item.fact_seq, item.kind.name.lower(), item.part) for item in items.all]
     yield from _unequal(f"items of the chat, {way}", shown, [*places.chat_items(c, n)])
     opened: set[int] = set()
     for _ in range(3):
-        seen = [item.seq for index, item in enumerate(items.all) if not items.hidden(index)]
+        seen = [item.fact_seq for index, item in enumerate(items.all) if not items.is_item_hidden(index)]
         reckoned = [seq for seq, _, _ in places.chat_seen(c, n, frozenset(opened))]
         yield from _unequal(f"what the chat shows with {opened or 'nothing'} opened, {way}", seen, reckoned)
-        rewinds = [i for i, item in enumerate(items.all) if item.kind is ItemKind.REWOUND and not items.hidden(i)]
+        rewinds = [
+            i
+            for i, item in enumerate(items.all)
+            if item.kind is TranscriptItemKind.REWOUND and not items.is_item_hidden(i)
+        ]
         if not rewinds:
             break
         index = chance.choice(rewinds)
-        items.open_rewound(index)
-        opened ^= {items.all[index].seq}
+        items.toggle_rewound_items(index)
+        opened ^= {items.all[index].fact_seq}
     for index, item in enumerate(items.all):
-        where = f"item {index} of the chat (fact {item.seq}), {way}"
-        if item.kind is ItemKind.FOLD:
-            struck = not any(items.folded(fold.fold) for fold in items.batch(index))
-            yield from _unequal(f"{where} struck out", struck, places.struck(c, item.seq, n))
-        if item.kind is ItemKind.CALL:
-            result = places.result(c, PartRef(item.seq, item.part), n)
-            yield from _unequal(f"{where}, its result", items.call(index).returned_seq, result)
-        if item.kind is ItemKind.USER and not items.set_aside(index):
-            choice = items.answers(index)
-            yield from _unequal(f"{where}, answers", (choice.number, choice.ends), places.answers(c, item.seq, n))
+        where = f"item {index} of the chat (fact {item.fact_seq}), {way}"
+        if item.kind is TranscriptItemKind.FOLD:
+            struck = not any(items.is_fold_active(fold.fold) for fold in items.folds_of_line(index))
+            yield from _unequal(f"{where} struck out", struck, places.struck(c, item.fact_seq, n))
+        if item.kind is TranscriptItemKind.CALL:
+            result = places.result(c, PartRef(item.fact_seq, item.part), n)
+            yield from _unequal(f"{where}, its result", items.tool_call_state(index).returned_seq, result)
+        if item.kind is TranscriptItemKind.USER and not items.is_set_aside(index):
+            choice = items.answer_choice_of(index)
+            yield from _unequal(
+                f"{where}, answers", (choice.number, choice.answer_ends), places.answers(c, item.fact_seq, n)
+            )

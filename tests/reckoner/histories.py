@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.encoding import decode, encode
+from helix_desktop.engine.fact_encoding import decode_fact, encode_fact
 from helix_desktop.engine.facts import (
     Attachment,
     BroughtIn,
@@ -94,7 +94,7 @@ class History:
     calls: int = 0
 
     def add(self, fact: Fact) -> int:
-        self.facts.append(decode(encode(fact)))
+        self.facts.append(decode_fact(encode_fact(fact)))
         seq = len(self.facts)
         if isinstance(fact, UserSaid | ModelReplied | ToolReturned):
             self.messages.append(seq)
@@ -110,13 +110,13 @@ class History:
 
     def stored(self, text: str, media_type: str = "text/plain") -> Stored:
         content = text.encode()
-        self.contents[Digest.of(content)] = content
-        return Stored(Digest.of(content), len(content), text.count("\n") + 1, media_type)
+        self.contents[Digest.of_content(content)] = content
+        return Stored(Digest.of_content(content), len(content), text.count("\n") + 1, media_type)
 
     def odd(self) -> Stored:
         """Content of any type."""
         content = self.chance.choice(CONTENTS)
-        stored = Stored(Digest.of(content), len(content), 1, self.chance.choice(TYPES))
+        stored = Stored(Digest.of_content(content), len(content), 1, self.chance.choice(TYPES))
         self.contents[stored.digest] = content
         return stored
 
@@ -235,7 +235,7 @@ def _end(h: History) -> None:
 
 
 def _other(h: History) -> None:
-    files = FilesChanged(h.stored("difference"), Digest.of(b"1"), Digest.of(b"2"), 1, names=("a.py",))
+    files = FilesChanged(h.stored("difference"), Digest.of_content(b"1"), Digest.of_content(b"2"), 1, names=("a.py",))
     choices: list[Fact] = [
         TodoSet((("do", "open"),) if h.often(0.7) else ()),
         Spent(h.chance.choice(list(Purpose)), "m", _usage(h)),

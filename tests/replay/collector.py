@@ -22,8 +22,8 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import Cache
-from helix_desktop.engine.view import state_of
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.view import build_state
 from helix_desktop.errors import HelixError
 
 ORDERS = {"must", "never", "always", "only", "prefer"}
@@ -32,19 +32,19 @@ HEX = frozenset("0123456789abcdef")
 TRIMMED = ".,;:!?()[]{}<>\"'`=*·…"
 
 
-async def lost(facts: Sequence[Recorded], cache: Cache) -> set[str]:
+async def lost(facts: Sequence[Recorded], cache: ContentCache) -> set[str]:
     """Details of this conversation that can no longer be reached from its view."""
-    shown = state_of(facts)
-    texts = [await _text(block, cache) for block in shown.view().blocks]
+    shown = build_state(facts)
+    texts = [await _text(block, cache) for block in shown.take_view().blocks]
     named = {digest for text in texts for digest in _hashes(text)}
-    named |= {stored.digest for block in shown.view().blocks for stored in block.cached}
+    named |= {stored.digest for block in shown.take_view().blocks for stored in block.cached}
     texts += [await _content(digest, cache) for digest in sorted(named)]
     flat = " ".join(" ".join(_unescaped(text).split()) for text in texts).replace("\0", NUL)
     words = set(flat.replace("(", " ").replace('"', " ").replace("'", " ").split())
     stripped = {word.strip(TRIMMED) for word in words}
     wanted: set[str] = set()
-    for recorded in shown.present():
-        if shown.branch.has(recorded.seq):
+    for recorded in shown.facts_on_path():
+        if shown.branch.has_message(recorded.seq):
             async for text, by in _said(recorded, cache):
                 wanted |= set(details(text.replace("\0", NUL), by))
     return {one for one in wanted if one not in stripped and one not in flat}
@@ -70,7 +70,7 @@ def _has_a_joint(word: str) -> bool:
     return len(parts) > 1 and inner.replace("_", "").isalnum() and word[0].isalpha()
 
 
-async def _said(recorded: Recorded, cache: Cache) -> AsyncIterator[tuple[str, str]]:
+async def _said(recorded: Recorded, cache: ContentCache) -> AsyncIterator[tuple[str, str]]:
     fact = recorded.fact
     if isinstance(fact, ToolReturned):
         yield await _content(fact.output.digest, cache), "tool"
@@ -83,7 +83,7 @@ async def _said(recorded: Recorded, cache: Cache) -> AsyncIterator[tuple[str, st
             yield _unescaped(part.arguments), "model"
 
 
-async def _text(block: Block, cache: Cache) -> str:
+async def _text(block: Block, cache: ContentCache) -> str:
     match block.content:
         case Text(text=text) | Reasoning(text=text):
             return text
@@ -95,9 +95,9 @@ async def _text(block: Block, cache: Cache) -> str:
             return await _content(digest, cache)
 
 
-async def _content(digest: Digest, cache: Cache) -> str:
+async def _content(digest: Digest, cache: ContentCache) -> str:
     try:
-        return (await cache.get(digest)).decode("utf-8", "replace")
+        return (await cache.read_content(digest)).decode("utf-8", "replace")
     except HelixError:
         return ""
 
@@ -110,7 +110,7 @@ def _hashes(text: str) -> Iterator[Digest]:
             word += character
             continue
         if len(word) == 64:
-            yield Digest.parse(word)
+            yield Digest.from_hex(word)
         word = ""
 
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import random
 
-from helix_desktop.engine import policy
-from helix_desktop.engine.economics import Prices
-from helix_desktop.histories.recording import RecordedCall, RecordedMessage, Recording
-from helix_desktop.replay import clock
-from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.misses import Recalls
-from helix_desktop.replay.player import Player, Stores, Terms
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.engine import context_policy
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.replay import jumping_clock
+from helix_desktop.replay.missed_references import RecallMode
+from helix_desktop.replay.replay_figures import ReplayFigures
+from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 
-USUAL = Prices(0.1, 1.25, 5.0)
+USUAL = RelativePrices(0.1, 1.25, 5.0)
 
 
 class Words:
     """Counts words: quick, and plain to reckon with."""
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return len(text.split())
 
 
@@ -51,7 +51,7 @@ def prose(random_numbers: random.Random, words: int) -> str:
     return "\n".join(" ".join(names[at : at + 9]) for at in range(0, words, 9))
 
 
-def long_session(seed: int, steps: int, words: int = 900) -> Recording:
+def long_session(seed: int, steps: int, words: int = 900) -> RecordedSession:
     """One long turn: reads, a rule of the user at its beginning, a change of the subject in the middle."""
     numbers = random.Random(seed)
     said = [user("You must never delete tests/data/golden.json. Look at all the modules.")]
@@ -60,25 +60,29 @@ def long_session(seed: int, steps: int, words: int = 900) -> Recording:
         if number == steps // 2:
             said += [says("Half of it is done."), user("Go on with identifier_007, and be quick.")]
     said.append(says("All of it is done."))
-    return Recording(f"made-up {seed}", tuple(said))
+    return RecordedSession(f"made-up {seed}", tuple(said))
 
 
 def play(
-    recording: Recording,
+    recording: RecordedSession,
     name: str = "layered",
     *,
     window: int = 128_000,
     stand_in: str = "works",
-    prices: Prices = USUAL,
-    recalls: Recalls = Recalls.SEARCHED,
+    prices: RelativePrices = USUAL,
+    recalls: RecallMode = RecallMode.SEARCHED,
     **values: object,
-) -> Figures:
+) -> ReplayFigures:
     """The session under a policy, in memory, counting words."""
-    terms = Terms(policy.preset(name).with_values(values), window, prices, stand_in, recalls=recalls)
+    terms = ReplayTerms(
+        context_policy.preset_policy(name).with_thresholds(values), window, prices, stand_in, recalls=recalls
+    )
 
-    async def played() -> Figures:
-        now = clock.LoopClock().now
+    async def played() -> ReplayFigures:
+        now = jumping_clock.LoopClock().current_time
         journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
-        return await Player(recording, terms, Stores(journal, cache, MemoryIndex(journal, cache)), Words()).play()
+        return await SessionPlayer(
+            recording, terms, ReplayStores(journal, cache, MemoryIndex(journal, cache)), Words()
+        ).play_session()
 
-    return clock.run(played())
+    return jumping_clock.run_on_jumping_loop(played())

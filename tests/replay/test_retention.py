@@ -2,54 +2,56 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.blocks import Block, Kind, Role
+from helix_desktop.engine.blocks import Block, ContextKind, Role
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import PartRef, Stored, Text, ToolCall
-from helix_desktop.histories.recording import RecordedCall
-from helix_desktop.replay.retention import Retention
+from helix_desktop.histories.recorded_session import RecordedCall
+from helix_desktop.replay.retention import ReferenceRetention
 from tests.replay.sessions import says, user
 
-STORED = Stored(Digest.of(b"x"), 1)
+STORED = Stored(Digest.of_content(b"x"), 1)
 
 
-def block(content: Text | ToolCall | Stored, kind: Kind = Kind.CONVERSATION, role: Role = Role.USER) -> Block:
+def block(
+    content: Text | ToolCall | Stored, kind: ContextKind = ContextKind.CONVERSATION, role: Role = Role.USER
+) -> Block:
     return Block(kind, role, PartRef(1), content, 1)
 
 
 def test_what_came_earlier_and_stands_counts() -> None:
-    retention = Retention(lambda _: "stored_identifier")
-    retention.heard(user("first_identifier and second_identifier and stored_identifier"))
-    retention.show([block(Text("first_identifier")), block(STORED)])
-    retention.uses(
+    retention = ReferenceRetention(lambda _: "stored_identifier")
+    retention.note_earlier_identifiers(user("first_identifier and second_identifier and stored_identifier"))
+    retention.show_view([block(Text("first_identifier")), block(STORED)])
+    retention.count_uses(
         says("first_identifier, never_heard_before", RecordedCall("c", "f", '"second_identifier stored_identifier"'))
     )
     assert (retention.used, retention.standing) == (3, 2)
 
 
 def test_short_words_are_no_identifiers() -> None:
-    retention = Retention(lambda _: "")
-    retention.heard(user("short words only"))
-    retention.uses(says("short words only"))
-    assert retention.share == 1.0
+    retention = ReferenceRetention(lambda _: "")
+    retention.note_earlier_identifiers(user("short words only"))
+    retention.count_uses(says("short words only"))
+    assert retention.share_retained == 1.0
 
 
 def test_summaries_count_as_nothing_and_the_system_prompt_stands() -> None:
-    retention = Retention(lambda _: "")
-    retention.heard(user("first_identifier"))
+    retention = ReferenceRetention(lambda _: "")
+    retention.note_earlier_identifiers(user("first_identifier"))
     text = Text("first_identifier")
-    retention.show([block(text, Kind.HANDOVER), block(text, Kind.OBSERVATIONS)])
-    retention.uses(says("first_identifier"))
-    assert retention.share == 0.0
-    retention.show([block(text, Kind.SYSTEM, Role.SYSTEM)])
-    retention.uses(says("first_identifier"))
-    assert retention.share == 0.5
+    retention.show_view([block(text, ContextKind.HANDOVER), block(text, ContextKind.OBSERVATIONS)])
+    retention.count_uses(says("first_identifier"))
+    assert retention.share_retained == 0.0
+    retention.show_view([block(text, ContextKind.SYSTEM, Role.SYSTEM)])
+    retention.count_uses(says("first_identifier"))
+    assert retention.share_retained == 0.5
 
 
 def test_what_leaves_the_view_counts_no_more() -> None:
-    retention = Retention(lambda _: "")
-    retention.heard(user("first_identifier"))
+    retention = ReferenceRetention(lambda _: "")
+    retention.note_earlier_identifiers(user("first_identifier"))
     one, other = block(Text("first_identifier")), block(ToolCall("c", "f", '{"path": "first_identifier"}'))
     for shown in ([one, other], [other], []):
-        retention.show(shown)
-        retention.uses(says("first_identifier"))
+        retention.show_view(shown)
+        retention.count_uses(says("first_identifier"))
     assert (retention.used, retention.standing) == (3, 2)

@@ -11,21 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop import tokens
-from helix_desktop.engine import policy
-from helix_desktop.histories import reading
-from helix_desktop.histories.recording import Recording
-from helix_desktop.replay import clock
-from helix_desktop.replay.counting import Counting
-from helix_desktop.replay.figures import Figures
-from helix_desktop.replay.player import Player, Stores, Terms
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop import token_counting
+from helix_desktop.engine import context_policy
+from helix_desktop.histories import history_reading
+from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.replay import jumping_clock
+from helix_desktop.replay.remembered_counts import RememberingCounter
+from helix_desktop.replay.replay_figures import ReplayFigures
+from helix_desktop.replay.session_player import ReplayStores, ReplayTerms, SessionPlayer
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
 from tests.replay import collector, strange
 
 POLICIES = ("layered", "helix", "observational", "none")
 WINDOWS = (8_000, 32_000, 128_000)
 EVERY = list(itertools.product(POLICIES, WINDOWS))
-COUNTING = Counting(tokens.Counter())
+COUNTING = RememberingCounter(token_counting.TiktokenCounter())
 ALL = os.environ.get("HELIX_STRANGE") == "all"
 
 
@@ -42,24 +42,26 @@ TRIALS = [
 ]
 
 
-def played(recording: Recording, preset: str, window: int) -> tuple[Figures, set[str]]:
+def played(recording: RecordedSession, preset: str, window: int) -> tuple[ReplayFigures, set[str]]:
     """The figures, and what the other collector misses."""
 
-    async def play() -> tuple[Figures, set[str]]:
-        now = clock.LoopClock().now
+    async def play() -> tuple[ReplayFigures, set[str]]:
+        now = jumping_clock.LoopClock().current_time
         journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
-        stores = Stores(journal, cache, MemoryIndex(journal, cache))
-        figures = await Player(recording, Terms(policy.preset(preset), window), stores, COUNTING).play()
-        return figures, await collector.lost(await journal.read("replay"), cache)
+        stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
+        figures = await SessionPlayer(
+            recording, ReplayTerms(context_policy.preset_policy(preset), window), stores, COUNTING
+        ).play_session()
+        return figures, await collector.lost(await journal.read_facts("replay"), cache)
 
-    return clock.run(play())
+    return jumping_clock.run_on_jumping_loop(play())
 
 
 @pytest.mark.parametrize(("name", "preset", "window"), TRIALS)
 def test_a_strange_session_is_played_whole(name: str, preset: str, window: int, tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
     path.write_bytes(strange.file(name))
-    recordings = reading.read(path).recordings
+    recordings = history_reading.read_history_file(path).recordings
     assert recordings
     for recording in recordings:
         figures, missing = played(recording, preset, window)

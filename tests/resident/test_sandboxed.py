@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from helix_desktop import places
-from helix_desktop.gateway import installing
-from helix_desktop.gateway.agents import AGENTS
-from helix_desktop.tools.sandbox import Kind, Sandbox, holds
-from helix_desktop.workbench.desk import closed_folders
+from helix_desktop import program_folders
+from helix_desktop.gateway import agent_settings
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS
+from helix_desktop.tools.sandbox import Sandbox, SandboxKind, keeps_commands_inside
+from helix_desktop.workbench.all_workbenches import folders_closed_to_tools
 from tests.gateway.running import Agent, wrapped
 from tests.peers.agent_provider import Provider, Says
 from tests.tools.test_sandbox import KINDS, ran
@@ -50,30 +50,30 @@ def base() -> Iterator[Path]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 async def test_a_sandboxed_command_with_the_network_finds_no_token_and_gets_nothing_without_one(
-    base: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    base: Path, kind: SandboxKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("root", "scratch", "user"):
         (base / name).mkdir()
     monkeypatch.setenv("HOME", str(base / "user"))
-    where = places.find(base / "home")
+    where = program_folders.find_program_folders(base / "home")
     with Provider(lambda _: [Says("fine")]) as provider, wrapped(base / "home", provider.url, agent="claude") as held:
-        box = Sandbox(kind, (base / "root",), base / "scratch", closed_folders(where))
-        if not await holds(box):
+        box = Sandbox(kind, (base / "root",), base / "scratch", folders_closed_to_tools(where))
+        if not await keeps_commands_inside(box):
             pytest.skip(f"{kind} does not work here")
-        change = installing.planned(AGENTS["claude"], 4356, base / "user", {})
-        installing.install(change, where.config)
-        agent = Agent("anthropic", held.address)
+        change = agent_settings.plan_address_install(KNOWN_AGENTS["claude"], 4356, base / "user", {})
+        agent_settings.install_address(change, where.config)
+        agent = Agent("anthropic", held.first_address)
         agent.say("a secret of another project")
         agent.ask()
         (base / "root" / "look.py").write_text(LOOK)
         for token in (
-            held.address.rpartition("/")[2],
-            next(iter(installing.installed_registrations(where.config))).token,
+            held.first_address.rpartition("/")[2],
+            next(iter(agent_settings.installed_registrations(where.config))).token,
         ):
             hidden = token.encode()[::-1].hex()
             told = await ran(box, f"python3 look.py x {hidden} {base}", network=True)
             assert told.strip() == "looked"
-        port = urlsplit(held.address).port
+        port = urlsplit(held.first_address).port
         code = f"import urllib.request as u, urllib.error as e\ntry: print(u.urlopen('http://127.0.0.1:{port}/.helix/status').status)\nexcept e.HTTPError as x: print(x.code)\nexcept OSError as x: print('closed')"
         (base / "root" / "ask.py").write_text(code)
         assert (await ran(box, "python3 ask.py", network=True)).strip() in ("403", "closed")

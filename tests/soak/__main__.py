@@ -30,11 +30,11 @@ from PySide6.QtCore import QObject, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
-from helix_desktop import heap
-from helix_desktop.desktop import program
-from helix_desktop.engine.events import Event, FactAppended, Running
+from helix_desktop import glibc_memory
+from helix_desktop.desktop import window_program
 from helix_desktop.engine.facts import FoldKind, ToolReturned
-from helix_desktop.errors import HelixError, Refused
+from helix_desktop.engine.session_events import ConversationActivity, Event, FactAppended
+from helix_desktop.errors import ActionRefused, HelixError
 from tests.benchmarks import figures, machine
 from tests.benchmarks.row import Figure, Row
 from tests.soak.driven import drive, opened, prepare, started, turns, until
@@ -77,7 +77,7 @@ class Soak:
         self.calls = Counter[bool]()  # of tools, by whether they did what was asked
         self.failures = Counter[str]()  # of those that did not, by what was said
 
-    async def story(self, run: program.Program) -> None:
+    async def story(self, run: window_program.WindowProgram) -> None:
         watching = [asyncio.ensure_future(self._gaps()), asyncio.ensure_future(self._watch(run))]  # noqa: TID251
         try:
             while time.monotonic() - self.begun < 60 * self.minutes:
@@ -91,8 +91,8 @@ class Soak:
 
     # --- what the person does
 
-    async def _turn(self, run: program.Program) -> None:
-        if self.chance.random() < 0.3 or run.window.bench is None:
+    async def _turn(self, run: window_program.WindowProgram) -> None:
+        if self.chance.random() < 0.3 or run.window.current_workbench is None:
             await opened(run, self.chance.choice(WORKSPACES))
             self._hear(run)
         await self._choose_conversation(run)
@@ -101,11 +101,11 @@ class Soak:
             await act(run)
         self.turns += 1
 
-    def _hear(self, run: program.Program) -> None:
-        bench = run.window.bench
+    def _hear(self, run: window_program.WindowProgram) -> None:
+        bench = run.window.current_workbench
         if bench is not None and bench.id not in self.heard:
             self.heard.add(bench.id)
-            bench.subscribe(self._happened)
+            bench.subscribe_to_events(self._happened)
 
     def _happened(self, event: Event) -> None:
         if isinstance(event, FactAppended) and isinstance(event.recorded.fact, ToolReturned):
@@ -114,72 +114,74 @@ class Soak:
             if not returned.ok:
                 self.failures[returned.head.split("\n", 1)[0]] += 1
 
-    async def _choose_conversation(self, run: program.Program) -> None:
+    async def _choose_conversation(self, run: window_program.WindowProgram) -> None:
         window, chance = run.window, self.chance
-        rows = [row for row in window.rows() if not row.trashed and not row.parent]
-        if window.session is None or not rows:
+        rows = [row for row in window.current_conversation_rows() if not row.trashed and not row.parent]
+        if window.current_session is None or not rows:
             return
         if turns(run) >= TALK and chance.random() < 0.5:
-            window.actions_["new"].trigger()
+            window.window_actions["new"].trigger()
         elif chance.random() < 0.2:
             wanted = chance.choice(rows[:8]).id
             window.sidebar.opened.emit(wanted)
-            await until(lambda: window.session is not None and window.session.id == wanted)
+            await until(lambda: window.current_session is not None and window.current_session.id == wanted)
 
-    async def _say(self, run: program.Program) -> None:
+    async def _say(self, run: window_program.WindowProgram) -> None:
         """Type it, send it with the key, and wait for the end of the turn while it is shown."""
         window = run.window
-        window.show_page("chat")
+        window.switch_to_page("chat")
         before, box = turns(run), window.chat.composer.text
         for letter in f"Please go on with part {self.turns} of the plan":
             QTest.keyClicks(box, letter)
             await asyncio.sleep(0.005)
         QTest.keyClick(box, Qt.Key.Key_Return)
-        await until(lambda: window.session is not None and turns(run) > before)
-        await until(lambda: window.session is None or window.session.running is Running.IDLE)
+        await until(lambda: window.current_session is not None and turns(run) > before)
+        await until(
+            lambda: window.current_session is None or window.current_session.running is ConversationActivity.IDLE
+        )
 
-    async def _scroll(self, run: program.Program) -> None:
+    async def _scroll(self, run: window_program.WindowProgram) -> None:
         bar = run.window.chat.transcript.view.verticalScrollBar()
         for _ in range(20):
             bar.setValue(self.chance.randint(0, max(bar.maximum(), 1)))
             await asyncio.sleep(0.02)
-        run.window.actions_["bottom"].trigger()
+        run.window.window_actions["bottom"].trigger()
 
-    async def _look_around(self, run: program.Program) -> None:
+    async def _look_around(self, run: window_program.WindowProgram) -> None:
         """The cache with one of the outputs, the timeline, and back."""
-        session = run.window.session
+        session = run.window.current_session
         facts = session.conversation.state.facts if session else ()
         outputs = [one.fact.output.digest for one in facts if isinstance(one.fact, ToolReturned)]
-        run.window.show_page("cache")
+        run.window.switch_to_page("cache")
         if outputs:
-            run.window.pages.show_entry(self.chance.choice(outputs))
+            run.window.pages.show_entry_on_cache_page(self.chance.choice(outputs))
         for page in ("timeline", "chat"):
             await asyncio.sleep(0.3)
-            run.window.show_page(page)
+            run.window.switch_to_page(page)
 
-    async def _fold(self, run: program.Program) -> None:
-        session = run.window.session
+    async def _fold(self, run: window_program.WindowProgram) -> None:
+        session = run.window.current_session
         kind = self.chance.choice((FoldKind.MARKER, FoldKind.HANDOVER))
         try:
             if session is not None:
-                await asyncio.wait_for(session.fold_now(kind), 30)
+                await asyncio.wait_for(session.start_fold(kind), 30)
         except (HelixError, TimeoutError) as error:
             self._allow(error)
 
-    async def _look_back(self, run: program.Program) -> None:
+    async def _look_back(self, run: window_program.WindowProgram) -> None:
         """Take the newest fold back, and put it in force again."""
-        session = run.window.session
+        session = run.window.current_session
         live = list(session.conversation.state.branch.live) if session else []
         try:
             if session is not None and live:
-                await session.undo(live[-1])
+                await session.undo_fold(live[-1])
                 await asyncio.sleep(0.1)
-                await session.redo(live[-1])
+                await session.redo_fold(live[-1])
         except HelixError as error:
             self._allow(error)
 
     def _allow(self, error: BaseException) -> None:
-        if not isinstance(error, Refused):
+        if not isinstance(error, ActionRefused):
             raise error
         self.refused += 1
 
@@ -194,17 +196,19 @@ class Soak:
             await asyncio.sleep(0.002)
             last = time.perf_counter()
 
-    async def _watch(self, run: program.Program) -> None:
+    async def _watch(self, run: window_program.WindowProgram) -> None:
         while True:
             self._note(run)
             await asyncio.sleep(15)
 
-    def _note(self, run: program.Program) -> None:
+    def _note(self, run: window_program.WindowProgram) -> None:
         minute = (time.monotonic() - self.begun) / 60
         counts = (len(QApplication.allWidgets()), _qt_objects(run.shell), len(gc.get_objects()))
         open_files = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
         steps = sum(
-            len(session.facts) for bench in (run._desk.opened() if run._desk else ()) for session in bench.sessions
+            len(session.all_facts)
+            for bench in (run._desk.opened_workbenches() if run._desk else ())
+            for session in bench.sessions
         )
         sample = Sample(
             minute, machine.memory(), *counts, threading.active_count(), open_files, self.turns, steps, 1000 * self.gap
@@ -286,7 +290,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="the result stands on the figures page from now on")
     arguments = parser.parse_args()
     where = machine.described()
-    heap.share()  # as the program does before it has threads; what is prepared below has some already
+    glibc_memory.share_one_heap_between_threads()  # as the program does before it has threads; what is prepared below has some already
     with tempfile.TemporaryDirectory(prefix="helix-soak-") as home, started("tests.soak.server") as (_, port):
         prepare(Path(home), port, WORKSPACES, fill, window=32_000)
         soak = Soak(arguments.minutes, arguments.seed, arguments.out)

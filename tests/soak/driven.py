@@ -11,17 +11,17 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import app, places
-from helix_desktop.desktop import program
+from helix_desktop import program_folders, window_start
+from helix_desktop.desktop import window_program
 from helix_desktop.engine.facts import TurnEnded
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
 from tests.benchmarks import machine
 
 MODEL = "peer/scripted"
 HOME = "home"  # the program's own folder, which no tool may enter; the workspaces' folders stand beside it
-Story = Callable[[program.Program], Coroutine[Any, Any, None]]
+Story = Callable[[window_program.WindowProgram], Coroutine[Any, Any, None]]
 
 
 @contextlib.contextmanager
@@ -44,18 +44,18 @@ def prepare(home: Path, port: int, workspaces: Sequence[str], fill: Callable[[Pa
     """A home as it is after the first start: a provider, workspaces on folders beside it, everything allowed."""
 
     async def make() -> None:
-        where = places.find(home / HOME)
-        desk = Desk(where, Secrets(where.key_file, environ={}))
-        desk.configured.put(ProviderConfig("peer", base_url=f"http://127.0.0.1:{port}/v1"))
-        desk.configured.correct("peer", "scripted", {"window": window})
+        where = program_folders.find_program_folders(home / HOME)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={}))
+        desk.configured.save_provider(ProviderConfig("peer", base_url=f"http://127.0.0.1:{port}/v1"))
+        desk.configured.correct_model("peer", "scripted", {"window": window})
         for name in workspaces:
             folder = home / "folders" / name
             folder.mkdir(parents=True)
             fill(folder)
-            bench = await desk.create(name, folder)
-            bench.workspace.change({"limits.steps": 10_000, "limits.repeats": 1_000})
-            await bench.choose_model(MODEL)
-            await bench.choose_mode("allow all")
+            bench = await desk.create_workspace(name, folder)
+            bench.workspace.change_settings({"limits.steps": 10_000, "limits.repeats": 1_000})
+            await bench.choose_model_for_role(MODEL)
+            await bench.choose_permission_mode("allow all")
         await desk.aclose()
 
     asyncio.run(make())
@@ -65,10 +65,10 @@ def drive(home: Path, story: Story) -> int:
     """Run the window until the story is over; 1 where it ended with an error, which is shown."""
     failed: list[BaseException] = []
 
-    class Driven(program.Program):
-        async def _begin(self) -> None:
-            await super()._begin()
-            self._tasks.spawn(self._told(), name="story")
+    class Driven(window_program.WindowProgram):
+        async def _start_behind_window(self) -> None:
+            await super()._start_behind_window()
+            self._tasks.spawn_task(self._told(), name="story")
 
         async def _told(self) -> None:
             try:
@@ -79,8 +79,8 @@ def drive(home: Path, story: Story) -> int:
             finally:
                 self.shell.close()
 
-    program.Program = Driven  # type: ignore[misc] # what app.main starts
-    code = app.main(home / HOME, [])
+    window_program.WindowProgram = Driven  # type: ignore[misc] # what app.main starts
+    code = window_start.main(home / HOME, [])
     return 1 if failed else code
 
 
@@ -91,16 +91,16 @@ async def until(what: Callable[[], bool], limit: float = 60.0) -> None:
             await asyncio.sleep(0.01)
 
 
-async def opened(run: program.Program, workspace: str) -> None:
+async def opened(run: window_program.WindowProgram, workspace: str) -> None:
     """Click the workspace in the rail, and wait for it."""
     window = run.window
-    await until(lambda: any(row.name == workspace for row in window.workspaces()))
-    row = next(row for row in window.workspaces() if row.name == workspace)
+    await until(lambda: any(row.name == workspace for row in window.listed_workspaces()))
+    row = next(row for row in window.listed_workspaces() if row.name == workspace)
     window.rail.chosen.emit(row.id)
-    await until(lambda: window.bench is not None and window.bench.id == row.id)
+    await until(lambda: window.current_workbench is not None and window.current_workbench.id == row.id)
 
 
-def turns(run: program.Program) -> int:
+def turns(run: window_program.WindowProgram) -> int:
     """Turns of the open conversation that came to an end."""
-    session = run.window.session
+    session = run.window.current_session
     return sum(isinstance(each.fact, TurnEnded) for each in session.conversation.state.facts) if session else 0

@@ -6,35 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.ports import Cache, Index, Journal
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.engine.ports import ContentCache, JournalPort, SearchIndex
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 @dataclass(frozen=True)
 class Stores:
     """The three ports of one kind; `settle` waits until the index has what was written."""
 
-    journal: Journal
-    cache: Cache
-    index: Index
-    workspace: Workspace | None = None
+    journal: JournalPort
+    cache: ContentCache
+    index: SearchIndex
+    workspace: StoredWorkspace | None = None
 
     async def settle(self) -> None:
         if self.workspace is not None:
-            await self.workspace.index.caught_up()
+            await self.workspace.index.wait_until_indexed()
 
 
 @pytest.fixture
-def workspaces(tmp_path: Path) -> Workspaces:
-    return Workspaces(tmp_path / "workspaces")
+def workspaces(tmp_path: Path) -> AllWorkspaces:
+    return AllWorkspaces(tmp_path / "workspaces")
 
 
 @pytest.fixture
-async def workspace(workspaces: Workspaces, tmp_path: Path) -> AsyncIterator[Workspace]:
-    known = workspaces.create("Thesis", tmp_path)
-    opened = await workspaces.open(known.id)
+async def workspace(workspaces: AllWorkspaces, tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
+    known = workspaces.create_stored_workspace("Thesis", tmp_path)
+    opened = await workspaces.open_stored_workspace(known.id)
     yield opened
     await opened.aclose()
 
@@ -45,7 +45,7 @@ async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
         journal, cache = MemoryJournal(), MemoryCache()
         yield Stores(journal, cache, MemoryIndex(journal, cache))
         return
-    workspaces = Workspaces(tmp_path / "workspaces")
-    opened = await workspaces.open(workspaces.create("Thesis", tmp_path).id)
+    workspaces = AllWorkspaces(tmp_path / "workspaces")
+    opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Thesis", tmp_path).id)
     yield Stores(opened.journal, opened.cache, opened.index, opened)
     await opened.aclose()

@@ -21,45 +21,45 @@ from helix_desktop.engine.facts import (
     ToolReturned,
     UserSaid,
 )
-from helix_desktop.engine.ports import About, Emptied
-from helix_desktop.errors import NotThere
-from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
-from tests.store.test_forget import stands_in
+from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin
+from helix_desktop.errors import NotFound
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from tests.store.test_content_forgetting import stands_in
 
-SHELL = About("shell", "cat file")
+SHELL = EntryOrigin("shell", "cat file")
 TRASHED = ConversationChanged(trashed=True)
 
 
-async def put(workspace: Workspace, text: str, about: About = SHELL) -> Stored:
-    return await workspace.cache.put(text.encode(), about)
+async def put(workspace: StoredWorkspace, text: str, about: EntryOrigin = SHELL) -> Stored:
+    return await workspace.cache.store_content(text.encode(), about)
 
 
-async def said(workspace: Workspace, name: str, *stored: Stored, text: str = "", child: str = "") -> None:
+async def said(workspace: StoredWorkspace, name: str, *stored: Stored, text: str = "", child: str = "") -> None:
     """A conversation whose tools returned these."""
     facts = [ToolReturned(str(number), each, 1, child=child) for number, each in enumerate(stored)]
-    await workspace.journal.append(name, [ConversationStarted(name), UserSaid((Text(text),)), *facts])
+    await workspace.journal.append_to_journal(name, [ConversationStarted(name), UserSaid((Text(text),)), *facts])
 
 
-async def there(workspace: Workspace, *stored: Stored) -> list[bool]:
+async def there(workspace: StoredWorkspace, *stored: Stored) -> list[bool]:
     found = []
     for each in stored:
         try:
-            found.append(Digest.of(await workspace.cache.get(each.digest)) == each.digest)
-        except NotThere:
+            found.append(Digest.of_content(await workspace.cache.read_content(each.digest)) == each.digest)
+        except NotFound:
             found.append(False)
     return found
 
 
-async def names(workspace: Workspace) -> set[str]:
-    return {row.id for row in await workspace.journal.conversations()}
+async def names(workspace: StoredWorkspace) -> set[str]:
+    return {row.id for row in await workspace.journal.list_conversations()}
 
 
-async def test_nothing_of_it_can_be_reached_any_more(workspace: Workspace) -> None:
+async def test_nothing_of_it_can_be_reached_any_more(workspace: StoredWorkspace) -> None:
     secret = "the-private-thing-9931"
     output, picture, before = [await put(workspace, f"{secret} {kind}") for kind in ("output", "picture", "before")]
-    attached = await put(workspace, f"{secret} attached", About("user", "notes.txt"))
+    attached = await put(workspace, f"{secret} attached", EntryOrigin("user", "notes.txt"))
     change = FileChanged("a.py", before.digest, None)
     facts: list[Fact] = [
         ConversationStarted(f"About {secret}"),
@@ -67,121 +67,127 @@ async def test_nothing_of_it_can_be_reached_any_more(workspace: Workspace) -> No
         ToolReturned("1", output, 3, head=secret, images=(picture,), changes=(change,)),
         TRASHED,
     ]
-    await workspace.journal.append("gone", facts)
-    await workspace.journal.set_meter("gone", secret)
+    await workspace.journal.append_to_journal("gone", facts)
+    await workspace.journal.store_meter("gone", secret)
     await said(workspace, "other", await put(workspace, "other"), text="nothing to see")
-    await workspace.index.caught_up()
-    await workspace.back_up()
+    await workspace.index.wait_until_indexed()
+    await workspace.back_up_now()
     (workspace.folder / "damaged").mkdir()
     (workspace.folder / "damaged" / "journal.sqlite3").write_text(secret)
-    rows = [await workspace.index.row(each.digest) for each in (output, picture, before, attached)]
+    rows = [await workspace.index.find_entry_row(each.digest) for each in (output, picture, before, attached)]
 
-    emptied = await workspace.empty_trash()
+    emptied = await workspace.delete_trashed_conversations()
 
     assert emptied.conversations == ("gone",)
     assert emptied.entries == 4
     assert emptied.bytes == sum(row.kept for row in rows if row is not None) > 0
     assert await there(workspace, output, picture, before, attached) == [False] * 4
     assert await names(workspace) == {"other"}
-    await workspace.index.caught_up()
-    assert await workspace.index.search("private") == ()
+    await workspace.index.wait_until_indexed()
+    assert await workspace.index.search_index("private") == ()
     await workspace.aclose()
     assert stands_in(workspace.folder, secret) == []
-    with_backup = [JournalFile(copy.path) for copy in workspace.backups()]
-    assert [[row.id for row in journal.conversations()] for journal in with_backup] == [["other"]]
+    with_backup = [JournalFile(copy.path) for copy in workspace.list_journal_backups()]
+    assert [[row.id for row in journal.conversation_rows()] for journal in with_backup] == [["other"]]
     for journal in with_backup:
         journal.close()
 
 
-async def test_what_others_refer_to_stays(workspace: Workspace) -> None:
+async def test_what_others_refer_to_stays(workspace: StoredWorkspace) -> None:
     own, shared, quoted, begun, recalled, pinned = [
         await put(workspace, word) for word in ("own", "shared", "quoted", "begun", "recalled", "pinned")
     ]
-    by_hand = await put(workspace, "by hand", About())
-    outside = await put(workspace, "outside", About("outside:editor"))
-    await workspace.cache.pin(pinned.digest)
+    by_hand = await put(workspace, "by hand", EntryOrigin())
+    outside = await put(workspace, "outside", EntryOrigin("outside:editor"))
+    await workspace.cache.pin_entry(pinned.digest)
     await said(workspace, "gone", own, shared, quoted, begun, recalled, pinned, by_hand, outside)
-    await workspace.journal.append("gone", [TRASHED])
+    await workspace.journal.append_to_journal("gone", [TRASHED])
     await said(workspace, "stays", shared, text=f"see {quoted.digest.hex} and {begun.digest.hex[:12].upper()}")
     call = ToolCall("1", "recall_cached_content", json.dumps({"sha256": recalled.digest.hex[:16]}))
-    await workspace.journal.append("stays", [ModelReplied((call,), "m", Stop.CALLS)])
-    before = await workspace.journal.read("stays")
+    await workspace.journal.append_to_journal("stays", [ModelReplied((call,), "m", Stop.CALLS)])
+    before = await workspace.journal.read_facts("stays")
 
-    assert (await workspace.empty_trash()).entries == 1
+    assert (await workspace.delete_trashed_conversations()).entries == 1
 
     assert await there(workspace, own, shared, quoted, begun, recalled, pinned, by_hand, outside) == [
         False,
         *[True] * 7,
     ]
-    assert await workspace.journal.read("stays") == before
-    assert await workspace.journal.damage() == ()
-    assert (await workspace.cache.verify()).damaged == ()
+    assert await workspace.journal.read_facts("stays") == before
+    assert await workspace.journal.find_journal_damage() == ()
+    assert (await workspace.cache.verify_cache()).damaged == ()
 
 
-async def test_what_a_trashed_conversation_only_recalled_is_not_its_own(workspace: Workspace) -> None:
+async def test_what_a_trashed_conversation_only_recalled_is_not_its_own(workspace: StoredWorkspace) -> None:
     entry = await put(workspace, "an entry of yesterday")
     call = ToolCall("1", "recall_cached_content", json.dumps({"sha256": entry.digest.hex}))
-    await workspace.journal.append("gone", [ModelReplied((call,), "m", Stop.CALLS), TRASHED])
-    assert (await workspace.empty_trash()) == Emptied(("gone",))
+    await workspace.journal.append_to_journal("gone", [ModelReplied((call,), "m", Stop.CALLS), TRASHED])
+    assert (await workspace.delete_trashed_conversations()) == EmptyTrashResult(("gone",))
     assert await there(workspace, entry) == [True]
 
 
-async def test_a_fork_of_it_is_whole(workspace: Workspace) -> None:
+async def test_a_fork_of_it_is_whole(workspace: StoredWorkspace) -> None:
     early, late, inside, unshown = [await put(workspace, word) for word in ("early", "late", "inside", "unshown")]
     await said(workspace, "shown", inside)
-    await workspace.journal.append("shown", [ConversationStarted("shown", parent="trunk", parent_call="0")])
-    await workspace.journal.append("unshown", [ConversationStarted("unshown", parent="trunk", parent_call="0")])
-    await workspace.journal.append("unshown", [ToolReturned("1", unshown, 1)])
-    await workspace.journal.append("below", [ConversationStarted("below", parent="unshown", parent_call="1")])
+    await workspace.journal.append_to_journal("shown", [ConversationStarted("shown", parent="trunk", parent_call="0")])
+    await workspace.journal.append_to_journal(
+        "unshown", [ConversationStarted("unshown", parent="trunk", parent_call="0")]
+    )
+    await workspace.journal.append_to_journal("unshown", [ToolReturned("1", unshown, 1)])
+    await workspace.journal.append_to_journal(
+        "below", [ConversationStarted("below", parent="unshown", parent_call="1")]
+    )
     await said(workspace, "trunk", early, child="shown")
-    await workspace.journal.fork("trunk", 3, "fork")
-    await workspace.journal.append("trunk", [ToolReturned("2", late, 1, child="unshown"), TRASHED])
-    before = await workspace.journal.read("fork")
+    await workspace.journal.fork_conversation("trunk", 3, "fork")
+    await workspace.journal.append_to_journal("trunk", [ToolReturned("2", late, 1, child="unshown"), TRASHED])
+    before = await workspace.journal.read_facts("fork")
 
-    emptied = await workspace.empty_trash()
+    emptied = await workspace.delete_trashed_conversations()
 
     assert emptied.conversations == ("below", "trunk", "unshown")
     assert await names(workspace) == {"fork", "shown"}
     assert await there(workspace, early, late, inside, unshown) == [True, False, True, False]
-    assert await workspace.journal.read("fork") == before
-    assert (await workspace.cache.verify()).damaged == ()
+    assert await workspace.journal.read_facts("fork") == before
+    assert (await workspace.cache.verify_cache()).damaged == ()
 
 
-async def test_an_empty_trash_stays_as_it_is(workspace: Workspace) -> None:
+async def test_an_empty_trash_stays_as_it_is(workspace: StoredWorkspace) -> None:
     kept = await put(workspace, "kept")
     await said(workspace, "c", kept)
-    await workspace.journal.append("c", [TRASHED, ConversationChanged(trashed=False)])
-    assert await workspace.empty_trash() == Emptied()
+    await workspace.journal.append_to_journal("c", [TRASHED, ConversationChanged(trashed=False)])
+    assert await workspace.delete_trashed_conversations() == EmptyTrashResult()
     assert await there(workspace, kept) == [True]
 
 
-async def test_what_is_put_again_meanwhile_stays(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_put_again_meanwhile_stays(workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = await put(workspace, "wanted again")
     await said(workspace, "gone", stored)
-    await workspace.journal.append("gone", [TRASHED])
-    renew = workspace.index.renew
+    await workspace.journal.append_to_journal("gone", [TRASHED])
+    renew = workspace.index.rebuild_around
 
     async def meanwhile(between: object) -> None:
         await put(workspace, "wanted again")
         await renew(between)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(workspace.index, "renew", meanwhile)
-    assert (await workspace.empty_trash()).entries == 0
+    monkeypatch.setattr(workspace.index, "rebuild_around", meanwhile)
+    assert (await workspace.delete_trashed_conversations()).entries == 0
     assert await there(workspace, stored) == [True]
 
 
-async def test_it_can_be_done_again_after_it_failed(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_can_be_done_again_after_it_failed(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stored = await put(workspace, "content")
     await said(workspace, "gone", stored)
-    await workspace.journal.append("gone", [TRASHED])
-    await workspace.back_up()
+    await workspace.journal.append_to_journal("gone", [TRASHED])
+    await workspace.back_up_now()
     with monkeypatch.context() as broken:
-        broken.setattr(JournalFile, "remove", _fails)
+        broken.setattr(JournalFile, "delete_conversation", _fails)
         with pytest.raises(OSError, match="unplugged"):
-            await workspace.empty_trash()
+            await workspace.delete_trashed_conversations()
     assert await names(workspace) == {"gone"}, "it is still in the trash"
     assert await put(workspace, "and on") is not None
-    assert (await workspace.empty_trash()).conversations == ("gone",)
+    assert (await workspace.delete_trashed_conversations()).conversations == ("gone",)
     assert await names(workspace) == set()
 
 
@@ -190,7 +196,7 @@ def _fails(*_: object) -> int:
 
 
 @pytest.fixture
-async def workspace(workspaces: Workspaces, tmp_path: Path) -> AsyncIterator[Workspace]:
-    opened = await workspaces.open(workspaces.create("Thesis", tmp_path).id)
+async def workspace(workspaces: AllWorkspaces, tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
+    opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Thesis", tmp_path).id)
     yield opened
     await opened.aclose()

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from helix_desktop.engine.digest import Digest
-from helix_desktop.engine.ports import About
-from helix_desktop.store.cache import CacheFolder
-from helix_desktop.store.incoming_content import line_count
-from helix_desktop.store.records import CHUNK, VERSION_KEY
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_records import CHUNK, VERSION_KEY
+from helix_desktop.store.incoming_content import count_text_lines
 
-SHELL = About("shell", "ls")
+SHELL = EntryOrigin("shell", "ls")
 
 
 @pytest.fixture
@@ -26,10 +26,10 @@ def cache(tmp_path: Path) -> Iterator[CacheFolder]:
 
 
 def test_what_is_abandoned_is_taken_back(cache: CacheFolder) -> None:
-    incoming = cache.begin(SHELL)
-    incoming.write(bytes(3 * CHUNK))
-    incoming.abandon()
-    assert list(cache.level.keys(b"a", b"z")) == [VERSION_KEY]
+    incoming = cache.begin_incoming(SHELL)
+    incoming.write_piece(bytes(3 * CHUNK))
+    incoming.abandon_entry()
+    assert list(cache.level.keys_in_range(b"a", b"z")) == [VERSION_KEY]
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_what_is_abandoned_is_taken_back(cache: CacheFolder) -> None:
     ],
 )
 def test_lines(cache: CacheFolder, content: bytes, media: str, lines: int) -> None:
-    about = About(media_type=media)
-    assert line_count(content, about) == lines
-    incoming = cache.begin(about)
-    incoming.write(b"x" * 2 * CHUNK + b"\n" + content)
-    assert incoming.finish().record.lines == (lines + 1 if media != "image/png" else 0)
+    about = EntryOrigin(media_type=media)
+    assert count_text_lines(content, about) == lines
+    incoming = cache.begin_incoming(about)
+    incoming.write_piece(b"x" * 2 * CHUNK + b"\n" + content)
+    assert incoming.finish_entry().record.lines == (lines + 1 if media != "image/png" else 0)
 
 
 @settings(max_examples=30, deadline=None)
@@ -59,13 +59,13 @@ def test_however_it_comes_it_is_the_same(
     cache = CacheFolder(tmp_path_factory.mktemp("cache"))
     content = random.Random(seed).randbytes(size)
     places = sorted({0, *(min(cut, size) for cut in cuts), size})
-    incoming = cache.begin(SHELL)
+    incoming = cache.begin_incoming(SHELL)
     for start, stop in pairwise(places):
-        incoming.write(content[start:stop])
-    staged = incoming.finish()
-    cache.commit([staged])
-    assert staged.record.digest == Digest.of(content)
-    assert cache.get(staged.record.digest) == content
-    assert cache.read(staged.record.digest, size // 3, size) == content[size // 3 :]
+        incoming.write_piece(content[start:stop])
+    staged = incoming.finish_entry()
+    cache.commit_staged([staged])
+    assert staged.record.digest == Digest.of_content(content)
+    assert cache.get_content(staged.record.digest) == content
+    assert cache.read_part(staged.record.digest, size // 3, size) == content[size // 3 :]
     assert staged.record.kept >= size
     cache.close()

@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop.engine.facts import ConversationStarted, Forgotten, Text, UserSaid
 from helix_desktop.store import journal_repair
-from helix_desktop.store.journal import JournalFile
+from helix_desktop.store.journal_file import JournalFile
 
 
 def said(number: int) -> UserSaid:
@@ -19,10 +19,10 @@ def said(number: int) -> UserSaid:
 def left_open(path: Path, facts: int = 20) -> Path:
     """A journal whose last facts stand in the log alone, as a killed process leaves it; a copy of it."""
     journal = JournalFile(path / "journal.sqlite3")
-    journal.append("a", [ConversationStarted("A")])
+    journal.append_in_transaction("a", [ConversationStarted("A")])
     journal.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     for number in range(facts):
-        journal.append("a", [said(number)])
+        journal.append_in_transaction("a", [said(number)])
     copy = path / "copy"
     copy.mkdir()
     for each in path.glob("journal.sqlite3*"):
@@ -40,14 +40,14 @@ def flip(path: Path, at: int) -> None:
 
 def test_a_whole_log_is_read_by_sqlite_alone(tmp_path: Path) -> None:
     path = left_open(tmp_path)
-    log = journal_repair.log_of(path)
+    log = journal_repair.read_write_ahead_log(path)
     assert log is not None
-    assert len(journal_repair.salvaged(path, log).lines) == 21
+    assert len(journal_repair.salvage_facts(path, log).lines) == 21
     journal = JournalFile(path)
     assert journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1] == log.committed
-    assert len(journal.read("a")) == 21
+    assert len(journal.read_recorded("a")) == 21
     journal.close()
-    assert journal_repair.log_of(path) is None
+    assert journal_repair.read_write_ahead_log(path) is None
 
 
 @pytest.mark.parametrize("where", ["header", "early frame", "salt"])
@@ -55,28 +55,28 @@ def test_what_stands_behind_damage_in_the_log_is_salvaged(tmp_path: Path, where:
     path = left_open(tmp_path)
     wal = path.with_name("journal.sqlite3-wal")
     flip(wal, {"header": 18, "early frame": 32 + 24 + 4000, "salt": 32 + 10}[where])
-    log = journal_repair.log_of(path)
+    log = journal_repair.read_write_ahead_log(path)
     assert log is not None
-    salvage = journal_repair.salvaged(path, log)
+    salvage = journal_repair.salvage_facts(path, log)
     journal = JournalFile(path)
-    assert len(journal.lines("a")) < 21, "SQLite itself stops at the damage"
-    added, missing, gap = journal_repair.add_salvaged(journal, salvage)
+    assert len(journal.read_stored_facts("a")) < 21, "SQLite itself stops at the damage"
+    added, missing, gap = journal_repair.append_salvaged_facts(journal, salvage)
     assert added > 0
     assert not gap
-    assert len(journal.read("a")) + len(missing) == 21
+    assert len(journal.read_recorded("a")) + len(missing) == 21
     journal.close()
 
 
 def test_a_resealed_log_is_what_it_was(tmp_path: Path) -> None:
     path = left_open(tmp_path)
-    log = journal_repair.log_of(path)
+    log = journal_repair.read_write_ahead_log(path)
     assert log is not None
     other = tmp_path / "other"
     other.mkdir()
     shutil.copy(path, other / "journal.sqlite3")
-    (other / "journal.sqlite3-wal").write_bytes(journal_repair.resealed(log))
+    (other / "journal.sqlite3-wal").write_bytes(journal_repair.with_valid_checksums(log))
     journal = JournalFile(other / "journal.sqlite3")
-    assert len(journal.read("a")) == 21
+    assert len(journal.read_recorded("a")) == 21
     journal.close()
 
 
@@ -87,7 +87,7 @@ def test_the_page_size_is_taken_from_where_it_makes_sense(tmp_path: Path, page: 
     header = struct.pack(">8I", 0x377F0683, 3007000, 77, 0, 1, 2, 0, 0)
     frame = struct.pack(">6I", 1, 1, 1, 2, 0, 0) + bytes(page)
     (tmp_path / "journal.sqlite3-wal").write_bytes(header + frame)
-    log = journal_repair.log_of(path)
+    log = journal_repair.read_write_ahead_log(path)
     assert log is not None
     assert (log.page, log.committed) == (page, 1)
 
@@ -97,11 +97,11 @@ def damaged_journal(tmp_path: Path, seed: int) -> tuple[Path, Path]:
     path, backup = tmp_path / "journal.sqlite3", tmp_path / "backup.sqlite3"
     journal = JournalFile(path)
     for number in range(30):
-        journal.append("a" if number % 2 else "b", [said(number)])
+        journal.append_in_transaction("a" if number % 2 else "b", [said(number)])
     journal.close()
     shutil.copy(path, backup)
     journal = JournalFile(path)
-    journal.append("a", [said(99)])
+    journal.append_in_transaction("a", [said(99)])
     journal.close()
     chance = random.Random(seed)
     for _ in range(3):
@@ -112,41 +112,43 @@ def damaged_journal(tmp_path: Path, seed: int) -> tuple[Path, Path]:
 @pytest.mark.parametrize("seed", range(6))
 def test_with_a_backup_everything_comes_back(tmp_path: Path, seed: int) -> None:
     path, backup = damaged_journal(tmp_path, seed)
-    result = journal_repair.rebuild(path, [backup], None, tmp_path / "new")
+    result = journal_repair.rebuild_journal(path, [backup], None, tmp_path / "new")
     journal = JournalFile(tmp_path / "new")
-    assert len(journal.read("b")) == 15
-    assert len(journal.read("a")) >= 15
-    assert result.kept + len(result.lost) == journal.count()
+    assert len(journal.read_recorded("b")) == 15
+    assert len(journal.read_recorded("a")) >= 15
+    assert result.kept + len(result.lost) == journal.count_facts()
     assert len(result.lost) <= 1
-    assert list(journal.damage()) == []
+    assert list(journal.find_damage()) == []
     journal.close()
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_without_one_what_is_lost_is_named_and_keeps_its_place(tmp_path: Path, seed: int) -> None:
     path, _ = damaged_journal(tmp_path, seed)
-    result = journal_repair.rebuild(path, [], None, tmp_path / "new")
+    result = journal_repair.rebuild_journal(path, [], None, tmp_path / "new")
     journal = JournalFile(tmp_path / "new")
     gone = [
         f"Fact {each.seq} of the conversation {name}."
         for name in "ab"
-        for each in journal.read(name)
+        for each in journal.read_recorded(name)
         if isinstance(each.fact, Forgotten)
     ]
     assert sorted(gone) == sorted(result.lost)
-    assert list(journal.damage()) == []
+    assert list(journal.find_damage()) == []
     journal.close()
 
 
 def test_facts_are_read_though_the_names_of_the_columns_are_damaged(tmp_path: Path) -> None:
     path, _ = damaged_journal(tmp_path, 0)
-    before = len(list(journal_repair.readable(path)))
+    before = len(list(journal_repair.read_intact_facts(path)))
     content = path.read_bytes()
     path.write_bytes(content.replace(b"digest BLOB NOT NULL", b"tigest BLOB NOT NULL"))
-    assert len(list(journal_repair.readable(path))) == before > 0
+    assert len(list(journal_repair.read_intact_facts(path))) == before > 0
 
 
 def test_nothing_can_be_read_of_nothing(tmp_path: Path) -> None:
     (tmp_path / "nonsense").write_bytes(b"nonsense" * 1000)
-    assert list(journal_repair.readable(tmp_path / "nonsense")) == []
-    assert journal_repair.rebuild(tmp_path / "nonsense", [], None, tmp_path / "new") == journal_repair.Mended(0, ())
+    assert list(journal_repair.read_intact_facts(tmp_path / "nonsense")) == []
+    assert journal_repair.rebuild_journal(
+        tmp_path / "nonsense", [], None, tmp_path / "new"
+    ) == journal_repair.RepairResult(0, ())

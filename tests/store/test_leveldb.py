@@ -13,21 +13,21 @@ import pytest
 
 from helix_desktop.errors import CacheCorrupt, StoreFailed, StoreFull
 from helix_desktop.store import leveldb as level_module
-from helix_desktop.store.leveldb import Level, failure, repair, repairable
+from helix_desktop.store.leveldb import LevelDatabase, is_repairable_error, leveldb_error_of, repair_leveldb
 
 
 @pytest.fixture
-def level(tmp_path: Path) -> Iterator[Level]:
-    opened = Level(tmp_path / "cache")
+def level(tmp_path: Path) -> Iterator[LevelDatabase]:
+    opened = LevelDatabase(tmp_path / "cache")
     yield opened
     opened.close()
 
 
-def test_a_batch_is_whole(level: Level) -> None:
-    level.write([(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"b", None)])
-    assert list(level.scan(b"a", b"z")) == [(b"a", b"1"), (b"c", b"3")]
-    assert list(level.keys(b"a", b"z", reverse=True)) == [b"c", b"a"]
-    assert (level.get(b"a"), level.get(b"b"), level.quick_get(b"c")) == (b"1", None, b"3")
+def test_a_batch_is_whole(level: LevelDatabase) -> None:
+    level.write_batch([(b"a", b"1"), (b"b", b"2"), (b"c", b"3"), (b"b", None)])
+    assert list(level.scan_range(b"a", b"z")) == [(b"a", b"1"), (b"c", b"3")]
+    assert list(level.keys_in_range(b"a", b"z", reverse=True)) == [b"c", b"a"]
+    assert (level.get_value(b"a"), level.get_value(b"b"), level.get_value_once(b"c")) == (b"1", None, b"3")
 
 
 def in_files(folder: Path, text: bytes) -> bool:
@@ -35,22 +35,22 @@ def in_files(folder: Path, text: bytes) -> bool:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_what_was_deleted_is_in_no_file_after_a_scrub(level: Level, flushed: bool) -> None:
-    level.write([(b"a", b"SECRET"), (b"z", b"other")])
+def test_what_was_deleted_is_in_no_file_after_a_scrub(level: LevelDatabase, flushed: bool) -> None:
+    level.write_batch([(b"a", b"SECRET"), (b"z", b"other")])
     if flushed:
-        level.flush()
-    level.write([(b"a", None)])
-    level.compact()
-    level.scrub()
+        level.flush_log()
+    level.write_batch([(b"a", None)])
+    level.compact_database()
+    level.scrub_database_files()
     assert not in_files(level.folder, b"SECRET")
-    assert level.get(b"z") == b"other"
+    assert level.get_value(b"z") == b"other"
 
 
-def test_a_compaction_alone_would_leave_it(level: Level) -> None:
+def test_a_compaction_alone_would_leave_it(level: LevelDatabase) -> None:
     """Why scrub is more than that; when this fails, LevelDB has changed, and scrub can be simpler."""
-    level.write([(b"a", b"SECRET")])
-    level.write([(b"a", None)])
-    level.compact()
+    level.write_batch([(b"a", b"SECRET")])
+    level.write_batch([(b"a", None)])
+    level.compact_database()
     assert in_files(level.folder, b"SECRET")
 
 
@@ -77,15 +77,15 @@ class Refusing:
         self._real.close()
 
 
-def test_after_a_failed_write_the_handle_is_opened_anew(level: Level) -> None:
-    level.write([(b"a", b"1")])
+def test_after_a_failed_write_the_handle_is_opened_anew(level: LevelDatabase) -> None:
+    level.write_batch([(b"a", b"1")])
     level._db = Refusing(level._db, plyvel.IOError("IO error: No space left on device"))
     with pytest.raises(StoreFull, match="what was stored before is safe"):
-        level.write([(b"b", b"2")])
-    assert level.get(b"a") == b"1"
-    level.write([(b"b", b"2")])
+        level.write_batch([(b"b", b"2")])
+    assert level.get_value(b"a") == b"1"
+    level.write_batch([(b"b", b"2")])
     assert isinstance(level._db, plyvel.DB)
-    assert list(level.keys(b"a", b"z")) == [b"a", b"b"]
+    assert list(level.keys_in_range(b"a", b"z")) == [b"a", b"b"]
     assert not level.folder.with_name("cache.probe").exists()
 
 
@@ -100,22 +100,22 @@ def test_after_a_failed_write_the_handle_is_opened_anew(level: Level) -> None:
     ],
 )
 def test_errors_are_said_in_our_words(error: Exception, kind: type[StoreFailed]) -> None:
-    said = failure(error, "The cache could not be written")
+    said = leveldb_error_of(error, "The cache could not be written")
     assert type(said) is kind
     assert str(said).startswith("The cache could not be written: ")
     assert said.remedy
 
 
 def test_a_database_without_its_list_of_files_is_repaired(tmp_path: Path) -> None:
-    level = Level(tmp_path / "cache")
-    level.write([(b"a", b"1")])
+    level = LevelDatabase(tmp_path / "cache")
+    level.write_batch([(b"a", b"1")])
     level.close()
     (tmp_path / "cache" / "CURRENT").unlink()
     for manifest in (tmp_path / "cache").glob("MANIFEST*"):
         manifest.unlink()
-    repair(tmp_path / "cache")
-    again = Level(tmp_path / "cache")
-    assert again.get(b"a") == b"1"
+    repair_leveldb(tmp_path / "cache")
+    again = LevelDatabase(tmp_path / "cache")
+    assert again.get_value(b"a") == b"1"
     again.close()
 
 
@@ -128,47 +128,47 @@ def test_a_database_without_its_list_of_files_is_repaired(tmp_path: Path) -> Non
     ],
 )
 def test_what_a_repair_may_mend(said: str, fits: bool) -> None:
-    assert repairable(said) is fits
+    assert is_repairable_error(said) is fits
 
 
 def test_what_the_log_lost_is_counted(tmp_path: Path) -> None:
-    level = Level(tmp_path)
+    level = LevelDatabase(tmp_path)
     for number in range(50):
-        level.write([(b"%d" % number, b"x" * 200)])
+        level.write_batch([(b"%d" % number, b"x" * 200)])
     level.close()
     log = max(tmp_path.glob("*.log"))
     content = bytearray(log.read_bytes())
     content[len(content) // 2] ^= 4
     log.write_bytes(content)
-    again = Level(tmp_path)
-    assert again.dropped() > 0
+    again = LevelDatabase(tmp_path)
+    assert again.dropped_log_bytes() > 0
     again.close()
-    clean = Level(tmp_path)
-    assert clean.dropped() == 0
+    clean = LevelDatabase(tmp_path)
+    assert clean.dropped_log_bytes() == 0
     clean.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_reading_much_holds_little(level: Level) -> None:
+def test_reading_much_holds_little(level: LevelDatabase) -> None:
     chance = random.Random(1)
     for number in range(64):
-        level.write([(b"%02d" % number, chance.randbytes(1 << 20))])
+        level.write_batch([(b"%02d" % number, chance.randbytes(1 << 20))])
     before = mapped()
     for number in range(64):
-        assert len(level.get(b"%02d" % number) or b"") == 1 << 20
+        assert len(level.get_value(b"%02d" % number) or b"") == 1 << 20
     assert mapped() - before < 32 << 20
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_pages_are_let_go_only_where_no_compaction_can_take_the_mapping_away(
-    level: Level, monkeypatch: pytest.MonkeyPatch
+    level: LevelDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was unmapped is given to whoever asks next, and would be cleared under them."""
     for number in range(16):
-        level.write([(b"%02d" % number, random.Random(number).randbytes(1 << 20))])
-    level.flush()
+        level.write_batch([(b"%02d" % number, random.Random(number).randbytes(1 << 20))])
+    level.flush_log()
     for number in range(16):
-        level.get(b"%02d" % number)
+        level.get_value(b"%02d" % number)
     taken: list[bool] = []
 
     def compacted_meanwhile(start: ctypes.c_void_p, *_: object) -> None:
@@ -178,7 +178,7 @@ def test_pages_are_let_go_only_where_no_compaction_can_take_the_mapping_away(
         taken.append(f"{start.value or 0:x}-" in Path("/proc/self/maps").read_text())
 
     monkeypatch.setattr(level_module, "_MADVISE", compacted_meanwhile)
-    level._release()
+    level._release_read_pages()
     assert taken
     assert all(taken)
 
@@ -186,15 +186,15 @@ def test_pages_are_let_go_only_where_no_compaction_can_take_the_mapping_away(
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize(("sure", "advice"), [(150, 4), (0, 21)])
 def test_a_table_that_may_be_closed_meanwhile_is_let_go_in_the_way_that_loses_nothing(
-    level: Level, monkeypatch: pytest.MonkeyPatch, sure: int, advice: int
+    level: LevelDatabase, monkeypatch: pytest.MonkeyPatch, sure: int, advice: int
 ) -> None:
-    level.write([(b"one", b"1" * 1000)])
-    level.flush()
-    assert level.get(b"one")
+    level.write_batch([(b"one", b"1" * 1000)])
+    level.flush_log()
+    assert level.get_value(b"one")
     given: list[int] = []
     monkeypatch.setattr(level_module, "_SURELY_OPEN", sure)
     monkeypatch.setattr(level_module, "_MADVISE", lambda *told: given.append(told[2]))
-    level._release()
+    level._release_read_pages()
     assert given == [advice]
 
 
@@ -206,16 +206,16 @@ def mapped() -> int:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="which moves no folder a file of which is open")
 def test_a_scrub_that_failed_is_said_and_can_be_done_again(tmp_path: Path) -> None:
-    level = Level(tmp_path / "level")
-    level.write([(b"one", b"1" * 1000)])
-    level.flush()
+    level = LevelDatabase(tmp_path / "level")
+    level.write_batch([(b"one", b"1" * 1000)])
+    level.flush_log()
     (tmp_path / "level").rename(tmp_path / "away")  # no file can be made now
     with pytest.raises(StoreFailed):
-        level.scrub()
+        level.scrub_database_files()
     (tmp_path / "away").rename(tmp_path / "level")
-    level.scrub()
-    level.write([(b"two", b"2")])
-    assert (level.get(b"one"), level.get(b"two")) == (b"1" * 1000, b"2")
+    level.scrub_database_files()
+    level.write_batch([(b"two", b"2")])
+    assert (level.get_value(b"one"), level.get_value(b"two")) == (b"1" * 1000, b"2")
     level.close()
 
 
@@ -229,11 +229,11 @@ def test_the_name_of_a_new_log_is_on_the_disk_before_a_write_is_acknowledged(
         if folder.name == "cache":
             known.update(path.name for path in folder.iterdir())
 
-    monkeypatch.setattr(level_module, "sync_folder", synced)
-    level = Level(tmp_path / "cache")
+    monkeypatch.setattr(level_module, "sync_folder_to_disk", synced)
+    level = LevelDatabase(tmp_path / "cache")
     logs = set()
     for number in range(400):
-        level.write([(b"%d" % number, os.urandom(30_000))])
+        level.write_batch([(b"%d" % number, os.urandom(30_000))])
         now = {path.name for path in level.folder.glob("*.log")}
         assert now <= known
         logs |= now
@@ -245,12 +245,12 @@ def test_the_name_of_a_new_log_is_on_the_disk_before_a_write_is_acknowledged(
 def test_its_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        level = Level(tmp_path / "cache")
+        level = LevelDatabase(tmp_path / "cache")
         for number in range(200):
-            level.write([(b"%d" % number, os.urandom(30_000))])
+            level.write_batch([(b"%d" % number, os.urandom(30_000))])
         level.close()
     finally:
         os.umask(before)
-    level = Level(tmp_path / "cache")
+    level = LevelDatabase(tmp_path / "cache")
     assert {path.stat().st_mode & 0o077 for path in level.folder.iterdir()} == {0}
     level.close()

@@ -9,11 +9,11 @@ import pytest
 
 from helix_desktop import cli
 from helix_desktop.engine.facts import Text, UserSaid
-from helix_desktop.engine.ports import About
+from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull
 from helix_desktop.store import reading_copy
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 def state(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -21,35 +21,35 @@ def state(folder: Path) -> dict[str, tuple[bytes, int]]:
     return {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
-async def filled(workspaces: Workspaces, folder: Path) -> Path:
-    known = workspaces.create("Work", folder)
-    opened = await workspaces.open(known.id)
+async def filled(workspaces: AllWorkspaces, folder: Path) -> Path:
+    known = workspaces.create_stored_workspace("Work", folder)
+    opened = await workspaces.open_stored_workspace(known.id)
     for number in range(12):
-        await opened.cache.put(os.urandom(500_000) + b"%d" % number, About("shell"))
-    await opened.journal.append("c", [UserSaid((Text("hello"),))])
+        await opened.cache.store_content(os.urandom(500_000) + b"%d" % number, EntryOrigin("shell"))
+    await opened.journal.append_to_journal("c", [UserSaid((Text("hello"),))])
     await opened.aclose()
     return known.folder
 
 
 async def test_everything_is_there_and_nothing_changes(tmp_path: Path) -> None:
-    folder = await filled(Workspaces(tmp_path / "workspaces"), tmp_path)
+    folder = await filled(AllWorkspaces(tmp_path / "workspaces"), tmp_path)
     before = state(folder)
-    with reading_copy.of(folder) as copy:
+    with reading_copy.copy_for_reading(folder) as copy:
         assert any(path.is_symlink() for path in (copy / "cache").iterdir()), "tables are not copied"
-        opened = await Workspace.open(copy)
-        assert (await opened.cache.verify()).checked == 12
-        assert [row.begins for row in await opened.journal.conversations()] == ["hello"]
-        await opened.cache.put(b"goes with the copy", About("shell"))
+        opened = await StoredWorkspace.open(copy)
+        assert (await opened.cache.verify_cache()).checked == 12
+        assert [row.begins for row in await opened.journal.list_conversations()] == ["hello"]
+        await opened.cache.store_content(b"goes with the copy", EntryOrigin("shell"))
         await opened.aclose()
     assert state(folder) == before
     assert not copy.exists()
 
 
 async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
-    workspaces = Workspaces(tmp_path / "workspaces")
+    workspaces = AllWorkspaces(tmp_path / "workspaces")
     folder = await filled(workspaces, tmp_path)
-    opened = await workspaces.open(folder.name)
-    with pytest.raises(StoreBusy), reading_copy.of(folder):
+    opened = await workspaces.open_stored_workspace(folder.name)
+    with pytest.raises(StoreBusy), reading_copy.copy_for_reading(folder):
         pass
     await opened.aclose()
 
@@ -57,13 +57,13 @@ async def test_an_open_one_is_read_where_it_is_open(tmp_path: Path) -> None:
 def test_where_there_is_no_room_for_a_copy_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading_copy, "_SPARE", 1 << 60)
     (tmp_path / "cache").mkdir()
-    with pytest.raises(StoreFailed, match="no other folder"), reading_copy.of(tmp_path):
+    with pytest.raises(StoreFailed, match="no other folder"), reading_copy.copy_for_reading(tmp_path):
         pass
 
 
 def test_a_disk_with_room_takes_something(tmp_path: Path) -> None:
-    assert not reading_copy.takes_nothing(tmp_path)
-    assert reading_copy.takes_nothing(tmp_path / "missing")
+    assert not reading_copy.is_disk_unwritable(tmp_path)
+    assert reading_copy.is_disk_unwritable(tmp_path / "missing")
 
 
 def test_commands_that_read_work_and_those_that_write_say_why_not(
@@ -74,11 +74,11 @@ def test_commands_that_read_work_and_those_that_write_say_why_not(
     assert cli.main(["cache", "put", "-w", "Work", str(tmp_path / "file")]) == 0
     digest = capfd.readouterr().out.split()[-1]
 
-    async def full(self: Workspaces, name_or_id: str) -> Workspace:
+    async def full(self: AllWorkspaces, name_or_id: str) -> StoredWorkspace:
         raise StoreFull("The cache cannot be opened: the disk is full.")
 
-    monkeypatch.setattr(Workspaces, "open", full)
-    monkeypatch.setattr(reading_copy, "takes_nothing", lambda _folder: True)
+    monkeypatch.setattr(AllWorkspaces, "open_stored_workspace", full)
+    monkeypatch.setattr(reading_copy, "is_disk_unwritable", lambda _folder: True)
     for line in (
         ["cache", "get", digest],
         ["cache", "list"],

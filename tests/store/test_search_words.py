@@ -23,19 +23,19 @@ from helix_desktop.store import search_words
     ],
 )
 def test_hidden_words_are_found(text: str, hidden: str) -> None:
-    assert search_words.parts(text) == hidden
+    assert search_words.hidden_words(text) == hidden
 
 
 @pytest.mark.parametrize("letter", ["a", "A", "aB", "1", " ", "日", "_", "a1"])
 def test_no_text_takes_long(letter: str) -> None:
     started = time.process_time()
-    search_words.parts(letter * (500_000 // len(letter)))
+    search_words.hidden_words(letter * (500_000 // len(letter)))
     assert time.process_time() - started < 2.0
 
 
 @given(st.text(max_size=400_000 // 1000).map(lambda text: text * 500))
 def test_pieces_are_the_text_in_order(text: str) -> None:
-    found = list(search_words.pieces(text))
+    found = list(search_words.split_for_index(text))
     assert "".join(piece for _, piece in found) == text
     assert all(
         text[start : start + len(piece)] == piece and 0 < len(piece) <= search_words.PIECE for start, piece in found
@@ -47,7 +47,7 @@ def test_pieces_are_the_text_in_order(text: str) -> None:
     [("two words", ["two", "words"]), ('"a phrase" word', ["a phrase", "word"]), ("... ! (", []), ('"', []), ("", [])],
 )
 def test_a_query_is_taken_apart(query: str, terms: list[str]) -> None:
-    assert search_words.asked(query) == terms
+    assert search_words.query_terms(query) == terms
 
 
 @pytest.mark.parametrize(
@@ -62,27 +62,27 @@ def test_a_query_is_taken_apart(query: str, terms: list[str]) -> None:
     ],
 )
 def test_text_is_told_from_other_bytes(content: bytes, text: str | None) -> None:
-    found = search_words.readable(content)
+    found = search_words.text_or_none(content)
     assert found == (text.removeprefix("\ufeff") if text else text)
 
 
 def test_a_snippet_is_the_line_around() -> None:
     text = "first\n" + "x" * 300 + " needle " + "y" * 300 + "\nlast"
-    at = search_words.where(text, ["needle"])
-    shown = search_words.snippet(text, at)
+    at = search_words.find_first_term(text, ["needle"])
+    shown = search_words.cut_snippet(text, at)
     assert "needle" in shown
     assert len(shown) <= 200
     assert "first" not in shown
-    assert search_words.where(text, ["nowhere"]) == 0
-    assert search_words.snippet("", 0) == ""
+    assert search_words.find_first_term(text, ["nowhere"]) == 0
+    assert search_words.cut_snippet("", 0) == ""
 
 
 def test_a_snippet_is_cut_between_words() -> None:
     text = " ".join(f"word{number}" for number in range(100))
-    shown = search_words.snippet(text, text.index("word50"))
+    shown = search_words.cut_snippet(text, text.index("word50"))
     assert set(shown.strip("…").split()) <= set(text.split())
     assert (shown[0], shown[-1]) == ("…", "…")
     assert "word50" in shown.split()
     assert 150 <= len(shown) <= 202
-    assert search_words.snippet("字" * 500, 250) == f"…{'字' * 200}…"
-    assert search_words.snippet("a" * 500, 0) == f"{'a' * 200}…"
+    assert search_words.cut_snippet("字" * 500, 250) == f"…{'字' * 200}…"
+    assert search_words.cut_snippet("a" * 500, 0) == f"{'a' * 200}…"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from helix_desktop.tools.sandbox import Kind, holds
+from helix_desktop.tools.sandbox import SandboxKind, keeps_commands_inside
 from tests.tools.world import World, world
 
 
@@ -19,12 +19,12 @@ async def here(tmp_path: Path) -> AsyncIterator[World]:
         yield made
 
 
-@pytest_asyncio.fixture(params=[Kind.BUBBLEWRAP, Kind.LANDLOCK, Kind.NONE], ids=str)
+@pytest_asyncio.fixture(params=[SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK, SandboxKind.NONE], ids=str)
 async def everywhere(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
     """The same in every sandbox there is."""
     async with world(tmp_path) as made:
         sandbox = dataclasses.replace(made.kit.sandbox, kind=request.param)
-        if request.param is not Kind.NONE and not await holds(sandbox):
+        if request.param is not SandboxKind.NONE and not await keeps_commands_inside(sandbox):
             pytest.skip(f"{request.param} does not work here")
         made.kit.commands.sandbox = sandbox
         yield made

@@ -11,8 +11,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.tools.confine import Roots
-from helix_desktop.tools.guard import Guard
+from helix_desktop.tools.autorun_guard import AutorunGuard
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 # Every setting in `git help --config` (2.39) that names a program, with those that came later (hook.*, 2.54).
 PROGRAMS = (
@@ -130,12 +130,12 @@ def what_got_through(base: Path, name: str) -> str:
     make_repository(folder)
     place = next(place for place in git_places(f"touch {base}/canary", out) if place.name == name)
     environment = {**os.environ, "HOME": str(base), "GIT_TERMINAL_PROMPT": "0", "GIT_EDITOR": "true"}
-    guard = Guard(Roots.of([folder]))
-    before = guard.state()
+    guard = AutorunGuard(WorkspaceRoots.from_folders([folder]))
+    before = guard.read_autorun_state()
     subprocess.run(["/bin/bash", "-c", place.line], cwd=folder, env=environment, check=False, capture_output=True)
     there = contents(out)
-    planted = guard.planted(before)
-    failed = guard.put_back(planted)
+    planted = guard.find_autorun_changes(before)
+    failed = guard.revert_autorun_changes(planted)
     as_a_user(folder, environment)
     if failed or not planted:
         return "not found" if not planted else f"not put back: {failed}"

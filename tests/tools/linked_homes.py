@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from helix_desktop.tools.sandbox import Kind, find_sandbox
+from helix_desktop.tools.sandbox import SandboxKind, find_sandbox
 from tests.tools.test_sandbox import ran
 
 SECRET = "secret-of-the-user"
@@ -43,9 +43,9 @@ def linked_homes(base: Path, count: int, seed: int = 33) -> Iterator[LinkedHome]
 async def what_got_through(layout: LinkedHome, scratch: Path) -> list[str]:
     """What a command prints of the user's secrets, in each kind of sandbox that says nothing; the home is HOME already."""
     found = await find_sandbox([layout.root], scratch)
-    through = [] if found.kind is Kind.BUBBLEWRAP else [f"fell back to {found.kind}"]
-    for box in (found, replace(found, kind=Kind.LANDLOCK)):
-        if box.cannot_hide():
+    through = [] if found.kind is SandboxKind.BUBBLEWRAP else [f"fell back to {found.kind}"]
+    for box in (found, replace(found, kind=SandboxKind.LANDLOCK)):
+        if box.paths_not_hidden():
             continue
         for network in (False, True):
             line = " ".join(f"cat '{path}' 2>/dev/null && echo ' in {path}';" for path in layout.secrets)

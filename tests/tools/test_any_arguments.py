@@ -26,14 +26,14 @@ async def test_no_arguments_of_a_files_tool_end_a_turn(here: World, tool: str) -
 
 
 async def test_no_arguments_of_another_tool_end_a_turn(here: World) -> None:
-    for spec in here.box.specs():
+    for spec in here.box.offered_specs():
         if not spec.name.endswith("_files") and not spec.name.endswith("_file"):
             await tried(here, spec.name, 5 if spec.name == "run_command" else ROUNDS)
 
 
 async def tried(here: World, tool: str, rounds: int) -> None:
     chance = random.Random(tool)
-    own = next(json.loads(spec.schema) for spec in here.box.specs() if spec.name == tool)
+    own = next(json.loads(spec.schema) for spec in here.box.offered_specs() if spec.name == tool)
     for name, content in (("a.py", b"x\n"), ("d/e", b"y\r\nz\n"), ("bin", b"\0\1"), ("wide", "a\nb".encode("utf-16"))):
         here.write(name, content)
     for _ in range(rounds):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.tools.git_settings import running, runs, settings
+from helix_desktop.tools.git_settings import may_run_program, parse_git_settings, settings_running_programs
 
 TEXT = """# a comment
 [core]
@@ -27,7 +27,7 @@ def test_settings_are_read_as_git_reads_them(tmp_path: Path) -> None:
         ["git", "config", "-f", "config", "--list", "-z"], cwd=tmp_path, capture_output=True, check=True
     )
     theirs = [one.partition("\n")[::2] for one in said.stdout.decode().split("\0") if one]
-    assert [(name, "" if value == "true" else value) for name, value in settings(TEXT)] == theirs
+    assert [(name, "" if value == "true" else value) for name, value in parse_git_settings(TEXT)] == theirs
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_settings_are_read_as_git_reads_them(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_known_to_be_harmless_counts(name: str, value: str, *, expected: bool) -> None:
-    assert runs(name, value) is expected
+    assert may_run_program(name, value) is expected
 
 
 def test_a_line_git_would_not_take_counts() -> None:
-    assert running("[core]\n\tbare = false\n") == []
-    assert running("[core]\n\tbare = false\n<<<<<<< x\n")
+    assert settings_running_programs("[core]\n\tbare = false\n") == []
+    assert settings_running_programs("[core]\n\tbare = false\n<<<<<<< x\n")

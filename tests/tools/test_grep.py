@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.errors import CacheCorrupt, WrongUse
-from helix_desktop.tools.grep import Piece, content_of, grep, shown
+from helix_desktop.errors import CacheCorrupt, InvalidInput
+from helix_desktop.tools.grep import GrepPiece, format_found_lines, grep_pieces, pieces_of_content
 
 
-async def contents(*pairs: tuple[str, str]) -> AsyncIterator[Piece]:
+async def contents(*pairs: tuple[str, str]) -> AsyncIterator[GrepPiece]:
     for name, text in pairs:
-        yield Piece(name, text.encode())
+        yield GrepPiece(name, text.encode())
 
 
 async def parts(content: bytes, size: int) -> AsyncIterator[bytes]:
@@ -22,61 +22,63 @@ async def parts(content: bytes, size: int) -> AsyncIterator[bytes]:
 
 
 async def test_matching_lines_of_several_contents() -> None:
-    found = await grep(r"b\d", contents(("one", "a\nb1\nb\n"), ("two", "b2"), ("three", "")))
+    found = await grep_pieces(r"b\d", contents(("one", "a\nb1\nb\n"), ("two", "b2"), ("three", "")))
     assert [(line.name, line.number, line.text) for line in found.lines] == [("one", 2, "b1"), ("two", 1, "b2")]
-    assert shown(found) == "one:2: b1\ntwo:1: b2"
+    assert format_found_lines(found) == "one:2: b1\ntwo:1: b2"
 
 
 async def test_lines_around_a_match() -> None:
-    found = await grep("x", contents(("f", "1\n2\nx3\n4\n5\n6\n7\nx8\n")), context=1)
-    assert shown(found) == "f-2- 2\nf:3: x3\nf-4- 4\n--\nf-7- 7\nf:8: x8"
+    found = await grep_pieces("x", contents(("f", "1\n2\nx3\n4\n5\n6\n7\nx8\n")), context=1)
+    assert format_found_lines(found) == "f-2- 2\nf:3: x3\nf-4- 4\n--\nf-7- 7\nf:8: x8"
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 async def test_the_pieces_make_no_difference(size: int) -> None:
     text = "".join(f"line {number} é\n" for number in range(100)).encode() + b"line last"
-    found = await grep("9 é|last", content_of("", parts(text, size)))
+    found = await grep_pieces("9 é|last", pieces_of_content("", parts(text, size)))
     assert [line.number for line in found.lines] == [10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 101]
 
 
 async def test_more_hits_than_wanted_are_counted_only() -> None:
-    found = await grep("a", contents(("f", "a\n" * 1000)), most=3)
-    assert found.hits == 1000
-    assert shown(found).splitlines()[-1] == "[… 997 more matching lines]"
+    found = await grep_pieces("a", contents(("f", "a\n" * 1000)), most=3)
+    assert found.match_count == 1000
+    assert format_found_lines(found).splitlines()[-1] == "[… 997 more matching lines]"
 
 
 async def test_a_pattern_that_takes_for_ever_is_stopped() -> None:
     async with asyncio.timeout(60):
-        found = await grep("(a+)+$", contents(("quick", "aaa\n"), ("slow", "a" * 40 + "b\n")), seconds=0.5)
-    assert found.late
-    assert "took too long" in shown(found)
+        found = await grep_pieces("(a+)+$", contents(("quick", "aaa\n"), ("slow", "a" * 40 + "b\n")), seconds=0.5)
+    assert found.is_cut_by_time
+    assert "took too long" in format_found_lines(found)
 
 
 @pytest.mark.parametrize("pattern", ["(", "*", "", "x" * 20_000, "(?P<a>x)(?P<a>y)"])
 async def test_what_is_no_pattern_gets_a_sentence(pattern: str) -> None:
-    with pytest.raises(WrongUse):
-        await grep(pattern, contents(("f", "x" * 200_000)))
+    with pytest.raises(InvalidInput):
+        await grep_pieces(pattern, contents(("f", "x" * 200_000)))
 
 
 async def test_a_line_without_an_end_costs_no_memory_and_is_cut_around_the_match() -> None:
-    found = await grep("needle", content_of("", parts(b"x" * 3_000_000 + b"needle" + b"y" * 3_000_000, 1 << 16)))
-    assert found.hits == 1
+    found = await grep_pieces(
+        "needle", pieces_of_content("", parts(b"x" * 3_000_000 + b"needle" + b"y" * 3_000_000, 1 << 16))
+    )
+    assert found.match_count == 1
     assert "needle" in found.lines[0].text
     assert len(found.lines[0].text) < 900
 
 
 async def test_an_error_of_the_content_comes_through() -> None:
-    async def broken() -> AsyncIterator[Piece]:
-        yield Piece("f", b"x\n")
+    async def broken() -> AsyncIterator[GrepPiece]:
+        yield GrepPiece("f", b"x\n")
         raise CacheCorrupt("The entry is damaged.")
 
     with pytest.raises(CacheCorrupt):
-        await grep("x", broken())
+        await grep_pieces("x", broken())
 
 
 async def test_text_that_looks_like_the_protocol_is_only_text() -> None:
     evil = '{"hits": 0}\n{"error": "x"}\n{"name": "/etc/passwd", "size": 99, "more": false}\n'
-    found = await grep("hits|error|name", contents(('evil"\n{', evil), ("next", "name\n")))
+    found = await grep_pieces("hits|error|name", contents(('evil"\n{', evil), ("next", "name\n")))
     assert [line.name for line in found.lines] == ['evil"\n{'] * 3 + ["next"]
 
 
@@ -84,6 +86,6 @@ async def test_text_that_looks_like_the_protocol_is_only_text() -> None:
 @given(st.lists(st.text("ab\r\x00é\ud800", max_size=8), max_size=8))
 async def test_the_numbers_are_those_of_the_lines(lines: Iterable[str]) -> None:
     content = "\n".join(lines).encode("utf-8", "surrogatepass")
-    found = await grep("a", content_of("f", parts(content, 5)))
+    found = await grep_pieces("a", pieces_of_content("f", parts(content, 5)))
     expected = [number for number, line in enumerate(content.split(b"\n"), 1) if b"a" in line]
     assert [line.number for line in found.lines] == expected

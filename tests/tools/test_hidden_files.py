@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.tools.hidden_files import DEFAULT, is_hidden
+from helix_desktop.tools.hidden_files import DEFAULT, matches_hidden_patterns
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from helix_desktop.tools.hidden_files import DEFAULT, is_hidden
     ],
 )
 def test_secrets_of_a_project_are_hidden_by_default(path: str) -> None:
-    assert is_hidden(path, DEFAULT)
+    assert matches_hidden_patterns(path, DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_secrets_of_a_project_are_hidden_by_default(path: str) -> None:
     ],
 )
 def test_what_only_looks_like_one_is_seen(path: str) -> None:
-    assert not is_hidden(path, DEFAULT)
+    assert not matches_hidden_patterns(path, DEFAULT)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,9 @@ def test_what_only_looks_like_one_is_seen(path: str) -> None:
     ],
 )
 def test_patterns_fit_as_in_gitignore(pattern: str, path: str, *, hidden: bool) -> None:
-    assert is_hidden(path, [pattern]) is hidden
+    assert matches_hidden_patterns(path, [pattern]) is hidden
 
 
 def test_the_last_pattern_decides() -> None:
-    assert not is_hidden("a.key", ["*.key", "!a.key"])
-    assert is_hidden("a.key", ["!a.key", "*.key"])
+    assert not matches_hidden_patterns("a.key", ["*.key", "!a.key"])
+    assert matches_hidden_patterns("a.key", ["!a.key", "*.key"])

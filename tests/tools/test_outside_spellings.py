@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from helix_desktop.tools.permission import Action, Effect, Mode, decide
+from helix_desktop.tools.permission import ActionEffect, PermissionMode, ToolAction, decide_permission
 from tests.faults.outside_spellings import fixed, unasked
 
 
@@ -11,5 +11,5 @@ def test_no_spelling_of_a_denied_command_runs_unasked() -> None:
 
 
 def test_a_line_without_the_denied_program_is_not_held() -> None:
-    action = Action("run_command", Effect.RUN, "Run", "ls -la", command="ls -la")
-    assert decide(action, Mode.ALLOW_ALL, (), sandboxed=True).verdict == "allow"
+    action = ToolAction("run_command", ActionEffect.RUN, "Run", "ls -la", command="ls -la")
+    assert decide_permission(action, PermissionMode.ALLOW_ALL, (), sandboxed=True).verdict == "allow"

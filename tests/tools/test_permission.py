@@ -2,61 +2,91 @@ from __future__ import annotations
 
 import pytest
 
-from helix_desktop.errors import WrongUse
-from helix_desktop.tools.permission import Action, Effect, Mode, Rule, allows, decide, rule_words, rules_for
+from helix_desktop.errors import InvalidInput
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionMode,
+    PermissionRule,
+    ToolAction,
+    decide_permission,
+    describe_allowing_rule,
+    rules_allow_action,
+    rules_to_offer,
+)
 
-READ = Action("read_file", Effect.READ, "Read a", "a", path="a")
-EDIT = Action("edit_file", Effect.EDIT, "Edit a", "-+", path="src/a.py")
-RUN = Action("run_command", Effect.RUN, "Run", "git status", command="git status")
-FETCH = Action("fetch_url", Effect.FETCH, "Fetch", "http://a", path="a.example")
-FOREIGN = Action("github__issue", Effect.FOREIGN, "GitHub: issue", "{}")
+READ = ToolAction("read_file", ActionEffect.READ, "Read a", "a", path="a")
+EDIT = ToolAction("edit_file", ActionEffect.EDIT, "Edit a", "-+", path="src/a.py")
+RUN = ToolAction("run_command", ActionEffect.RUN, "Run", "git status", command="git status")
+FETCH = ToolAction("fetch_url", ActionEffect.FETCH, "Fetch", "http://a", path="a.example")
+FOREIGN = ToolAction("github__issue", ActionEffect.FOREIGN, "GitHub: issue", "{}")
 
 
-def command(line: str, *, network: bool = False) -> Action:
-    return Action("run_command", Effect.RUN, "Run", line, command=line, network=network)
+def command(line: str, *, network: bool = False) -> ToolAction:
+    return ToolAction("run_command", ActionEffect.RUN, "Run", line, command=line, network=network)
 
 
-def verdict(action: Action, mode: Mode = Mode.ASK, *rules: Rule, sandboxed: bool = True) -> str:
-    return decide(action, mode, rules, sandboxed=sandboxed).verdict
+def verdict(
+    action: ToolAction, mode: PermissionMode = PermissionMode.ASK, *rules: PermissionRule, sandboxed: bool = True
+) -> str:
+    return decide_permission(action, mode, rules, sandboxed=sandboxed).verdict
 
 
 @pytest.mark.parametrize(
     ("mode", "verdicts"),
     [
-        (Mode.READ_ONLY, ["allow", "deny", "deny", "ask", "ask"]),
-        (Mode.ASK, ["allow", "ask", "ask", "ask", "ask"]),
-        (Mode.ALLOW_EDITS, ["allow", "allow", "ask", "ask", "ask"]),
-        (Mode.ALLOW_ALL, ["allow", "allow", "allow", "allow", "allow"]),
+        (PermissionMode.READ_ONLY, ["allow", "deny", "deny", "ask", "ask"]),
+        (PermissionMode.ASK, ["allow", "ask", "ask", "ask", "ask"]),
+        (PermissionMode.ALLOW_EDITS, ["allow", "allow", "ask", "ask", "ask"]),
+        (PermissionMode.ALLOW_ALL, ["allow", "allow", "allow", "allow", "allow"]),
     ],
 )
-def test_the_modes(mode: Mode, verdicts: list[str]) -> None:
+def test_the_modes(mode: PermissionMode, verdicts: list[str]) -> None:
     assert [verdict(action, mode) for action in (READ, EDIT, RUN, FETCH, FOREIGN)] == verdicts
 
 
 def test_without_a_sandbox_every_command_asks_each_time() -> None:
-    rules = [Rule("allow", "run_command"), Rule("allow", command="git *")]
-    for mode in (Mode.ASK, Mode.ALLOW_EDITS, Mode.ALLOW_ALL):
-        decision = decide(RUN, mode, rules, sandboxed=False)
+    rules = [PermissionRule("allow", "run_command"), PermissionRule("allow", command="git *")]
+    for mode in (PermissionMode.ASK, PermissionMode.ALLOW_EDITS, PermissionMode.ALLOW_ALL):
+        decision = decide_permission(RUN, mode, rules, sandboxed=False)
         assert (decision.verdict, decision.scopes) == ("ask", ("once",))
 
 
 def test_a_rule_that_denies_wins_over_everything() -> None:
-    rules = [Rule("allow", "edit_file"), Rule("deny", path="src/*")]
-    assert verdict(EDIT, Mode.ALLOW_ALL, *rules) == "deny"
-    assert verdict(Action("edit_file", Effect.EDIT, "", "", path="SRC/A.py"), Mode.ALLOW_ALL, *rules) == "deny"
-    assert verdict(Action("read_file", Effect.READ, "", "", path="src/key"), Mode.ASK, *rules) == "deny"
+    rules = [PermissionRule("allow", "edit_file"), PermissionRule("deny", path="src/*")]
+    assert verdict(EDIT, PermissionMode.ALLOW_ALL, *rules) == "deny"
+    assert (
+        verdict(ToolAction("edit_file", ActionEffect.EDIT, "", "", path="SRC/A.py"), PermissionMode.ALLOW_ALL, *rules)
+        == "deny"
+    )
+    assert (
+        verdict(ToolAction("read_file", ActionEffect.READ, "", "", path="src/key"), PermissionMode.ASK, *rules)
+        == "deny"
+    )
 
 
 def test_a_rule_that_asks_wins_over_one_that_allows() -> None:
-    assert verdict(EDIT, Mode.ALLOW_ALL, Rule("allow", "edit_file"), Rule("ask", path="src/*")) == "ask"
+    assert (
+        verdict(
+            EDIT, PermissionMode.ALLOW_ALL, PermissionRule("allow", "edit_file"), PermissionRule("ask", path="src/*")
+        )
+        == "ask"
+    )
 
 
 def test_danger_asks_although_edits_are_allowed() -> None:
-    hook = Action("write_file", Effect.EDIT, "", "", path=".git/hooks/x", danger="runs later")
-    assert verdict(hook, Mode.ALLOW_EDITS, Rule("allow", "write_file")) == "ask"
-    assert verdict(hook, Mode.ALLOW_ALL) == "allow"
-    private = Action("fetch_url", Effect.FETCH, "", "", path="router", danger="your local network", strict=True)
-    assert verdict(private, Mode.ALLOW_ALL) == "ask"
+    hook = ToolAction("write_file", ActionEffect.EDIT, "", "", path=".git/hooks/x", reason_to_ask="runs later")
+    assert verdict(hook, PermissionMode.ALLOW_EDITS, PermissionRule("allow", "write_file")) == "ask"
+    assert verdict(hook, PermissionMode.ALLOW_ALL) == "allow"
+    private = ToolAction(
+        "fetch_url",
+        ActionEffect.FETCH,
+        "",
+        "",
+        path="router",
+        reason_to_ask="your local network",
+        asks_in_every_mode=True,
+    )
+    assert verdict(private, PermissionMode.ALLOW_ALL) == "ask"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +110,9 @@ def test_danger_asks_although_edits_are_allowed() -> None:
     ],
 )
 def test_a_rule_about_a_command_is_not_stretched_to_another(rule: str, line: str, *, fits: bool) -> None:
-    assert verdict(command(line), Mode.ASK, Rule("allow", "run_command", command=rule)) == ("allow" if fits else "ask")
+    assert verdict(command(line), PermissionMode.ASK, PermissionRule("allow", "run_command", command=rule)) == (
+        "allow" if fits else "ask"
+    )
 
 
 ALLOWED = (
@@ -112,41 +144,61 @@ OPTIONS = (
 def test_no_rule_that_allows_is_stretched(rule: str) -> None:
     base = rule.removesuffix(" *")
     lines = [stretch.format(base) for stretch in STRETCHES]
-    assert [line for line in lines if verdict(command(line), Mode.ASK, Rule("allow", command=rule)) == "allow"] == []
+    assert [
+        line
+        for line in lines
+        if verdict(command(line), PermissionMode.ASK, PermissionRule("allow", command=rule)) == "allow"
+    ] == []
 
 
 def test_options_that_start_a_program_are_asked_for() -> None:
     assert [
-        line for rule, line in OPTIONS if verdict(command(line), Mode.ASK, Rule("allow", command=rule)) == "allow"
+        line
+        for rule, line in OPTIONS
+        if verdict(command(line), PermissionMode.ASK, PermissionRule("allow", command=rule)) == "allow"
     ] == []
 
 
 def test_each_command_of_a_line_needs_a_rule_of_its_own() -> None:
-    rules = [Rule("allow", command="git *"), Rule("allow", command="tail *")]
-    assert verdict(command("git log | tail -3"), Mode.ASK, *rules) == "allow"
-    assert verdict(command("git log | head -3"), Mode.ASK, *rules) == "ask"
+    rules = [PermissionRule("allow", command="git *"), PermissionRule("allow", command="tail *")]
+    assert verdict(command("git log | tail -3"), PermissionMode.ASK, *rules) == "allow"
+    assert verdict(command("git log | head -3"), PermissionMode.ASK, *rules) == "ask"
 
 
 def test_the_network_needs_a_rule_that_says_so() -> None:
-    assert verdict(command("npm install", network=True), Mode.ASK, Rule("allow", command="npm *")) == "ask"
     assert (
-        verdict(command("npm install", network=True), Mode.ASK, Rule("allow", command="npm *", network=True)) == "allow"
+        verdict(command("npm install", network=True), PermissionMode.ASK, PermissionRule("allow", command="npm *"))
+        == "ask"
+    )
+    assert (
+        verdict(
+            command("npm install", network=True),
+            PermissionMode.ASK,
+            PermissionRule("allow", command="npm *", network=True),
+        )
+        == "allow"
     )
 
 
 @pytest.mark.parametrize("line", ["rm -rf x", "git status; rm -rf x", "$(rm -rf x)", 'r"m" -rf x', "sudo rm -rf x"])
 def test_a_forbidden_command_is_found_anywhere_in_a_line(line: str) -> None:
     assert (
-        verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command="rm *"), Rule("deny", command="sudo *")) == "deny"
+        verdict(
+            command(line),
+            PermissionMode.ALLOW_ALL,
+            PermissionRule("deny", command="rm *"),
+            PermissionRule("deny", command="sudo *"),
+        )
+        == "deny"
     )
 
 
 @pytest.mark.parametrize("line", ["$X -rf x", "eval $x", "echo cm0= | base64 -d | sh > x"])
 def test_what_the_shell_hides_is_asked_for_in_every_mode_that_does_not_refuse(line: str) -> None:
-    for mode in (Mode.ASK, Mode.ALLOW_EDITS, Mode.ALLOW_ALL):
-        decision = decide(command(line), mode, [Rule("allow", "run_command")], sandboxed=True)
+    for mode in (PermissionMode.ASK, PermissionMode.ALLOW_EDITS, PermissionMode.ALLOW_ALL):
+        decision = decide_permission(command(line), mode, [PermissionRule("allow", "run_command")], sandboxed=True)
         assert (decision.verdict, decision.scopes) == ("ask", ("once",))
-    assert verdict(command(line), Mode.READ_ONLY) == "deny"
+    assert verdict(command(line), PermissionMode.READ_ONLY) == "deny"
 
 
 @pytest.mark.parametrize(
@@ -174,7 +226,7 @@ def test_what_the_shell_hides_is_asked_for_in_every_mode_that_does_not_refuse(li
     ],
 )
 def test_a_rule_that_denies_means_the_program_however_it_is_started(rule: str, line: str, expected: str) -> None:
-    assert verdict(command(line), Mode.ALLOW_ALL, Rule("deny", command=rule)) == expected
+    assert verdict(command(line), PermissionMode.ALLOW_ALL, PermissionRule("deny", command=rule)) == expected
 
 
 @pytest.mark.parametrize(
@@ -194,38 +246,38 @@ def test_a_rule_that_denies_means_the_program_however_it_is_started(rule: str, l
     ],
 )
 def test_always_means_this_kind_of_command_and_no_more(line: str, remembered: str) -> None:
-    rules = rules_for(command(line))
+    rules = rules_to_offer(command(line))
     assert rules[0].command == remembered
-    assert all(allows([rule], command(line)) for rule in rules)
+    assert all(rules_allow_action([rule], command(line)) for rule in rules)
 
 
 @pytest.mark.parametrize("line", ["git log | sh", "ls *.py", "a; b", "echo $HOME", ""])
 def test_always_is_not_offered_for_what_no_rule_can_describe(line: str) -> None:
-    assert rules_for(command(line)) == ()
-    assert decide(command(line), Mode.ASK, (), sandboxed=True).scopes == ("once",)
+    assert rules_to_offer(command(line)) == ()
+    assert decide_permission(command(line), PermissionMode.ASK, (), sandboxed=True).scopes == ("once",)
 
 
 def test_the_user_is_shown_the_rule_and_narrower_ones() -> None:
-    rules = rules_for(command("git log -3 --stat", network=True))
-    assert [rule_words(rule) for rule in rules] == [
+    rules = rules_to_offer(command("git log -3 --stat", network=True))
+    assert [describe_allowing_rule(rule) for rule in rules] == [
         "git log * (with network access)",
         "git log -3 * (with network access)",
         "git log -3 --stat * (with network access)",
         "git log -3 --stat (with network access)",
     ]
-    assert [rule_words(rule) for rule in rules_for(EDIT)] == ["edit_file"]
+    assert [describe_allowing_rule(rule) for rule in rules_to_offer(EDIT)] == ["edit_file"]
 
 
 def test_rules_come_back_from_the_settings_as_they_were() -> None:
-    rule = Rule("allow", "run_command", command="git *", network=True)
-    assert rule.plain() == {"decision": "allow", "tool": "run_command", "command": "git *", "network": True}
-    assert Rule.parse(rule.plain()) == rule
+    rule = PermissionRule("allow", "run_command", command="git *", network=True)
+    assert rule.as_rule_table() == {"decision": "allow", "tool": "run_command", "command": "git *", "network": True}
+    assert PermissionRule.parse_permission_rule(rule.as_rule_table()) == rule
 
 
 @pytest.mark.parametrize("values", [{}, {"decision": "yes"}, {"decision": "allow", "comand": "x"}, {"tool": "x"}])
 def test_a_mistake_in_a_rule_is_never_a_permission(values: dict[str, object]) -> None:
-    with pytest.raises(WrongUse):
-        Rule.parse(values)
+    with pytest.raises(InvalidInput):
+        PermissionRule.parse_permission_rule(values)
 
 
 @pytest.mark.parametrize(
@@ -237,12 +289,12 @@ def test_a_mistake_in_a_rule_is_never_a_permission(values: dict[str, object]) ->
         (command("ls"), False, "deny"),
         (command("ls", network=True), True, "deny"),
         (command("ls", network=True), False, "deny"),
-        (Action("run_command", Effect.RUN, "", "ls", command="ls", danger="outside the sandbox"), True, "deny"),
+        (ToolAction("run_command", ActionEffect.RUN, "", "ls", command="ls", reason_to_ask="outside the sandbox"), True, "deny"),
         (FOREIGN, True, "deny"),
-        (Action("github__issue", Effect.FOREIGN, "", "{}", reads=True), True, "ask"),
+        (ToolAction("github__issue", ActionEffect.FOREIGN, "", "{}", only_reads=True), True, "ask"),
     ],
 )  # fmt: skip
-def test_plan_mode_lets_only_happen_what_changes_nothing(action: Action, *, sandboxed: bool, expected: str) -> None:
+def test_plan_mode_lets_only_happen_what_changes_nothing(action: ToolAction, *, sandboxed: bool, expected: str) -> None:
     """Whatever the rules allow: a sandboxed command with the network once passed unnoticed by every test."""
-    rules = [Rule("allow", action.tool)] if expected == "deny" else []
-    assert verdict(action, Mode.PLAN, *rules, sandboxed=sandboxed) == expected
+    rules = [PermissionRule("allow", action.tool)] if expected == "deny" else []
+    assert verdict(action, PermissionMode.PLAN, *rules, sandboxed=sandboxed) == expected

@@ -11,18 +11,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from helix_desktop.processes.command import Command, shell
 from helix_desktop.processes.jail import landlock_version
-from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
+from helix_desktop.processes.running_command import RunningCommand, shell_command_line
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
 from helix_desktop.tools import sandbox as module
-from helix_desktop.tools.confine import Roots
-from helix_desktop.tools.guard import Guard
-from helix_desktop.tools.openings import NOTHING, Opened
-from helix_desktop.tools.sandbox import Held, Kind, Sandbox, find_sandbox, scrubbed
+from helix_desktop.tools.autorun_guard import AutorunGuard
+from helix_desktop.tools.home_openings import NOTHING_OPENED, CommandOpenings
+from helix_desktop.tools.sandbox import HeldPaths, Sandbox, SandboxKind, find_sandbox, scrub_environment
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="sandboxes are Linux's")
 PYTHON = Path(sys.executable).resolve()  # a checkout in /tmp has its own where commands do not see it
-KINDS = (Kind.BUBBLEWRAP, Kind.LANDLOCK)
+KINDS = (SandboxKind.BUBBLEWRAP, SandboxKind.LANDLOCK)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def box(request: pytest.FixtureRequest, base: Path, monkeypatch: pytest.Mo
         (base / name).write_text("content\n")
     monkeypatch.setenv("HOME", str(base / "home"))
     made = Sandbox(request.param, (base / "root",), base / "scratch", (base / "own",))
-    if not await module.holds(made):
+    if not await module.keeps_commands_inside(made):
         pytest.skip(f"{made.kind} does not work here")
     return made
 
@@ -51,19 +51,23 @@ async def ran(
     *,
     network: bool = False,
     free: bool = False,
-    held: Held = ((), ()),
-    opened: Opened = NOTHING,
+    held: HeldPaths = ((), ()),
+    opened: CommandOpenings = NOTHING_OPENED,
 ) -> str:
-    environment = box.environment(os.environ, network=network, free=free, opened=opened)
-    command = await Command.start(
-        ProcessLaunch(Whose.USER, shell(line), box.folders[0], environment, where=Where.SANDBOX),
-        lambda lifeline: box.command(shell(line), lifeline, network=network, free=free, held=held, opened=opened),
+    environment = box.build_environment(os.environ, network=network, free=free, opened=opened)
+    command = await RunningCommand.start_locked_in(
+        ProcessLaunch(
+            CommandAuthor.USER, shell_command_line(line), box.folders[0], environment, place=ProcessPlace.SANDBOX
+        ),
+        lambda lifeline: box.wrap_command(
+            shell_command_line(line), lifeline, network=network, free=free, held=held, opened=opened
+        ),
     )
     try:
         async with asyncio.timeout(60):
-            return b"".join([piece async for piece in command.output()]).decode()
+            return b"".join([piece async for piece in command.iterate_output()]).decode()
     finally:
-        await command.gone()
+        await command.end_and_wait()
 
 
 async def test_commands_write_in_the_roots_and_in_their_own_tmp(box: Sandbox) -> None:
@@ -88,13 +92,13 @@ async def test_nothing_is_written_anywhere_else(box: Sandbox, base: Path) -> Non
 
 
 async def test_the_rest_of_the_system_can_be_read(box: Sandbox, base: Path) -> None:
-    if box.kind is Kind.BUBBLEWRAP:
+    if box.kind is SandboxKind.BUBBLEWRAP:
         assert "root" in await ran(box, "cat /etc/passwd")
     assert await ran(box, f"head -1 {Path(os.__file__)}") == Path(os.__file__).read_text().splitlines()[0] + "\n"
 
 
 async def test_the_programs_own_data_and_the_users_keys_are_not_there(box: Sandbox, base: Path) -> None:
-    own, key = box.closed[0] / "journal", base / "home" / ".ssh" / "id"
+    own, key = box.closed_paths[0] / "journal", base / "home" / ".ssh" / "id"
     assert "content" not in await ran(box, f"cat {own} {key}")
     await ran(box, f"echo x > {own}; echo x > {own.parent}/new; rm -rf {own.parent}")
     assert own.read_text() == "content\n"
@@ -108,8 +112,8 @@ async def test_what_is_closed_inside_a_root_stays_closed(base: Path) -> None:
     (base / "scratch").mkdir()
     (base / "root" / "own" / "journal").write_text("content\n")
     box = await find_sandbox([base / "root"], base / "scratch", [base / "root" / "own"])
-    assert box.kind is not Kind.LANDLOCK
-    if box.kind is Kind.BUBBLEWRAP:
+    assert box.kind is not SandboxKind.LANDLOCK
+    if box.kind is SandboxKind.BUBBLEWRAP:
         assert "content" not in await ran(box, "cat own/journal; echo x > own/journal; echo x > own/new")
         assert (base / "root" / "own" / "journal").read_text() == "content\n"
 
@@ -145,7 +149,7 @@ async def test_there_is_no_network_unless_it_is_allowed(box: Sandbox, code: str)
 
 @pytest.mark.parametrize("network", [False, True])
 async def test_no_socket_of_the_desktop_or_the_program_is_reached(box: Sandbox, base: Path, *, network: bool) -> None:
-    path = box.closed[0] / "socket"
+    path = box.closed_paths[0] / "socket"
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
@@ -167,12 +171,12 @@ async def test_no_abstract_socket_of_the_desktop_is_reached(box: Sandbox, *, net
 
 
 async def test_gits_hooks_and_settings_stay_as_they_are(box: Sandbox) -> None:
-    if box.kind is Kind.LANDLOCK:
+    if box.kind is SandboxKind.LANDLOCK:
         pytest.skip("Landlock cannot take a part out of what it allows")
-    guard = Guard(Roots.of(box.folders))
-    guard.state()
+    guard = AutorunGuard(WorkspaceRoots.from_folders(box.folders))
+    guard.read_autorun_state()
     evil = "echo evil > .git/hooks/pre-commit; echo evil > .git/config; rm -f .git/config; mv .git/hooks x; mv .git g; rm -rf .git"
-    await ran(box, evil, held=guard.held())
+    await ran(box, evil, held=guard.paths_to_hold())
     assert (box.folders[0] / ".git" / "config").read_text() == "content\n"
     assert list((box.folders[0] / ".git" / "hooks").iterdir()) == []
 
@@ -193,12 +197,14 @@ async def test_a_command_has_no_powers_of_root_and_gets_none(box: Sandbox) -> No
 async def test_too_many_processes_and_too_much_memory_end_a_command(
     box: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "limits", lambda: {"processes": 30, "memory": 0, "file": 1 << 20, "handles": 64})
+    monkeypatch.setattr(
+        module, "process_limits", lambda: {"processes": 30, "memory": 0, "file": 1 << 20, "handles": 64}
+    )
     assert "started more than 30 processes" in await ran(box, "for i in $(seq 60); do sleep 30 & done; wait")
     assert "reached" not in await ran(box, "head -c 3000000 /dev/zero > large && echo reached")
     assert (await ran(box, "ulimit -n")).strip() == "64"
     few = {"processes": 4096, "memory": 200 << 20, "file": 1 << 30, "handles": 1024}
-    monkeypatch.setattr(module, "limits", lambda: few)
+    monkeypatch.setattr(module, "process_limits", lambda: few)
     hungry = f"{PYTHON} -c 'import time; held = bytearray(300 << 20); time.sleep(30)'"
     assert "used more than 200 MB of memory" in await ran(box, hungry)
 
@@ -208,8 +214,8 @@ async def test_keys_stay_hidden_though_the_home_is_the_folder(base: Path, monkey
     (base / ".ssh").mkdir()
     (base / ".ssh/id").write_text("content")
     (base / "scratch").mkdir()
-    box = Sandbox(Kind.BUBBLEWRAP, (base,), base / "scratch")
-    if await module.holds(box):
+    box = Sandbox(SandboxKind.BUBBLEWRAP, (base,), base / "scratch")
+    if await module.keeps_commands_inside(box):
         assert "content" not in await ran(box, "cat .ssh/id")
 
 
@@ -221,15 +227,15 @@ async def test_what_the_user_allowed_outside_is_free(box: Sandbox, base: Path) -
 async def test_without_a_program_for_it_there_is_no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "root").mkdir()
     (tmp_path / "scratch").mkdir()
-    monkeypatch.setattr(module, "_present", lambda _: False)
+    monkeypatch.setattr(module, "_is_kind_available", lambda _: False)
     none = await find_sandbox([tmp_path / "root"], tmp_path / "scratch")
-    assert none.kind is Kind.NONE
+    assert none.kind is SandboxKind.NONE
 
 
 async def test_a_sandbox_that_does_not_hold_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "scratch").mkdir()
-    pretended = Sandbox(Kind.NONE, (tmp_path / "root",), tmp_path / "scratch")
-    assert not await module.holds(pretended)
+    pretended = Sandbox(SandboxKind.NONE, (tmp_path / "root",), tmp_path / "scratch")
+    assert not await module.keeps_commands_inside(pretended)
     assert not list(tmp_path.glob(".probe*"))
 
 
@@ -250,6 +256,6 @@ def test_children_get_no_keys_and_no_bus() -> None:
         "HTTPS_PROXY": "http://user:secret@proxy",
         "MINE": "1",
     }
-    plain = scrubbed(full, "/tmp", network=False)
+    plain = scrub_environment(full, "/tmp", network=False)
     assert {name for name in plain if name in full} == {"PATH", "HOME", "LC_ALL"}
-    assert {"HTTPS_PROXY", "MINE"} <= set(scrubbed(full, "/tmp", network=True, extra=["MINE"]))
+    assert {"HTTPS_PROXY", "MINE"} <= set(scrub_environment(full, "/tmp", network=True, extra=["MINE"]))

@@ -12,20 +12,20 @@ import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ToolCall
-from helix_desktop.engine.ports import Answer, CallContext, Outcome, Question
-from helix_desktop.store.memory import MemoryCache, MemoryIndex, MemoryJournal
-from helix_desktop.tasks import Tasks
-from helix_desktop.tools import kit as kits
-from helix_desktop.tools.kit import Kit, Options
-from helix_desktop.tools.permission import Mode
-from helix_desktop.tools.runner import Permissions, Toolbox
-from helix_desktop.tools.sandbox import Kind, Sandbox, find_sandbox
+from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionAnswer, PermissionQuestion
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.tools import workspace_tools as kits
+from helix_desktop.tools.permission import PermissionMode
+from helix_desktop.tools.sandbox import Sandbox, SandboxKind, find_sandbox
+from helix_desktop.tools.toolbox import Toolbox, WorkspacePermissions
+from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
 
 
 class Words:
     """Counts a token for every four characters."""
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         return -(-len(text) // 4)
 
 
@@ -33,11 +33,11 @@ class Words:
 class Person:
     """Answers every question with `answer`, and remembers what was asked and shown."""
 
-    answer: Answer = Answer(allowed=True)
-    asked: list[Question] = field(default_factory=list)
+    answer: PermissionAnswer = PermissionAnswer(allowed=True)
+    asked: list[PermissionQuestion] = field(default_factory=list)
     shown: list[str] = field(default_factory=list)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: PermissionQuestion) -> PermissionAnswer:
         self.asked.append(question)
         return self.answer
 
@@ -49,26 +49,26 @@ class World:
     folder: Path
     cache: MemoryCache
     person: Person
-    kit: Kit
+    kit: WorkspaceTools
     box: Toolbox
     numbers: int = 0
 
-    async def run(self, tool: str, conversation: str = "c", **arguments: object) -> Outcome:
+    async def run(self, tool: str, conversation: str = "c", **arguments: object) -> CallOutcome:
         return await self.raw(tool, json.dumps(arguments), conversation)
 
-    async def raw(self, tool: str, arguments: str, conversation: str = "c") -> Outcome:
+    async def raw(self, tool: str, arguments: str, conversation: str = "c") -> CallOutcome:
         self.numbers += 1
         call = ToolCall(f"call{self.numbers}", tool, arguments)
-        return await self.box.run(call, CallContext(conversation, self.person.ask, self.person.shown.append))
+        return await self.box.run_tool_call(call, CallContext(conversation, self.person.ask, self.person.shown.append))
 
     async def said(self, tool: str, conversation: str = "c", **arguments: object) -> str:
         return self.text(await self.run(tool, conversation, **arguments))
 
-    def text(self, outcome: Outcome) -> str:
+    def text(self, outcome: CallOutcome) -> str:
         return self.content(outcome.output.digest).decode("utf-8", "replace")
 
     def content(self, digest: Digest) -> bytes:
-        return next(content for content, entry in self.cache.entries() if entry.stored.digest == digest)
+        return next(content for content, entry in self.cache.all_contents() if entry.stored.digest == digest)
 
     def write(self, name: str, content: str | bytes) -> Path:
         path = self.folder / name
@@ -77,7 +77,7 @@ class World:
         return path
 
 
-_FOUND: list[Kind] = []
+_FOUND: list[SandboxKind] = []
 
 
 async def found_before(
@@ -90,22 +90,24 @@ async def found_before(
 
 
 @asynccontextmanager
-async def world(tmp_path: Path, *, mode: Mode = Mode.ALLOW_ALL, closed: Sequence[Path] = ()) -> AsyncIterator[World]:
+async def world(
+    tmp_path: Path, *, mode: PermissionMode = PermissionMode.ALLOW_ALL, closed: Sequence[Path] = ()
+) -> AsyncIterator[World]:
     folder = tmp_path / "work"
     folder.mkdir(exist_ok=True)
-    cache, tasks = MemoryCache(), Tasks("test")
-    permissions = Permissions(mode)
+    cache, tasks = MemoryCache(), OwnedTasks("test")
+    permissions = WorkspacePermissions(mode)
     monkeypatch = pytest.MonkeyPatch()
     monkeypatch.setattr(kits, "find_sandbox", found_before)
-    kit = await Kit.open(
+    kit = await WorkspaceTools.open_workspace_tools(
         [folder],
         (cache, MemoryIndex(MemoryJournal(), cache), Words()),
         permissions=permissions,
-        spawn=tasks.spawn,
-        options=Options(closed=tuple(closed)),
+        spawn=tasks.spawn_task,
+        options=WorkspaceToolOptions(closed_paths=tuple(closed)),
     )
     try:
-        yield World(folder, cache, Person(), kit, kit.toolbox())
+        yield World(folder, cache, Person(), kit, kit.build_toolbox())
     finally:
         monkeypatch.undo()
         await kit.aclose()

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helix_desktop.gateway.body import WIRES
-from helix_desktop.gateway.exchange import recall_tools
-from helix_desktop.wire.message import Edit, Kind
+from helix_desktop.gateway.agent_exchange import recall_tools_to_add
+from helix_desktop.gateway.folded_body import WIRE_MODULES
+from helix_desktop.wire.wire_message import PieceEdit, PieceKind
 from tests.gateway.written import FIELDS, bodies
 from tests.peers.agent_provider import WRITERS, Calls, Says
 
-each = pytest.mark.parametrize("wire", [pytest.param(wire, id=name) for name, wire in WIRES.items()])
+each = pytest.mark.parametrize("wire", [pytest.param(wire, id=name) for name, wire in WIRE_MODULES.items()])
 
 
 @each
@@ -46,16 +46,19 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
             [Says("I look"), Calls("Bash", {"command": "ls"}, "c1")], {"input": 3, "read": 0, "write": 0}, "1"
         )
     )
-    assert [piece.kind for piece in reply.message.pieces if piece.kind is not Kind.OTHER] == [Kind.TEXT, Kind.CALL]
-    assert (reply.usage.input, reply.message.of(Kind.CALL)[0].name) == (3, "Bash")
+    assert [piece.kind for piece in reply.message.pieces if piece.kind is not PieceKind.OTHER] == [
+        PieceKind.TEXT,
+        PieceKind.CALL,
+    ]
+    assert (reply.usage.input, reply.message.of(PieceKind.CALL)[0].name) == (3, "Bash")
     units = [wire.said("look"), *reply.message.units, wire.result("c1", "Bash", "a long output")]
-    (result,) = (one for one in wire.messages(wire.with_messages({}, units)) if one.of(Kind.RESULT))
-    (shown,) = wire.edited(result, [Edit(0, "short")])
+    (result,) = (one for one in wire.messages(wire.with_messages({}, units)) if one.of(PieceKind.RESULT))
+    (shown,) = wire.edited(result, [PieceEdit(0, "short")])
     assert "short" in str(shown)
     assert "a long output" not in str(shown)
 
 
 @each
 def test_tools_of_ours_stand_beside_those_of_the_client(wire: Any) -> None:
-    body = wire.with_tools({FIELDS[wire.NAME]: [wire.said("look")]}, recall_tools())
-    assert {tool.name for tool in wire.head(body).tools} == {tool.name for tool in recall_tools()}
+    body = wire.with_tools({FIELDS[wire.NAME]: [wire.said("look")]}, recall_tools_to_add())
+    assert {tool.name for tool in wire.head(body).tools} == {tool.name for tool in recall_tools_to_add()}

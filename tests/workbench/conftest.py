@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop import places
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
-from helix_desktop.workbench.tour import Quick
+from helix_desktop import program_folders
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 
-Desks = Callable[[], Desk]
+Desks = Callable[[], Workbenches]
 
 
 @pytest.fixture
@@ -27,11 +27,11 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 async def desks(tmp_path: Path) -> AsyncIterator[Desks]:
     """Desks on the same home, one after another, as after a restart."""
-    made: list[Desk] = []
+    made: list[Workbenches] = []
 
-    def new() -> Desk:
-        where = places.find(tmp_path / "home")
-        made.append(Desk(where, Secrets(where.key_file, environ={}), clock=Quick()))
+    def new() -> Workbenches:
+        where = program_folders.find_program_folders(tmp_path / "home")
+        made.append(Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses()))
         return made[-1]
 
     yield new

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from helix_desktop.engine.facts import Folded, ModelReplied, Text, ToolReturned, TurnEnded
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets
-from helix_desktop.tokens import Counter as Tokens
-from helix_desktop.workbench import Desk
-from helix_desktop.workbench.tour import Quick
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.token_counting import TiktokenCounter as Tokens
+from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.peers.chat_server import ChatServer, reply
 from tests.peers.peer import Answer, Seen
 
@@ -73,7 +73,7 @@ class Judge:
         self.seen += 1
         texts = [texts_of(message) for message in body["messages"]]
         tools = json.dumps(body.get("tools", []), ensure_ascii=False)
-        size = sum(self.tokens.count(text) + 4 for text in texts) + self.tokens.count(tools)
+        size = sum(self.tokens.count_tokens(text) + 4 for text in texts) + self.tokens.count_tokens(tools)
         self.largest = max(self.largest, size)
         if size > self.window:
             self.wrong.append(f"request {self.seen} has about {size} tokens")
@@ -182,23 +182,23 @@ async def play(
     folder = home / "project"
     ours = on_a_folder(steps, folder)
     judge = Judge(window)
-    where = places.find(home / "home")
-    desk = Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
+    where = program_folders.find_program_folders(home / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
     with Player(ours, judge) as server:
-        desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
-        desk.configured.correct("peer", "scripted", {"window": window})
-        bench = await desk.create("Recorded", folder)
-        bench.workspace.change({"limits.steps": 10_000, "limits.repeats": 1_000})
-        await bench.choose_model("peer/scripted")
-        await bench.choose_policy(preset)
-        await bench.choose_mode("allow all")
-        session = await bench.new_conversation()
-        session.send((Text(asked),))
-        await session.idle()
-        facts = [recorded.fact for recorded in session.facts]
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        desk.configured.correct_model("peer", "scripted", {"window": window})
+        bench = await desk.create_workspace("Recorded", folder)
+        bench.workspace.change_settings({"limits.steps": 10_000, "limits.repeats": 1_000})
+        await bench.choose_model_for_role("peer/scripted")
+        await bench.choose_context_policy(preset)
+        await bench.choose_permission_mode("allow all")
+        session = await bench.start_conversation()
+        session.send_message((Text(asked),))
+        await session.wait_until_idle()
+        facts = [recorded.fact for recorded in session.all_facts]
         lost = [
             fold.fold for fold in facts if isinstance(fold, Folded) for digest in fold.entries
-            if (await bench.workspace.cache.about(digest)).stored.digest != digest
+            if (await bench.workspace.cache.describe_entry(digest)).stored.digest != digest
         ]  # fmt: skip
         await desk.aclose()
     end = next(fact for fact in facts if isinstance(fact, TurnEnded))

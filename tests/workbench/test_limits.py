@@ -9,7 +9,7 @@ import pytest
 
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded
 from helix_desktop.engine.session import Session
-from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from tests.peers.chat_server import ChatServer, reply
 from tests.workbench.conftest import Desks
 
@@ -17,8 +17,8 @@ DEAR = {"input": 5_000.0, "output": 5_000.0, "cache_read": 5_000.0, "cache_write
 
 
 async def ended(session: Session) -> TurnEnded:
-    await asyncio.wait_for(session.idle(), 60)
-    end = session.facts[-1].fact
+    await asyncio.wait_for(session.wait_until_idle(), 60)
+    end = session.all_facts[-1].fact
     assert isinstance(end, TurnEnded)
     return end
 
@@ -37,18 +37,18 @@ async def test_a_limit_ends_the_turn_and_once_raised_it_goes_on(
     script = [reply(calls=[("read_file", {"path": "README.md"})]), reply("The readme is read.")]
     with ChatServer(script) as server:
         desk = desks()
-        desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
-        desk.configured.correct("peer", "scripted", DEAR)
-        bench = await desk.create("Dear", folder)
-        await bench.choose_model("peer/scripted")
-        await bench.change({f"limits.{limit}": 0.1})
-        session = await bench.new_conversation()
-        session.send((Text("read the readme"),))
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        desk.configured.correct_model("peer", "scripted", DEAR)
+        bench = await desk.create_workspace("Dear", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        await bench.change_settings({f"limits.{limit}": 0.1})
+        session = await bench.start_conversation()
+        session.send_message((Text("read the readme"),))
         end = await ended(session)
         assert end.reason is TurnEnd.SPENDING_LIMIT
         assert end.why.startswith(why)
         assert len(server.bodies) == 1
-        await bench.change({f"limits.{limit}": 100.0})
-        session.resume()
+        await bench.change_settings({f"limits.{limit}": 100.0})
+        session.resume_turn()
         assert (await ended(session)).reason is TurnEnd.DONE
         assert len(server.bodies) == 2

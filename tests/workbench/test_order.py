@@ -6,26 +6,26 @@ import asyncio
 import re
 from pathlib import Path
 
-from helix_desktop.engine.calls import UNREAD
-from helix_desktop.engine.events import CallMoved, Event, Stage, ToolShowed
 from helix_desktop.engine.facts import Text, ToolReturned
 from helix_desktop.engine.session import Session
-from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.engine.session_events import CallStage, CallStageChanged, Event, ToolPrinted
+from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench import Workbench
 from tests.peers.chat_server import Calls, ChatServer, reply
 from tests.workbench.conftest import Desks
 
 
 async def opened(desks: Desks, folder: Path, server: ChatServer) -> Session:
-    return await (await on_a_bench(desks, folder, server)).new_conversation()
+    return await (await on_a_bench(desks, folder, server)).start_conversation()
 
 
 async def on_a_bench(desks: Desks, folder: Path, server: ChatServer) -> Workbench:
     desk = desks()
-    desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
-    bench = await desk.create("Order", folder)
-    await bench.choose_model("peer/scripted")
-    await bench.choose_mode("allow all")
+    desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+    bench = await desk.create_workspace("Order", folder)
+    await bench.choose_model_for_role("peer/scripted")
+    await bench.choose_permission_mode("allow all")
     return bench
 
 
@@ -42,9 +42,9 @@ async def test_all_of_an_answer_that_met_its_length_limit_comes_back_from_a_sub_
     ]
     with ChatServer(script) as server:
         session = await opened(desks, folder, server)
-        session.send((Text("count, please"),))
-        await asyncio.wait_for(session.idle(), 60)
-    (result,) = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+        session.send_message((Text("count, please"),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+    (result,) = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
     assert result.head == "one, two, three, four"
 
 
@@ -52,9 +52,9 @@ async def returned(desks: Desks, folder: Path, calls: Calls) -> list[ToolReturne
     """What the calls of one reply came to."""
     with ChatServer([reply(calls=calls), reply("Done.")]) as server:
         session = await opened(desks, folder, server)
-        session.send((Text("more, please"),))
-        await asyncio.wait_for(session.idle(), 60)
-    return [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+        session.send_message((Text("more, please"),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+    return [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
 
 
 async def test_edits_of_one_file_and_a_command_after_them_each_find_what_was_done_before(
@@ -82,13 +82,13 @@ async def test_a_stop_keeps_what_a_command_printed_and_leaves_the_calls_behind_i
         session = await opened(desks, folder, server)
 
         def hear(event: Event) -> None:
-            if isinstance(event, ToolShowed):
-                session.stop()
+            if isinstance(event, ToolPrinted):
+                session.stop_turn()
 
-        session.subscribe(hear)
-        session.send((Text("build, please"),))
-        await asyncio.wait_for(session.idle(), 60)
-    stopped, left = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
+        session.subscribe_to_events(hear)
+        session.send_message((Text("build, please"),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+    stopped, left = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
     assert (stopped.ok, stopped.stopped) == (False, True)
     assert re.fullmatch(r"building\n\n\[stopped by the user after \d+ s\]\n", stopped.head)
     assert (left.ok, left.head) == (False, UNREAD)
@@ -98,14 +98,14 @@ async def test_a_file_whose_content_was_forgotten_can_be_read_again(desks: Desks
     read = reply(calls=[("read_file", {"path": "README.md"})])
     with ChatServer([read, reply("Seen."), read, reply("Seen again.")]) as server:
         bench = await on_a_bench(desks, folder, server)
-        session = await bench.new_conversation()
-        session.send((Text("read"),))
-        await asyncio.wait_for(session.idle(), 60)
-        (first,) = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)]
-        await bench.forget(entries=[first.output.digest])
-        session.send((Text("again"),))
-        await asyncio.wait_for(session.idle(), 60)
-    again = [one.fact for one in session.facts if isinstance(one.fact, ToolReturned)][-1]
+        session = await bench.start_conversation()
+        session.send_message((Text("read"),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+        (first,) = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)]
+        await bench.forget_content(entries=[first.output.digest])
+        session.send_message((Text("again"),))
+        await asyncio.wait_for(session.wait_until_idle(), 60)
+    again = [one.fact for one in session.all_facts if isinstance(one.fact, ToolReturned)][-1]
     assert (again.ok, again.head.split("\n")[0], again.repeat_of) == (True, "# Pairs", 0)
 
 
@@ -114,18 +114,20 @@ async def test_a_checkpoint_that_hangs_holds_no_request_and_no_word_of_the_model
     make = reply("I will make it.", calls=[("run_command", {"command": "touch made"})])
     with ChatServer([reply("At once."), make, reply("Made.")]) as server:
         bench = await on_a_bench(desks, folder, server)
-        session = await bench.new_conversation()
-        await bench.changes.prepare()
+        session = await bench.start_conversation()
+        await bench.file_changes.prepare_checkpoints()
         begun = asyncio.Event()
-        session.subscribe(lambda e: begun.set() if isinstance(e, CallMoved) and e.stage is Stage.RUNNING else None)
-        async with bench.changes.checkpoints._lock:
-            session.send((Text("Hello"),))
-            await asyncio.wait_for(session.idle(), 60)
+        session.subscribe_to_events(
+            lambda e: begun.set() if isinstance(e, CallStageChanged) and e.stage is CallStage.RUNNING else None
+        )
+        async with bench.file_changes.workspace_checkpoints._lock:
+            session.send_message((Text("Hello"),))
+            await asyncio.wait_for(session.wait_until_idle(), 60)
             assert len(server.bodies) == 1
-            session.send((Text("Make it"),))
+            session.send_message((Text("Make it"),))
             await asyncio.wait_for(begun.wait(), 60)
             assert len(server.bodies) == 2
             assert not (folder / "made").exists()
-        await asyncio.wait_for(session.idle(), 60)
+        await asyncio.wait_for(session.wait_until_idle(), 60)
     assert (folder / "made").exists()
     assert len(server.bodies) == 3

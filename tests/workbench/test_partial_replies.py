@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.events import Event, Streamed
 from helix_desktop.engine.facts import ModelReplied, Stop, Text
-from helix_desktop.providers.catalog import ProviderConfig
+from helix_desktop.engine.session_events import Event, ReplyStreamed
+from helix_desktop.providers.provider_catalog import ProviderConfig
 from helix_desktop.workbench import partial_replies
 from tests.peers.chat_server import ChatServer, reply
 from tests.workbench.conftest import Desks
@@ -27,28 +27,28 @@ async def test_a_kill_in_the_middle_of_an_answer_leaves_what_was_shown(
     words = "The lock manager is extracted. " * 4
     with ChatServer([reply(words).silent_after(12, 30.0)]) as server:
         desk = desks()
-        desk.configured.put(ProviderConfig("peer", base_url=server.base_url))
-        bench = await desk.create("Killed", folder)
-        await bench.choose_model("peer/scripted")
-        session = await bench.new_conversation("Killed")
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url))
+        bench = await desk.create_workspace("Killed", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        session = await bench.start_conversation("Killed")
         shown: list[str] = []
         enough = asyncio.Event()
 
         def heard(event: Event) -> None:
-            if isinstance(event, Streamed) and hasattr(event.delta, "text"):
+            if isinstance(event, ReplyStreamed) and hasattr(event.delta, "text"):
                 shown.append(event.delta.text)
                 if len("".join(shown)) >= 60:
                     enough.set()
 
-        bench.subscribe(heard)
-        session.send((Text("Extract it."),))
+        bench.subscribe_to_events(heard)
+        session.send_message((Text("Extract it."),))
         await asyncio.wait_for(enough.wait(), 60)
         partial = bench.workspace.folder / "partial" / f"{session.id}.json"
         while not partial.exists() or "".join(shown)[:60] not in partial.read_text():
             await asyncio.sleep(0.01)
         kept = json.loads(partial.read_text())
-        session.stop()
-        await session.idle()
+        session.stop_turn()
+        await session.wait_until_idle()
         await desk.aclose()
     assert "".join(shown).startswith(kept["text"])
     assert not partial.exists(), "a fact needs no second place"
@@ -56,16 +56,16 @@ async def test_a_kill_in_the_middle_of_an_answer_leaves_what_was_shown(
 
 async def test_it_becomes_a_fact_once_when_the_conversation_is_opened_again(desks: Desks, folder: Path) -> None:
     first = desks()
-    bench = await first.create("Again", folder)
-    session = await bench.new_conversation("Again")
+    bench = await first.create_workspace("Again", folder)
+    session = await bench.start_conversation("Again")
     partial = bench.workspace.folder / "partial" / f"{session.id}.json"
     partial.parent.mkdir()
     partial.write_text(f'{{"after": {session.conversation.state.last_seq}, "text": "Half an answ"}}')
     await first.aclose()
     for _ in range(2):
         desk = desks()
-        session = await (await desk.open("Again")).session(session.id)
-        (found,) = replies(session.facts)
+        session = await (await desk.open_workspace("Again")).open_session(session.id)
+        (found,) = replies(session.all_facts)
         assert (found.parts[0].text, found.stop) == ("Half an answ", Stop.CUT)  # type: ignore[union-attr]
         assert not partial.exists()
         await desk.aclose()
@@ -76,15 +76,15 @@ async def test_a_file_that_is_damaged_or_older_than_the_last_reply_adds_nothing(
     content: str, desks: Desks, folder: Path
 ) -> None:
     first = desks()
-    bench = await first.create("Old", folder)
-    await bench.choose_model("demo")
-    session = await bench.new_conversation("Old")
-    session.send((Text("Hello"),))
-    await asyncio.wait_for(session.idle(), 60)
-    before = len(session.facts)
+    bench = await first.create_workspace("Old", folder)
+    await bench.choose_model_for_role("demo")
+    session = await bench.start_conversation("Old")
+    session.send_message((Text("Hello"),))
+    await asyncio.wait_for(session.wait_until_idle(), 60)
+    before = len(session.all_facts)
     partial = bench.workspace.folder / "partial" / f"{session.id}.json"
     await first.aclose()
     partial.parent.mkdir(exist_ok=True)
     partial.write_text(content)
-    session = await (await desks().open("Old")).session(session.id)
-    assert len(session.facts) == before
+    session = await (await desks().open_workspace("Old")).open_session(session.id)
+    assert len(session.all_facts) == before

@@ -1,6 +1,6 @@
 """The branch of facts the view goes on from: its messages, its folds, and what decisions are made by.
 
-A rewind leaves a branch and goes on from an earlier point of it, so a branch never contains `Rewound`; `record.py`
+A rewind leaves a branch and goes on from an earlier point of it, so a branch never contains `Rewound`; `fact_tree.py`
 keeps the tree. Everything here is incremental: a message costs its own blocks, a fold the facts it covers.
 """
 
@@ -11,8 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import field
 
-from helix_desktop.engine import parts
-from helix_desktop.engine.calls import TEXT_ARGUMENT, Call, Turn, text_key
+from helix_desktop.engine import message_blocks
 from helix_desktop.engine.facts import (
     BreakerClosed,
     Cover,
@@ -39,32 +38,35 @@ from helix_desktop.engine.facts import (
     Unpinned,
     UserSaid,
 )
-from helix_desktop.engine.history.covers import ends, nest
-from helix_desktop.engine.history.folds import Effect, Folds, counted
-from helix_desktop.engine.history.shown import Item, clearable, worth_a_marker
-from helix_desktop.engine.history.sums import Sums
-from helix_desktop.values import dataclass
+from helix_desktop.engine.history.covers import covers_nest, first_and_last
+from helix_desktop.engine.history.fenwick_tree import FenwickTree
+from helix_desktop.engine.history.live_folds import Effect, LiveFolds, count_item_tokens
+from helix_desktop.engine.history.view_items import ViewItem, count_clearable_tokens, is_worth_a_marker
+from helix_desktop.engine.tool_calls import TEXT_ARGUMENT, CurrentTurn, PendingCall, file_of_call
+from helix_desktop.fast_dataclass import dataclass
 
 OBSERVED = (FoldKind.OBSERVATIONS, FoldKind.REFLECTION)
 CHANGES = (Unfolded, Refolded, DocumentEdited, Pinned, Unpinned, Excluded, Included)
 
 
 @dataclass(slots=True)
-class Branch(Folds):
-    """Mutable; only `advance` changes it, and only from facts."""
+class ConversationBranch(LiveFolds):
+    """Mutable; only `advance_branch` changes it, and only from facts."""
 
-    calls: dict[str, Call] = field(default_factory=dict)  # every call by the id it has in requests
-    answered: dict[int, Call] = field(default_factory=dict)  # by the number of a result, on any branch: its call
-    batches: dict[int, tuple[Call, ...]] = field(default_factory=dict)  # the calls of each reply that made some
-    running_calls: list[Call] = field(default_factory=list)
-    turn: Turn = field(default_factory=Turn)
+    calls: dict[str, PendingCall] = field(default_factory=dict)  # every call by the id it has in requests
+    answered: dict[int, PendingCall] = field(default_factory=dict)  # by the number of a result, on any branch: its call
+    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # the calls of each reply that made some
+    running_calls: list[PendingCall] = field(default_factory=list)
+    turn: CurrentTurn = field(default_factory=CurrentTurn)
     steps: list[int] = field(default_factory=list)  # the seqs of replies
     step_times: list[float] = field(default_factory=list)
     unfolded: int = 0  # what the view would count without any fold
     plain_tokens: int = 0  # of the messages, documents left out
-    token_births: int = 0  # the sum of tokens x born over these messages: what `carried` is computed from
-    token_sums: Sums = field(default_factory=Sums)  # by message: what the item that begins there takes
-    freed_sums: Sums = field(default_factory=Sums)  # by message: what a marker could free, by length alone
+    token_births: int = 0  # the sum of tokens x born over these messages: what `carried_token_steps` is computed from
+    token_sums: FenwickTree = field(default_factory=FenwickTree)  # by message: what the item that begins there takes
+    freed_sums: FenwickTree = field(
+        default_factory=FenwickTree
+    )  # by message: what a marker could free, by length alone
     plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
     text_keys: dict[PartRef, str] = field(default_factory=dict)  # of calls that give a text: the file
     newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
@@ -78,23 +80,23 @@ class Branch(Folds):
     handover_tokens: int = 0  # what they took together
     last_handover: float = 0.0
 
-    def advance(self, recorded: Recorded) -> Effect | None:
+    def advance_branch(self, recorded: Recorded) -> Effect | None:
         """Take one more fact in. What changed something that is shown is returned; a fact that makes no sense here (an
         undo of nothing) changes nothing.
         """
         fact = recorded.fact
         if isinstance(fact, UserSaid | ModelReplied | ToolReturned):
-            self._message(recorded, fact)
+            self._add_message(recorded, fact)
         elif isinstance(fact, Folded):
-            return self._fold(recorded, fact)
+            return self._add_fold(recorded, fact)
         elif isinstance(fact, CHANGES):
-            if self._changes(fact):
-                return self._apply(recorded.seq, fact)
+            if self._has_effect(fact):
+                return self._apply_effect(recorded.seq, fact)
         else:
-            self._other(fact)
+            self._note_other_fact(fact)
         return None
 
-    def _changes(self, fact: Fact) -> bool:
+    def _has_effect(self, fact: Fact) -> bool:
         """Whether a change has an effect here."""
         match fact:
             case Unfolded(fold=name):
@@ -103,9 +105,9 @@ class Branch(Folds):
                 return name in self.folds and name not in self.live and self.may_nest(self.folds[name].cover)
             case DocumentEdited(fold=name):
                 return name in self.folds
-        return self._marks(fact)
+        return self._mark_has_effect(fact)
 
-    def _marks(self, fact: Fact) -> bool:
+    def _mark_has_effect(self, fact: Fact) -> bool:
         match fact:
             case Pinned(ref=ref):
                 return ref not in self.pins
@@ -117,17 +119,17 @@ class Branch(Folds):
                 return ref in self.exclusions
         return False
 
-    def _apply(self, seq: int, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Effect:
+    def _apply_effect(self, seq: int, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Effect:
         about = fact.ref if isinstance(fact, Excluded | Included) else None
         before = self.unfolded_tokens(about) if about is not None else 0
-        cover = self.apply(fact, kept)
+        cover = self.apply_fold_change(fact, kept)
         if cover is not None:
-            self._refresh(cover)
+            self._rebuild_items_of(cover)
         if about is not None:
             self.unfolded += self.unfolded_tokens(about) - before
         return seq, fact, kept
 
-    def _other(self, fact: Fact) -> None:
+    def _note_other_fact(self, fact: Fact) -> None:
         match fact:
             case TurnEnded():
                 self.turn.running = False
@@ -142,13 +144,13 @@ class Branch(Folds):
 
     # --- messages ---------------------------------------------------------------------------------------------------
 
-    def _message(self, recorded: Recorded, fact: parts.MessageFact) -> None:
-        if isinstance(fact, ToolReturned) and not self._answer(recorded.seq, fact):
+    def _add_message(self, recorded: Recorded, fact: message_blocks.MessageFact) -> None:
+        if isinstance(fact, ToolReturned) and not self._pair_result_with_call(recorded.seq, fact):
             return
         if isinstance(fact, ModelReplied):
-            self._reply(recorded, fact)
+            self._add_reply(recorded, fact)
         elif isinstance(fact, UserSaid):
-            self._said(recorded.seq, steering=fact.steering)
+            self._add_user_message(recorded.seq, steering=fact.steering)
             if fact.by:
                 self.notes[fact.by] = (
                     recorded.seq,
@@ -156,21 +158,21 @@ class Branch(Folds):
                 )
         self.order.append(recorded.seq)
         self.born[recorded.seq] = len(self.steps)
-        self.token_sums.append(0)
-        self.freed_sums.append(0)
-        item = self.item_of(recorded.seq)
-        self.append(item)
-        self.unfolded += counted([item])
+        self.token_sums.append_number(0)
+        self.freed_sums.append_number(0)
+        item = self.build_message_item(recorded.seq)
+        self.append_item(item)
+        self.unfolded += count_item_tokens([item])
         if self.clearable:
-            self.clearable[-1] += clearable(item.blocks)
+            self.clearable[-1] += count_clearable_tokens(item.blocks)
 
-    def _said(self, seq: int, *, steering: bool) -> None:
+    def _add_user_message(self, seq: int, *, steering: bool) -> None:
         if steering and self.turn.running:
             self.turn.words.append(seq)
         else:
-            self.turn = Turn([seq], self.turn.begin, running=True)
+            self.turn = CurrentTurn([seq], self.turn.first_seq, running=True)
 
-    def _reply(self, recorded: Recorded, fact: ModelReplied) -> None:
+    def _add_reply(self, recorded: Recorded, fact: ModelReplied) -> None:
         """A new reply closes the batch before it: what has not come by now never will."""
         self.running_calls = []
         self.turn.running = True
@@ -183,19 +185,19 @@ class Branch(Folds):
                 shown = part.id if part.id and part.id not in self.calls else f"call-{recorded.seq}-{index}"
                 if shown != part.id:
                     self.ids[ref] = shown
-                self.calls[shown] = Call(part.id, shown, ref, part)
+                self.calls[shown] = PendingCall(part.id, shown, ref, part)
                 self.running_calls.append(self.calls[shown])
-                self._text_given(ref, part)
+                self._note_newest_text(ref, part)
         if self.running_calls:
             self.batches[recorded.seq] = tuple(self.running_calls)
 
-    def _text_given(self, ref: PartRef, call: ToolCall) -> None:
+    def _note_newest_text(self, ref: PartRef, call: ToolCall) -> None:
         """Remember which call gave the newest text of a file."""
-        if call.tokens > TEXT_ARGUMENT and (key := text_key(call)):
+        if call.tokens > TEXT_ARGUMENT and (key := file_of_call(call)):
             self.text_keys[ref] = key
             self.newest_text[key] = ref
 
-    def _answer(self, seq: int, fact: ToolReturned) -> bool:
+    def _pair_result_with_call(self, seq: int, fact: ToolReturned) -> bool:
         """Pair a result with its call; False for one that nobody waits for."""
         for index, call in enumerate(self.running_calls):
             if call.id == fact.call:
@@ -208,8 +210,8 @@ class Branch(Folds):
 
     # --- folds ------------------------------------------------------------------------------------------------------
 
-    def _fold(self, recorded: Recorded, fold: Folded) -> Effect | None:
-        if fold.fold in self.folds or not self._sensible(recorded.seq, fold):
+    def _add_fold(self, recorded: Recorded, fold: Folded) -> Effect | None:
+        if fold.fold in self.folds or not self._is_valid_fold(recorded.seq, fold):
             return None
         self.fold_born[fold.fold] = len(self.steps)
         self.failures[fold.kind] = 0
@@ -217,15 +219,17 @@ class Branch(Folds):
             self.handovers += 1
             self.handover_tokens += fold.tokens
             self.last_handover = recorded.time
-        return self._apply(recorded.seq, fold, tuple(self.words_to_keep(fold.cover, panic=fold.panic)))
+        return self._apply_effect(recorded.seq, fold, tuple(self.words_to_keep(fold.cover, panic=fold.panic)))
 
-    def _sensible(self, seq: int, fold: Folded) -> bool:
+    def _is_valid_fold(self, seq: int, fold: Folded) -> bool:
         """It covers something that is here, crosses no other fold, and is no longer than what it replaces."""
         cover = fold.cover
         if isinstance(cover, PartRef):
-            if not self.has(cover.seq) or cover.part >= len(parts.parts_of(parts.message(self.message(cover.seq)))):
+            if not self.has_message(cover.seq) or cover.part >= len(
+                message_blocks.parts_of(message_blocks.require_message(self.message_at(cover.seq)))
+            ):
                 return False
-        elif not (0 < cover.first <= cover.last < seq and self.covered(cover)):
+        elif not (0 < cover.first <= cover.last < seq and self.covered_messages(cover)):
             return False
         if not self.may_nest(cover):
             return False
@@ -236,10 +240,10 @@ class Branch(Folds):
         """Whether a fold of `cover` would nest with every live span, or lie beside it. Where it cuts no item of the view
         in two, what it holds is outermost and held whole, with all that nests in it.
         """
-        low, high = self.positions(cover)
-        first, last = ends(cover)
+        low, high = self.item_positions(cover)
+        first, last = first_and_last(cover)
         whole = low >= high or (first <= self.items[low].first and self.items[high - 1].last <= last)
-        return whole or isinstance(cover, PartRef) or all(nest(cover, span) for span in self.by_span)
+        return whole or isinstance(cover, PartRef) or all(covers_nest(cover, span) for span in self.by_span)
 
     def words_to_keep(self, cover: Cover, *, panic: bool) -> Iterator[PartRef]:
         """What the running turn is about, and what the user has brought back, stays word for word in a longer fold."""
@@ -248,7 +252,7 @@ class Branch(Folds):
         if self.turn.running:
             for seq in self.turn.words:
                 if cover.first <= seq <= cover.last:
-                    count = len(parts.parts_of(parts.message(self.message(seq))))
+                    count = len(message_blocks.parts_of(message_blocks.require_message(self.message_at(seq))))
                     yield from (PartRef(seq, index) for index in range(count))
         if not panic:
             for ref in self.barred:
@@ -258,15 +262,15 @@ class Branch(Folds):
     def kept_tokens(self, cover: Span, *, panic: bool) -> int:
         """What would stay of a span behind the document of a fold made now."""
         wanted = set(self.words_to_keep(cover, panic=panic)) | set(self.pinned_parts(cover))
-        blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.blocks(seq))
+        blocks = (block for seq in sorted({ref.seq for ref in wanted}) for block in self.shown_blocks(seq))
         return sum(block.tokens for block in blocks if block.source in wanted)
 
     def _open_reasoning(self, ref: Cover) -> bool:
         """Reasoning the model still needs back: its tool loop is open. It is taken out whole, later, or not at all."""
-        first, last = ends(ref)
-        for seq in self.covered(Span(first, last)):
-            fact = self.message(seq).fact
-            if seq > self.turn.begin and self.turn.running and isinstance(fact, ModelReplied):
+        first, last = first_and_last(ref)
+        for seq in self.covered_messages(Span(first, last)):
+            fact = self.message_at(seq).fact
+            if seq > self.turn.first_seq and self.turn.running and isinstance(fact, ModelReplied):
                 chosen = fact.parts if isinstance(ref, Span) else fact.parts[ref.part : ref.part + 1]
                 if any(isinstance(part, Reasoning) for part in chosen):
                     return True
@@ -274,35 +278,35 @@ class Branch(Folds):
 
     # --- what is shown ----------------------------------------------------------------------------------------------
 
-    def count(self, item: Item, sign: int) -> None:
+    def count_item(self, item: ViewItem, sign: int) -> None:
         """Add an item to every sum that decisions are made by, or, with -1, take it out."""
-        Folds.count(self, item, sign)
-        position = self.position(item.first)
-        self.token_sums.add(position, sign * item.tokens)
+        LiveFolds.count_item(self, item, sign)
+        position = self.message_position(item.first)
+        self.token_sums.change_number(position, sign * item.tokens)
         if item.fold:
             return
         self.plain_tokens += sign * item.tokens
         self.token_births += sign * item.tokens * item.born
-        if not (worth := [block for block in item.blocks if worth_a_marker(block)]):
+        if not (worth := [block for block in item.blocks if is_worth_a_marker(block)]):
             return
-        self.freed_sums.add(position, sign * clearable(worth))
+        self.freed_sums.change_number(position, sign * count_clearable_tokens(worth))
         if sign > 0:
             insort(self.plain_outputs, item.first)
         else:
             del self.plain_outputs[bisect_left(self.plain_outputs, item.first)]
 
-    def carried(self, first_kept: int) -> int:
+    def carried_token_steps(self, first_kept: int) -> int:
         """Of the messages that stand before `first_kept`: their tokens times the steps that carried them. Documents
         are left out, and a part that is a marker by now counts as one.
         """
-        tail = [item for item in self.tail(first_kept) if not item.fold]
+        tail = [item for item in self.items_from(first_kept) if not item.fold]
         tokens = self.plain_tokens - sum(item.tokens for item in tail)
         births = self.token_births - sum(item.tokens * item.born for item in tail)
         return tokens * len(self.steps) - births
 
-    def output(self, seq: int) -> ToolReturned:
+    def output_at(self, seq: int) -> ToolReturned:
         """The output with this number."""
-        fact = self.message(seq).fact
+        fact = self.message_at(seq).fact
         if not isinstance(fact, ToolReturned):
             raise TypeError(f"number {seq} is no output")
         return fact
@@ -312,17 +316,17 @@ class Branch(Folds):
         position = bisect_left(self.steps, seq)
         return self.steps[position - 1] if position else None
 
-    def _refresh(self, cover: Cover) -> None:
+    def _rebuild_items_of(self, cover: Cover) -> None:
         """Show again whatever stands for the facts of `cover`."""
-        low, high = self.positions(cover)
+        low, high = self.item_positions(cover)
         if low >= high:
             return
-        first, last = ends(cover)
+        first, last = first_and_last(cover)
         span = Span(min(first, self.items[low].first), max(last, self.items[high - 1].last))
-        self.replace(low, high, list(self.build(span)))
+        self.replace_items(low, high, list(self.build_items(span)))
 
     def tokens_pinned(self, *more: Cover) -> int:
         """What the pinned parts count, word for word as a pin shows them, with `more` pinned as well."""
         wanted = {part for ref in (*self.pins, *more) for part in self.parts_under(ref) if not self.is_excluded(part)}
-        originals = (parts.original(self.message(part.seq), part, self.ids) for part in wanted)
+        originals = (message_blocks.build_original_block(self.message_at(part.seq), part, self.ids) for part in wanted)
         return sum(block.tokens for block in originals)

@@ -7,31 +7,36 @@ from collections.abc import Collection
 from helix_desktop.engine.facts import Cover, PartRef, Span
 
 
-def ends(cover: Cover) -> tuple[int, int]:
+def first_and_last(cover: Cover) -> tuple[int, int]:
     """The first and the last seq a cover touches."""
     return (cover.seq, cover.seq) if isinstance(cover, PartRef) else (cover.first, cover.last)
 
 
-def overlap(one: Cover, other: Cover) -> bool:
+def covers_overlap(one: Cover, other: Cover) -> bool:
     """Whether two covers touch a fact in common."""
-    first, last = ends(one)
-    other_first, other_last = ends(other)
+    first, last = first_and_last(one)
+    other_first, other_last = first_and_last(other)
     return first <= other_last and other_first <= last
 
 
-def contains(outer: Cover, inner: Cover) -> bool:
-    """Whether all that `inner` covers is covered by `outer`."""
+def cover_contains(outer: Cover, inner: Cover) -> bool:
+    """Whether all that `inner` covers is covered by `outermost_spans`."""
     if isinstance(outer, PartRef):
         return outer == inner
-    first, last = ends(inner)
+    first, last = first_and_last(inner)
     return outer.first <= first and last <= outer.last
 
 
-def nest(one: Cover, other: Cover) -> bool:
+def covers_nest(one: Cover, other: Cover) -> bool:
     """Whether two covers lie apart or one inside the other: folds of both can be in force at once."""
-    return not overlap(one, other) or contains(one, other) or contains(other, one) or ends(one) == ends(other)
+    return (
+        not covers_overlap(one, other)
+        or cover_contains(one, other)
+        or cover_contains(other, one)
+        or first_and_last(one) == first_and_last(other)
+    )
 
 
-def stands_in(refs: Collection[Cover], ref: PartRef) -> bool:
+def is_covered_by_any(refs: Collection[Cover], ref: PartRef) -> bool:
     """Whether a part is among what is pinned, or taken out, by itself or with the facts around it."""
-    return ref in refs or any(isinstance(span, Span) and contains(span, ref) for span in refs)
+    return ref in refs or any(isinstance(span, Span) and cover_contains(span, ref) for span in refs)

@@ -1,27 +1,27 @@
 """What holds at a moment of a conversation: settings, folds, pins and exclusions, the view, what it counts and has cost.
 
-The newest state (`view.State`) and every earlier one (`Past`) answer the same questions with the same code. A past moment
+The newest state (`view.State`) and every earlier one (`PastMoment`) answer the same questions with the same code. A past moment
 is not replayed: which facts changed anything was written down when they came, so only those of its path are applied.
 """
 
 from __future__ import annotations
 
 from helix_desktop.engine.blocks import Block, View
-from helix_desktop.engine.economics import Prices
 from helix_desktop.engine.facts import Folded, ModelReplied, ModelRole, Recorded, ToolCall, ToolReturned
-from helix_desktop.engine.history.folds import Folds
-from helix_desktop.engine.history.ledger import Savings
-from helix_desktop.engine.history.record import Record
-from helix_desktop.engine.history.settings import Settings
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.history.fact_tree import FactTree
+from helix_desktop.engine.history.live_folds import LiveFolds
+from helix_desktop.engine.history.request_settings import RequestSettings
+from helix_desktop.engine.history.token_ledger import Savings
 
 
 class Moment:
     """`seq`: the newest fact then. Whatever a question needs is in `branch`, `settings` and the record's ledger."""
 
-    record: Record
+    record: FactTree
     seq: int
-    settings: Settings
-    branch: Folds
+    settings: RequestSettings
+    branch: LiveFolds
 
     @property
     def facts(self) -> list[Recorded]:
@@ -29,55 +29,55 @@ class Moment:
         return self.record.facts[: self.seq]
 
     @property
-    def time(self) -> float:
+    def time_of_moment(self) -> float:
         """When the newest fact was appended."""
         return self.record.facts[self.seq - 1].time if self.seq else 0.0
 
     @property
-    def tokens(self) -> int:
-        """What the view counts in the base encoding; `factor` corrects it."""
-        return self.branch.total_tokens + self.settings.tokens
+    def counted_tokens(self) -> int:
+        """What the view counts in the base encoding; `main_model_factor` corrects it."""
+        return self.branch.total_tokens + self.settings.settings_tokens
 
     @property
     def live_folds(self) -> tuple[Folded, ...]:
         """The folds in force, oldest first; what a longer one covers is among them."""
         return self.branch.live_folds
 
-    def fold(self, name: str) -> Folded | None:
+    def find_fold(self, name: str) -> Folded | None:
         """The fold, live or undone, with the user's wording where there is one; None where the branch has none."""
         return self.branch.folds.get(name)
 
-    def present(self) -> list[Recorded]:
+    def facts_on_path(self) -> list[Recorded]:
         """The facts the view goes on from, oldest first: all but those a rewind left behind."""
-        return list(self.record.chain(self.seq))
+        return list(self.record.facts_leading_to(self.seq))
 
-    def factor(self) -> float:
+    def main_model_factor(self) -> float:
         """Billed tokens per counted token of the main model."""
-        chosen = self.settings.model(ModelRole.MAIN)
-        return self.record.ledger.factor(chosen.model if chosen else "", self.seq)
+        chosen = self.settings.model_for_role(ModelRole.MAIN)
+        return self.record.ledger.billing_factor(chosen.model if chosen else "", self.seq)
 
-    def savings(self, prices: Prices) -> Savings:
+    def savings_then(self, prices: RelativePrices) -> Savings:
         """What was sent and paid until then, beside what it would have been without any fold."""
-        chosen = self.settings.model(ModelRole.MAIN)
-        return self.record.ledger.savings(self.seq, prices, per_million=chosen.price_input if chosen else 0.0)
+        chosen = self.settings.model_for_role(ModelRole.MAIN)
+        return self.record.ledger.savings_until(self.seq, prices, per_million=chosen.price_input if chosen else 0.0)
 
-    def view(self) -> View:
+    def take_view(self) -> View:
         """What the model is sent at this moment."""
-        blocks = [*self.settings.blocks, *(block for item in self.branch.items for block in item.blocks)]
-        return self._view_of(tuple(blocks))
+        blocks = [*self.settings.settings_blocks, *(block for item in self.branch.items for block in item.blocks)]
+        return self._view_of_blocks(tuple(blocks))
 
-    def at(self, seq: int) -> Moment:
+    def past_moment(self, seq: int) -> Moment:
         """The moment when `seq` was the newest fact."""
-        return Past(self.record, seq)
+        return PastMoment(self.record, seq)
 
-    def _view_of(self, blocks: tuple[Block, ...]) -> View:
-        tools, main = self.settings.tools, self.settings.model(ModelRole.MAIN)
-        stable = len(blocks) - self._unfinished()
+    def _view_of_blocks(self, blocks: tuple[Block, ...]) -> View:
+        tools, main = self.settings.tools, self.settings.model_for_role(ModelRole.MAIN)
+        stable = len(blocks) - self._count_unfinished_blocks()
         if main is None:
             return View(blocks, tools.tools, tools.tokens, stable, seq=self.seq)
         return View(blocks, tools.tools, tools.tokens, stable, main.effort, self.seq, main.temperature, main.top_p)
 
-    def _unfinished(self) -> int:
+    def _count_unfinished_blocks(self) -> int:
         """How many blocks at the end belong to a batch that is not whole yet."""
         begun = self._open_batch()
         count = 0
@@ -91,7 +91,7 @@ class Moment:
         """The reply whose calls have not all come back; 0 where there is none."""
         returned = 0
         for seq in reversed(self.branch.order):
-            fact = self.branch.message(seq).fact
+            fact = self.branch.message_at(seq).fact
             if isinstance(fact, ModelReplied):
                 calls = sum(isinstance(part, ToolCall) for part in fact.parts)
                 return seq if calls > returned else 0
@@ -99,11 +99,11 @@ class Moment:
         return 0
 
 
-class Past(Moment):
+class PastMoment(Moment):
     """A moment that is over. Costs what is shown then and the changes on its path, not the length of the history."""
 
-    def __init__(self, record: Record, seq: int) -> None:
+    def __init__(self, record: FactTree, seq: int) -> None:
         self.record = record
         self.seq = max(0, min(seq, len(record.facts)))
         self.settings = record.settings_at(self.seq)
-        self.branch = record.shown_at(self.seq)
+        self.branch = record.folds_at(self.seq)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from helix_desktop.engine import budget, economics
-from helix_desktop.engine.economics import Handover
+from helix_desktop.engine import fold_economics, token_budget
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
-from helix_desktop.engine.strategies.plan import Plan, Situation, Strategy, foldable
+from helix_desktop.engine.fold_economics import HandoverPlan
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
 
 TITLE = "[Conversation History Summary]"
 SECTIONS = (
@@ -26,84 +26,92 @@ FENCE = "```"
 _AROUND = " \t#*_:.()0123456789"  # what models put around a heading
 
 
-def due(situation: Situation) -> Plan | None:
+def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
     """A handover that the policy wants now: it pays, or the window is nearly full."""
     policy, branch, meter = situation.policy, situation.branch, situation.meter
     if policy.handover not in ("share", "pays"):
         return None
-    full = meter.used >= latest(situation)
-    if not full and (policy.handover == "share" or meter.used < floor(situation)):
+    full = meter.used >= latest_start_tokens(situation)
+    if not full and (policy.handover == "share" or meter.used < least_context_tokens(situation)):
         return None
     if (
         branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown
     ):  # a clock may go back
         return None
-    span = foldable(situation)
+    span = find_foldable_span(situation)
     if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:
         return None
     if full:
-        return Plan(FoldKind.HANDOVER, span, f"the window is {meter.utilization:.0%} full")
-    return _when_it_pays(situation, span)
+        return FoldPlan(FoldKind.HANDOVER, span, f"the window is {meter.used_share:.0%} full")
+    return _handover_that_pays(situation, span)
 
 
-def latest(situation: Situation) -> float:
+def latest_start_tokens(situation: FoldSituation) -> float:
     """Where a handover is started at the latest: before the next request would not fit, so that no turn waits."""
     meter = situation.meter
     return min(situation.policy.handover_share * meter.window, meter.window - meter.reserve - meter.window * EARLY)
 
 
-def floor(situation: Situation) -> float:
+def least_context_tokens(situation: FoldSituation) -> float:
     """The context below which no handover is written for gain."""
     policy = situation.policy
-    return economics.handover_floor(situation.meter.window, policy.handover_floor_tokens, policy.handover_floor_share)
+    return fold_economics.handover_floor(
+        situation.meter.window, policy.handover_floor_tokens, policy.handover_floor_share
+    )
 
 
-def _when_it_pays(situation: Situation, span: Span) -> Plan | None:
+def _handover_that_pays(situation: FoldSituation, span: Span) -> FoldPlan | None:
     """Rent or buy: what was paid for carrying what it would cover has reached what a handover costs now."""
-    price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
-    paid = economics.rent(round(situation.branch.carried(span.last + 1) * situation.meter.factor), price)
-    costs = cost(situation, span)
-    patience = economics.handover_patience(situation.meter.used, situation.meter.window)
-    if not economics.handover_pays(paid, costs, patience):
+    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    paid = fold_economics.carrying_cost(
+        round(situation.branch.carried_token_steps(span.last + 1) * situation.meter.factor), price
+    )
+    costs = cost_of_handover(situation, span)
+    patience = fold_economics.handover_patience(situation.meter.used, situation.meter.window)
+    if not fold_economics.handover_pays(paid, costs, patience):
         return None
     why = f"keeping these messages has cost {paid:,.0f} input tokens so far, and a handover would cost {costs:,.0f}"
-    return Plan(FoldKind.HANDOVER, span, why)
+    return FoldPlan(FoldKind.HANDOVER, span, why)
 
 
-def cost(situation: Situation, span: Span) -> float:
+def cost_of_handover(situation: FoldSituation, span: Span) -> float:
     """What a handover of the span costs now by the writer it would have, in input tokens of the main model."""
-    by_main, by_fast = _costs(situation, span)
-    return by_main if main_writes(situation, span) or by_fast is None else by_fast
+    by_main, by_fast = _costs_by_writer(situation, span)
+    return by_main if main_model_writes(situation, span) or by_fast is None else by_fast
 
 
-def main_writes(situation: Situation, span: Span) -> bool:
+def main_model_writes(situation: FoldSituation, span: Span) -> bool:
     """Whether the main model is the one to write: chosen by the user, or the cheaper of the two."""
-    by_main, by_fast = _costs(situation, span)
+    by_main, by_fast = _costs_by_writer(situation, span)
     if by_fast is None or situation.policy.handover_writer == "main":
         return True
     return situation.policy.handover_writer == "cheapest" and by_main <= by_fast
 
 
-def _costs(situation: Situation, span: Span) -> tuple[float, float | None]:
-    price = budget.prices(situation.state.settings.model(ModelRole.MAIN))
-    tail = sum(item.tokens for item in situation.branch.tail(span.last + 1))
-    planned = Handover(situation.meter.used, round(tail * situation.meter.factor), expected(situation))
-    fast = situation.state.settings.model(ModelRole.FAST)
+def _costs_by_writer(situation: FoldSituation, span: Span) -> tuple[float, float | None]:
+    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    tail = sum(item.tokens for item in situation.branch.items_from(span.last + 1))
+    planned = HandoverPlan(
+        situation.meter.used, round(tail * situation.meter.factor), expected_document_tokens(situation)
+    )
+    fast = situation.state.settings.model_for_role(ModelRole.FAST)
     if fast is None:
-        return economics.handover_cost(planned, price), None
-    by_fast = economics.handover_cost(planned, price, budget.prices(fast), scale=_scale(situation, fast))
-    return economics.handover_cost(planned, price), by_fast
+        return fold_economics.handover_cost(planned, price), None
+    by_fast = fold_economics.handover_cost(
+        planned, price, token_budget.relative_prices(fast), scale=_fast_price_share(situation, fast)
+    )
+    return fold_economics.handover_cost(planned, price), by_fast
 
 
-def _scale(situation: Situation, fast: ModelSet) -> float:
+def _fast_price_share(situation: FoldSituation, fast: ModelSet) -> float:
     """The fast model's input price as a share of the main model's; 1 where one of them is unknown."""
-    main = situation.state.settings.model(ModelRole.MAIN)
+    main = situation.state.settings.model_for_role(ModelRole.MAIN)
     if main is None or main.price_input <= 0 or fast.price_input <= 0:
         return 1.0
     return fast.price_input / main.price_input
 
 
-def expected(situation: Situation) -> int:
+def expected_document_tokens(situation: FoldSituation) -> int:
     """What a document will take: the mean of those there were."""
     branch = situation.branch
     mean = round(branch.handover_tokens / branch.handovers) if branch.handovers else EXPECTED
@@ -113,7 +121,7 @@ def expected(situation: Situation) -> int:
 # --- words -----------------------------------------------------------------------------------------------------------
 
 
-def question(span: Span, tail: int, *, wish: str = "", limit: int = EXPECTED) -> str:
+def handover_question(span: Span, tail: int, *, wish: str = "", limit: int = EXPECTED) -> str:
     """What the writer is asked, behind the conversation or its transcript."""
     names = "\n".join(f"## {name}" for name in SECTIONS)
     wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
@@ -128,18 +136,18 @@ def question(span: Span, tail: int, *, wish: str = "", limit: int = EXPECTED) ->
     )
 
 
-def question_for(missing: Sequence[str]) -> str:
+def missing_sections_question(missing: Sequence[str]) -> str:
     """Asked once, for the sections a first answer left out."""
     names = "\n".join(f"## {name}" for name in missing)
     return f"These sections of the handover document are missing. Answer with them alone:\n{names}"
 
 
-def sections(text: str) -> dict[str, str]:
+def split_handover_sections(text: str) -> dict[str, str]:
     """The document's sections by name; text under no known heading counts as Completed Work."""
     found: dict[str, list[str]] = {}
     name = ""
-    for line in _unfenced(text.splitlines()):
-        heading = _section(line)
+    for line in _strip_code_fence(text.splitlines()):
+        heading = _section_of_heading(line)
         if heading:
             name = heading
             found.setdefault(name, [])
@@ -151,9 +159,9 @@ def sections(text: str) -> dict[str, str]:
     return {name: "\n".join(lines).strip() for name, lines in found.items()}
 
 
-def _unfenced(lines: list[str]) -> list[str]:
+def _strip_code_fence(lines: list[str]) -> list[str]:
     """Without the code fence that models put around a whole document; one that is open at its end was cut off."""
-    begins = next((i for i, line in enumerate(lines) if _section(line)), 0)
+    begins = next((i for i, line in enumerate(lines) if _section_of_heading(line)), 0)
     fences = [i for i, line in enumerate(lines) if line.startswith(FENCE)]
     if not fences or fences[0] > begins:
         return lines
@@ -161,26 +169,26 @@ def _unfenced(lines: list[str]) -> list[str]:
     return [line for i, line in enumerate(lines) if i not in around]
 
 
-def in_form(text: str) -> bool:
+def has_handover_heading(text: str) -> bool:
     """Whether there is any of the six headings in it."""
-    return any(_section(line) for line in text.splitlines())
+    return any(_section_of_heading(line) for line in text.splitlines())
 
 
-def lacking(found: Mapping[str, str]) -> list[str]:
+def find_missing_sections(found: Mapping[str, str]) -> list[str]:
     """The sections that are not there or say nothing."""
     return [name for name in SECTIONS if not found.get(name)]
 
 
-def _section(line: str) -> str:
+def _section_of_heading(line: str) -> str:
     said = line.strip(_AROUND).casefold()
     return next((name for name in SECTIONS if name.casefold() == said), "")
 
 
-def _asked(plan: Plan, limit: int, tail: int) -> str:
-    return question(plan.span, tail, wish=plan.wish, limit=min(limit, EXPECTED))
+def _handover_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:
+    return handover_question(plan.span, tail, wish=plan.wish, limit=min(limit, EXPECTED))
 
 
-STRATEGY = Strategy(
-    FoldKind.HANDOVER, TITLE, due, foldable, _asked,
-    name=lambda number: f"Handover {number}", sections=True, main_writes=main_writes,
+STRATEGY = FoldStrategy(
+    FoldKind.HANDOVER, TITLE, find_due_handover, find_foldable_span, _handover_question_of_plan,
+    name=lambda number: f"Handover {number}", sections=True, main_writes=main_model_writes,
 )  # fmt: skip

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind, Span
-from helix_desktop.engine.strategies.plan import Plan, Situation, Strategy, foldable
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy, find_foldable_span
 
 TITLE = "[Observations of the conversation so far]"
 FEWEST = 3  # facts that are worth an observation
 
 
-def due(situation: Situation) -> Plan | None:
+def find_due_observation(situation: FoldSituation) -> FoldPlan | None:
     """An observation once raw history has passed its share of the window."""
     policy, meter = situation.policy, situation.meter
-    raw = meter.parts[Kind.CONVERSATION] + meter.parts[Kind.OUTPUT]
+    raw = meter.parts[ContextKind.CONVERSATION] + meter.parts[ContextKind.OUTPUT]
     if not policy.observation or raw < policy.observation_share * meter.window:
         return None
-    span = unobserved(situation)
+    span = find_unobserved_span(situation)
     if span is None:
         return None
-    return Plan(FoldKind.OBSERVATIONS, span, f"unfolded history takes up {raw / meter.window:.0%} of the window")
+    return FoldPlan(FoldKind.OBSERVATIONS, span, f"unfolded history takes up {raw / meter.window:.0%} of the window")
 
 
-def unobserved(situation: Situation) -> Span | None:
+def find_unobserved_span(situation: FoldSituation) -> Span | None:
     """What stands after the last document, but the tail."""
-    whole = foldable(situation)
+    whole = find_foldable_span(situation)
     if whole is None:
         return None
     branch = situation.branch
     first = whole.first
-    for cover, _ in branch.outer(whole):
+    for cover, _ in branch.outermost_spans(whole):
         first = max(first, cover.last + 1)
     span = Span(first, whole.last)
     return span if branch.count_messages(span, FEWEST) >= FEWEST else None
 
 
-def question(span: Span, *, wish: str = "", limit: int = 2_000) -> str:
+def observation_question(span: Span, *, wish: str = "", limit: int = 2_000) -> str:
     """What the writer is asked, behind the transcript."""
     wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
     return (
@@ -47,8 +47,10 @@ def question(span: Span, *, wish: str = "", limit: int = 2_000) -> str:
     )
 
 
-def _asked(plan: Plan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
-    return question(plan.span, wish=plan.wish, limit=min(limit, 2_000))
+def _observation_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
+    return observation_question(plan.span, wish=plan.wish, limit=min(limit, 2_000))
 
 
-STRATEGY = Strategy(FoldKind.OBSERVATIONS, TITLE, due, unobserved, _asked, dated=True)
+STRATEGY = FoldStrategy(
+    FoldKind.OBSERVATIONS, TITLE, find_due_observation, find_unobserved_span, _observation_question_of_plan, dated=True
+)

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.blocks import Kind
+from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.history.branch import OBSERVED
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, FoldStrategy
 from helix_desktop.engine.strategies.observation import TITLE
-from helix_desktop.engine.strategies.plan import Plan, Situation, Strategy
 
 
-def due(situation: Situation) -> Plan | None:
+def find_due_reflection(situation: FoldSituation) -> FoldPlan | None:
     """A reflection once observations have passed their share of the window."""
     policy, meter = situation.policy, situation.meter
-    observed = meter.parts[Kind.OBSERVATIONS]
+    observed = meter.parts[ContextKind.OBSERVATIONS]
     if not policy.observation or observed < policy.reflection_share * meter.window:
         return None
-    span = observations(situation)
+    span = span_of_observations(situation)
     if span is None:
         return None
-    return Plan(FoldKind.REFLECTION, span, f"observations take up {observed / meter.window:.0%} of the window")
+    return FoldPlan(FoldKind.REFLECTION, span, f"observations take up {observed / meter.window:.0%} of the window")
 
 
-def observations(situation: Situation) -> Span | None:
+def span_of_observations(situation: FoldSituation) -> Span | None:
     """The span of all observations in the view that stand one behind the other."""
     run: list[Span] = []
     for item in situation.branch.items:
@@ -33,7 +33,7 @@ def observations(situation: Situation) -> Span | None:
     return Span(run[0].first, run[-1].last) if run else None
 
 
-def question(span: Span, *, wish: str = "", limit: int = 3_000) -> str:
+def reflection_question(span: Span, *, wish: str = "", limit: int = 3_000) -> str:
     """What the writer is asked, behind the observations."""
     wanted = f"\nThe user asks to keep in particular: {wish}" if wish else ""
     return (
@@ -44,8 +44,10 @@ def question(span: Span, *, wish: str = "", limit: int = 3_000) -> str:
     )
 
 
-def _asked(plan: Plan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
-    return question(plan.span, wish=plan.wish, limit=min(limit, 3_000))
+def _reflection_question_of_plan(plan: FoldPlan, limit: int, tail: int) -> str:  # noqa: ARG001 -- the shape of every strategy
+    return reflection_question(plan.span, wish=plan.wish, limit=min(limit, 3_000))
 
 
-STRATEGY = Strategy(FoldKind.REFLECTION, TITLE, due, observations, _asked)
+STRATEGY = FoldStrategy(
+    FoldKind.REFLECTION, TITLE, find_due_reflection, span_of_observations, _reflection_question_of_plan
+)

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from helix_desktop.engine.details import Detail
+from helix_desktop.engine.conversation_details import Detail
 from helix_desktop.engine.facts import FoldKind
 from helix_desktop.engine.strategies import handover
-from helix_desktop.engine.strategies.plan import Plan, Situation, foldable
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, find_foldable_span
 
 SHOWN_HASHES = 12
 
 
-def plan(situation: Situation, until: int = 0) -> Plan | None:
+def plan_truncation(situation: FoldSituation, until: int = 0) -> FoldPlan | None:
     """Everything before the tail, or before `until`."""
-    span = foldable(situation, until)
+    span = find_foldable_span(situation, until)
     if span is None:
         return None
-    return Plan(FoldKind.TRUNCATION, span, "the next request would not fit otherwise", panic=True)
+    return FoldPlan(FoldKind.TRUNCATION, span, "the next request would not fit otherwise", panic=True)
 
 
-def body(found: Sequence[Detail], todo: Sequence[tuple[str, str]]) -> dict[str, str]:
+def fill_truncation_sections(found: Sequence[Detail], todo: Sequence[tuple[str, str]]) -> dict[str, str]:
     """The sections a truncation can fill by itself; the details are added to them like to any document."""
     plan_lines = [f"- [{'x' if state == 'done' else ' '}] {text}" for text, state in todo]
     outputs = [detail.text for detail in found if detail.kind == "stored"][-SHOWN_HASHES:]

@@ -8,10 +8,10 @@ from PySide6.QtCore import QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QFocusEvent, QInputMethodEvent, QKeyEvent, QTextCursor
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
 
-from helix_desktop.gui.chat.attachments import holds_files
-from helix_desktop.gui.chat.completion import Asked, Completion, asked_for
+from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
+from helix_desktop.gui.chat.completion_list import CompletionList, CompletionRequest, find_completion_request
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.translation import tr
 
 LINES = 10
 PASTED = 20_000  # characters; a longer paste becomes an attachment, which the window can hold without wrapping it
@@ -19,11 +19,11 @@ KEPT = 200
 ALT_WRITES = sys.platform == "darwin"  # letters that have no key of their own
 
 
-class ComposerText(QPlainTextEdit):
-    """`sending(steer)`; `asking` an Asked or None while something is typed that can be completed."""
+class ComposerTextEdit(QPlainTextEdit):
+    """`sending(steer)`; `completion_requested` an Asked or None while something is typed that can be completed."""
 
     sending = Signal(bool)
-    asking = Signal(object)
+    completion_requested = Signal(object)
     files_given = Signal(object)
     long_pasted = Signal(str)
     focused = Signal(bool)
@@ -36,7 +36,7 @@ class ComposerText(QPlainTextEdit):
         self._at = 0
         self._unsent = ""
         self.enter_sends = True
-        self.completion: Completion | None = None
+        self.completion: CompletionList | None = None
         self.setProperty("look", "bare")
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
@@ -46,20 +46,20 @@ class ComposerText(QPlainTextEdit):
         self.setAccessibleName(tr("Message"))
         self.document().setDocumentMargin(0)
         self.viewport().setAutoFillBackground(False)
-        self.textChanged.connect(self._changed)
-        self.cursorPositionChanged.connect(self._ask)
+        self.textChanged.connect(self._on_text_changed)
+        self.cursorPositionChanged.connect(self._notify_completion_request)
         theme.changed.connect(self.updateGeometry)
 
     # --- size ----------------------------------------------------------------------------------------------------
 
     def sizeHint(self) -> QSize:
         line = self.fontMetrics().lineSpacing()
-        return QSize(200, min(max(self._lines(), 1), LINES) * line + self._theme.px(3))
+        return QSize(200, min(max(self._count_wrapped_lines(), 1), LINES) * line + self._theme.zoomed_pixels(3))
 
     def minimumSizeHint(self) -> QSize:
         return QSize(60, self.fontMetrics().lineSpacing() + 3)
 
-    def _lines(self) -> int:
+    def _count_wrapped_lines(self) -> int:
         """Lines as they are wrapped; counted no further than can be shown."""
         lines, block = 0, self.document().firstBlock()
         while block.isValid() and lines <= LINES:
@@ -69,12 +69,12 @@ class ComposerText(QPlainTextEdit):
 
     # --- history -------------------------------------------------------------------------------------------------
 
-    def show_history(self, sent: list[str]) -> None:
+    def set_sent_messages(self, sent: list[str]) -> None:
         """What was sent before, oldest first."""
         self._history = sent[-KEPT:]
         self._at = len(self._history)
 
-    def _walk(self, steps: int) -> None:
+    def _walk_sent_messages(self, steps: int) -> None:
         if self._at == len(self._history):
             self._unsent = self.toPlainText()
         self._at = min(max(self._at + steps, 0), len(self._history))
@@ -84,7 +84,7 @@ class ComposerText(QPlainTextEdit):
         self._at = at
         self.moveCursor(QTextCursor.MoveOperation.End)
 
-    def _at_edge(self, *, top: bool) -> bool:
+    def _is_cursor_at_edge(self, *, top: bool) -> bool:
         """Whether the cursor is in the first (or last) line as it is wrapped, so that an arrow leaves the text."""
         probe = QTextCursor(self.textCursor())
         return not probe.movePosition(QTextCursor.MoveOperation.Up if top else QTextCursor.MoveOperation.Down)
@@ -96,7 +96,9 @@ class ComposerText(QPlainTextEdit):
         super().inputMethodEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if not self._composing and (self._completes(event) or self._sends(event) or self._walks(event)):
+        if not self._composing and (
+            self._handle_completion_key(event) or self._handle_send_key(event) or self._handle_history_key(event)
+        ):
             return
         if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
             event.ignore()  # the key of an action that has nothing to do just now; it is no letter of the message
@@ -109,21 +111,21 @@ class ComposerText(QPlainTextEdit):
             return False
         return super().focusNextPrevChild(forward)
 
-    def _completes(self, event: QKeyEvent) -> bool:
+    def _handle_completion_key(self, event: QKeyEvent) -> bool:
         popup = self.completion
         if popup is None or not popup.isVisible():
             return False
         if event.key() in (Qt.Key.Key_Down, Qt.Key.Key_Up):
-            popup.move_by(1 if event.key() == Qt.Key.Key_Down else -1)
+            popup.move_choice(1 if event.key() == Qt.Key.Key_Down else -1)
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Tab):
-            popup.take()
+            popup.choose_current_offer()
         elif event.key() == Qt.Key.Key_Escape:
             popup.hide()
         else:
             return False
         return True
 
-    def _sends(self, event: QKeyEvent) -> bool:
+    def _handle_send_key(self, event: QKeyEvent) -> bool:
         if event.key() not in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             return False
         pressed = event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier
@@ -135,52 +137,54 @@ class ComposerText(QPlainTextEdit):
         self.sending.emit(control and self.enter_sends)
         return True
 
-    def _walks(self, event: QKeyEvent) -> bool:
+    def _handle_history_key(self, event: QKeyEvent) -> bool:
         plain = event.modifiers() in (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
         if not plain or event.key() not in (Qt.Key.Key_Up, Qt.Key.Key_Down):
             return False
         up = event.key() == Qt.Key.Key_Up
         untouched = not self.toPlainText() or self._at < len(self._history)
-        if not untouched or not self._at_edge(top=up) or (not up and self._at == len(self._history)):
+        if not untouched or not self._is_cursor_at_edge(top=up) or (not up and self._at == len(self._history)):
             return False
-        self._walk(-1 if up else 1)
+        self._walk_sent_messages(-1 if up else 1)
         return True
 
     # --- what comes in -------------------------------------------------------------------------------------------
 
     def canInsertFromMimeData(self, source: QMimeData) -> bool:
-        return holds_files(source) or super().canInsertFromMimeData(source)
+        return has_files_or_picture(source) or super().canInsertFromMimeData(source)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
-        if holds_files(source):
+        if has_files_or_picture(source):
             self.files_given.emit(source)
         elif source.hasText() and len(source.text()) > PASTED:
             self.long_pasted.emit(source.text())
         else:
             super().insertFromMimeData(source)
 
-    def replace_asked(self, asked: Asked, text: str) -> None:
+    def replace_completion_request(self, asked: CompletionRequest, text: str) -> None:
         """Put `text` in the place of what was typed for a completion."""
         cursor = self.textCursor()
         cursor.setPosition(asked.start)
-        cursor.setPosition(asked.start + 1 + len(asked.letters), QTextCursor.MoveMode.KeepAnchor)
+        cursor.setPosition(asked.start + 1 + len(asked.typed_letters), QTextCursor.MoveMode.KeepAnchor)
         cursor.insertText(text)
         self.setTextCursor(cursor)
 
-    def _changed(self) -> None:
+    def _on_text_changed(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
         if self.sizeHint().height() != self.height():  # a line more or less moves what is around it
             self.updateGeometry()
 
-    def _ask(self) -> None:
+    def _notify_completion_request(self) -> None:
         block = self.textCursor().block()
         if block.length() > PASTED:
             return
-        asked = asked_for(block.text(), self.textCursor().positionInBlock())
-        if asked is not None and asked.sign == "/" and block.position() > 0:
+        asked = find_completion_request(block.text(), self.textCursor().positionInBlock())
+        if asked is not None and asked.trigger == "/" and block.position() > 0:
             asked = None
-        self.asking.emit(Asked(asked.sign, asked.letters, asked.start + block.position()) if asked else None)
+        self.completion_requested.emit(
+            CompletionRequest(asked.trigger, asked.typed_letters, asked.start + block.position()) if asked else None
+        )
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         super().focusInEvent(event)

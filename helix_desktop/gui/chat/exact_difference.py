@@ -6,53 +6,53 @@ from PySide6.QtCore import QSize, Signal
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QKeySequence, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from helix_desktop.engine import exact
-from helix_desktop.gui.shared.exact_text import facts
+from helix_desktop.engine import exact_text
+from helix_desktop.gui.shared.exact_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.views.difference import DifferenceView
+from helix_desktop.gui.views.difference_view import DifferenceView
 
 LEAST, LINES, END = 2, 18, 6  # lines in sight in any window, and where there is room; pixels below the last
 LARGEST = 1 << 20  # characters; a larger change is shown as text, which is taken in piece by piece
 
 
-class ExactDifference(DifferenceView):
-    """`changed`: its end has been shown."""
+class ExactDifferenceView(DifferenceView):
+    """`reading_state_changed`: its end has been shown."""
 
-    changed = Signal()
+    reading_state_changed = Signal()
 
     def __init__(self, theme: Theme, text: str, language: str, parent: QWidget) -> None:
         super().__init__(theme, parent)
         self._text, self.tail = text, END
-        self.end_seen = False
+        self.is_end_seen = False
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.fits = len(text) <= LARGEST and self.show_patch(text, language=language)
-        self._marks = sum(exact.marks(line.text) for line in self.lines)
-        self.setAccessibleDescription(exact.shown(text) if self.fits else "")
+        self._marks = sum(exact_text.count_marks(line.text) for line in self.shown_lines)
+        self.setAccessibleDescription(exact_text.mark_text(text) if self.fits else "")
 
-    def facts(self) -> str:
+    def describe_reading_state(self) -> str:
         """How long it is, and what the reader should know of it."""
-        return facts(self._text, self._marks, end_seen=self.end_seen)
+        return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 
-    def page_on(self) -> None:
+    def show_next_part(self) -> None:
         """Show what comes next."""
         bar = self.verticalScrollBar()
         bar.setValue(bar.value() + bar.pageStep())
 
     def sizeHint(self) -> QSize:
-        return QSize(200, min(self.high, self.high_of(LINES)))
+        return QSize(200, min(self.content_height, self.height_of_lines(LINES)))
 
     def minimumSizeHint(self) -> QSize:
-        return QSize(100, self.high_of(LEAST))
+        return QSize(100, self.height_of_lines(LEAST))
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
         bar = self.verticalScrollBar()
-        if not self.end_seen and bar.value() == bar.maximum():
-            self.end_seen = True
-            self.changed.emit()
+        if not self.is_end_seen and bar.value() == bar.maximum():
+            self.is_end_seen = True
+            self.reading_state_changed.emit()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.matches(QKeySequence.StandardKey.Copy) and not self.chosen_text():
+        if event.matches(QKeySequence.StandardKey.Copy) and not self.selected_difference_text():
             QGuiApplication.clipboard().setText(self._text)
         else:
             super().keyPressEvent(event)

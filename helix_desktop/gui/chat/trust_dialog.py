@@ -18,13 +18,13 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine import exact
-from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.ports import Brought
-from helix_desktop.gui.shared.exact_text import ExactText
-from helix_desktop.gui.shared.plain import plain_label
+from helix_desktop.engine import exact_text
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.exact_text_view import ExactTextView
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import numeral, tr
+from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.window_ports import ProjectItemPort
 
 
 class TrustDialog(QDialog):
@@ -35,22 +35,22 @@ class TrustDialog(QDialog):
     def __init__(
         self,
         theme: Theme,
-        items: Sequence[Brought],
-        trust: Callable[[Sequence[Brought]], object],
+        items: Sequence[ProjectItemPort],
+        trust: Callable[[Sequence[ProjectItemPort]], object],
         parent: QWidget,
     ) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        self.setWindowTitle(kinds().get(items[0].kind, "") if len(items) == 1 else tr("New in this folder"))
+        self.setWindowTitle(item_kind_names().get(items[0].kind, "") if len(items) == 1 else tr("New in this folder"))
         room = parent.window().size()
         self.resize(
             min(680 if len(items) == 1 else 920, max(480, room.width() - 40)), min(520, max(320, room.height() - 60))
         )
         self._theme, self._items = theme, items
         self._seen: set[int] = set()
-        self._path, self._means = self._label("", "mono"), self._label("", "muted")
-        self._text: ExactText | None = None
-        self._length = self._label("", "faint")
+        self._path, self._means = self._build_trust_label("", "mono"), self._build_trust_label("", "muted")
+        self._text: ExactTextView | None = None
+        self._length = self._build_trust_label("", "faint")
         self._agree = QPushButton(tr("Trust"), self)
         self._list = QListWidget(self)
         self._list.setFixedWidth(240)
@@ -59,7 +59,7 @@ class TrustDialog(QDialog):
         self.filter.setPlaceholderText(tr("Filter"))
         self.filter.setAccessibleName(tr("Filter"))
         self.filter.setClearButtonEnabled(True)
-        self.filter.textChanged.connect(self._narrow)
+        self.filter.textChanged.connect(self._filter_items)
         self._right = QVBoxLayout()
         for widget in (self._path, self._means, self._length):
             self._right.addWidget(widget)
@@ -74,13 +74,15 @@ class TrustDialog(QDialog):
         column = QVBoxLayout(self)
         column.setContentsMargins(20, 20, 20, 20)
         column.addLayout(across, 1)
-        column.addWidget(self._buttons(trust))
+        column.addWidget(self._build_trust_buttons(trust))
         for item in items:
-            self._list.addItem(f"{kinds().get(item.kind, item.kind)}: {exact.one_line(item.name)}")
-        self._list.currentRowChanged.connect(self._show)
+            self._list.addItem(
+                f"{item_kind_names().get(item.kind, item.kind)}: {exact_text.mark_on_one_line(item.name)}"
+            )
+        self._list.currentRowChanged.connect(self._show_trust_item)
         self._list.setCurrentRow(0)
 
-    def _narrow(self, words: str) -> None:
+    def _filter_items(self, words: str) -> None:
         """Only those with these words in their kind or name."""
         rows = [self._list.item(row) for row in range(self._list.count())]
         for item in rows:
@@ -89,26 +91,26 @@ class TrustDialog(QDialog):
         if fits and self._list.currentItem() not in fits:
             self._list.setCurrentItem(fits[0])
 
-    def _show(self, row: int) -> None:
+    def _show_trust_item(self, row: int) -> None:
         item = self._items[row]
-        self._path.setText(exact.one_line(str(item.path)))
-        self._means.setText("\n".join([_means(item), *map(said, item.notes)]))
+        self._path.setText(exact_text.mark_on_one_line(str(item.path)))
+        self._means.setText("\n".join([_explain_item_effect(item), *map(translate_sentences, item.notes)]))
         if self._text is not None:
             self._right.removeWidget(self._text)
             self._text.hide()
             self._text.deleteLater()
-        text = self._text = ExactText(self._theme, item.text, self)
+        text = self._text = ExactTextView(self._theme, item.text, self)
         text.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         text.setAccessibleName(tr("What the file says"))
         self._right.insertWidget(2, text, 1)
-        text.changed.connect(lambda: self._read_on(row, text))
-        self._read_on(row, text)
+        text.reading_state_changed.connect(lambda: self._on_item_read_further(row, text))
+        self._on_item_read_further(row, text)
 
-    def _read_on(self, row: int, text: ExactText) -> None:
+    def _on_item_read_further(self, row: int, text: ExactTextView) -> None:
         if text is not self._text:
             return
-        self._length.setText(text.facts())
-        if text.end_seen and row not in self._seen:
+        self._length.setText(text.describe_reading_state())
+        if text.is_end_seen and row not in self._seen:
             self._seen.add(row)
             if len(self._items) > 1:
                 self._list.item(row).setText(f"✓ {self._list.item(row).text()}")
@@ -117,15 +119,15 @@ class TrustDialog(QDialog):
             self._agree.setText(
                 tr(
                     "Trust the {n} of {all} items you have read",
-                    n=numeral(len(self._seen)),
-                    all=numeral(len(self._items)),
+                    n=format_number(len(self._seen)),
+                    all=format_number(len(self._items)),
                 )
             )
 
-    def _label(self, words: str, look: str) -> QLabel:
-        return plain_label(words, look, self, wraps=look != "mono")
+    def _build_trust_label(self, words: str, look: str) -> QLabel:
+        return build_plain_label(words, look, self, wraps=look != "mono")
 
-    def _buttons(self, trust: Callable[[Sequence[Brought]], object]) -> QDialogButtonBox:
+    def _build_trust_buttons(self, trust: Callable[[Sequence[ProjectItemPort]], object]) -> QDialogButtonBox:
         buttons = QDialogButtonBox(self)
         buttons.addButton(self._agree, QDialogButtonBox.ButtonRole.AcceptRole)
         self._agree.setProperty("look", "primary")
@@ -136,7 +138,7 @@ class TrustDialog(QDialog):
         return buttons
 
 
-def many() -> dict[str, str]:
+def item_kind_plurals() -> dict[str, str]:
     """What several items of a kind are called."""
     return {
         "rules": tr("Rules for agents"),
@@ -147,7 +149,7 @@ def many() -> dict[str, str]:
     }
 
 
-def kinds() -> dict[str, str]:
+def item_kind_names() -> dict[str, str]:
     """What each kind of item is called."""
     return {
         "rules": tr("Rules for agents"),
@@ -158,12 +160,13 @@ def kinds() -> dict[str, str]:
     }
 
 
-def asks(items: Sequence[Brought]) -> str:
+def describe_untrusted_items(items: Sequence[ProjectItemPort]) -> str:
     """That there is something new to look at, in a line."""
     item = items[0]
     if len(items) > 1:
         return tr(
-            "This folder contains {n} items for agents. They are used only after you trust them.", n=numeral(len(items))
+            "This folder contains {n} items for agents. They are used only after you trust them.",
+            n=format_number(len(items)),
         )
     words = {
         "rules": tr("{name} contains rules for agents. They are used only after you trust them.", name=item.name),
@@ -177,7 +180,7 @@ def asks(items: Sequence[Brought]) -> str:
     return words.get(item.kind, item.name)
 
 
-def _means(item: Brought) -> str:
+def _explain_item_effect(item: ProjectItemPort) -> str:
     words = {
         "rules": tr("If you trust it, this text is sent to the model with every request until the file changes."),
         "skill": tr(

@@ -24,16 +24,16 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.frame.search_box import SearchBox
-from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.meter import short
-from helix_desktop.gui.setup import Model, Refreshed, Sure
-from helix_desktop.gui.shared.list_rows import Index, ListRows
-from helix_desktop.gui.shared.plain import push_button
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.search_popup import SearchPopup
+from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
+from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.words import count, tr
-from helix_desktop.values import dataclass
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_memory import WindowMemory
 
 WIDTH, ROW, SHOWN, RECENT = 560, 34, 12, 5
 STAR, WINDOW, PRICE = 24, 110, 106  # widths of the columns
@@ -44,19 +44,19 @@ class ModelRow:
     """A model, or the heading of a group where `model` is None."""
 
     heading: str = ""
-    model: Model | None = None
+    model: ModelChoice | None = None
     favourite: bool = False
 
 
-def grouped(
-    models: Sequence[Model], favourites: Sequence[str], recent: Sequence[str], words: str = ""
+def group_models(
+    models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], words: str = ""
 ) -> list[ModelRow]:
     """What is shown for the words typed: favourites, recent ones, then each provider's models, under headings."""
     wanted = words.casefold().split()
-    found = [model for model in models if _fits(model, wanted)]
+    found = [model for model in models if _model_matches_words(model, wanted)]
     known = {model.name: model for model in found}
     rows: list[ModelRow] = []
-    groups: dict[str, list[Model]] = {
+    groups: dict[str, list[ModelChoice]] = {
         tr("Favourites"): [known[name] for name in favourites if name in known],
         tr("Recent"): [known[name] for name in recent if name in known and name not in favourites],
     }
@@ -69,16 +69,16 @@ def grouped(
     return rows
 
 
-def _fits(model: Model, wanted: Sequence[str]) -> bool:
+def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
     if not wanted:
         return True
-    text = f"{model.name} {model.provider} {' '.join(abilities(model))}".casefold()
+    text = f"{model.name} {model.provider} {' '.join(model_abilities(model))}".casefold()
     return all(word in text for word in wanted)
 
 
-def abilities(model: Model) -> list[str]:
+def model_abilities(model: ModelChoice) -> list[str]:
     """What sets a model apart, as chips; of an unknown one nothing is claimed."""
-    found = [tr("vision")] if model.images and model.sure is not Sure.ASSUMED else []
+    found = [tr("vision")] if model.images and model.sure is not WindowSizeSource.ASSUMED else []
     if model.thinking:
         found.append(tr("thinking"))
     if not model.tools:
@@ -86,15 +86,19 @@ def abilities(model: Model) -> list[str]:
     return found
 
 
-def window_words(model: Model) -> str:
+def format_model_window(model: ModelChoice) -> str:
     """The window, and how it is known where that is not the provider's word."""
     if not model.window:
         return ""
-    how = {Sure.LEARNED: tr("learned"), Sure.SET: tr("set by you"), Sure.ASSUMED: tr("assumed")}.get(model.sure)
-    return f"{short(model.window)} · {how}" if how else short(model.window)
+    how = {
+        WindowSizeSource.LEARNED: tr("learned"),
+        WindowSizeSource.SET: tr("set by you"),
+        WindowSizeSource.ASSUMED: tr("assumed"),
+    }.get(model.sure)
+    return f"{format_token_count(model.window)} · {how}" if how else format_token_count(model.window)
 
 
-def price_words(model: Model) -> str:
+def format_model_price(model: ModelChoice) -> str:
     prices = (model.price_input, model.price_output)
     if any(prices):
         cents = any(price % 1 for price in prices) and all(round(price, 2) == price for price in prices)
@@ -103,7 +107,7 @@ def price_words(model: Model) -> str:
     return tr("free") if model.local else ""
 
 
-class Rows(ListRows[ModelRow]):
+class ModelRows(ListRowModel[ModelRow]):
     def flags(self, index: Index) -> Qt.ItemFlag:
         if index.isValid() and self.items[index.row()].model is not None:
             return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
@@ -118,14 +122,19 @@ class Rows(ListRows[ModelRow]):
         if role == Qt.ItemDataRole.AccessibleTextRole:
             if row.model is None:
                 return row.heading
-            parts = [row.model.name, *abilities(row.model), window_words(row.model), price_words(row.model)]
+            parts = [
+                row.model.name,
+                *model_abilities(row.model),
+                format_model_window(row.model),
+                format_model_price(row.model),
+            ]
             return ", ".join(filter(None, [tr("favourite") if row.favourite else "", *parts]))
         if role == Qt.ItemDataRole.ToolTipRole and row.model is not None:
-            return said(row.model.note)
+            return translate_sentences(row.model.note)
         return None
 
 
-class RowPainter(QStyledItemDelegate):
+class ModelRowPainter(QStyledItemDelegate):
     """A star, the name, what the model can do, its window and its price, in columns."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
@@ -133,7 +142,7 @@ class RowPainter(QStyledItemDelegate):
         self._theme = theme
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
-        return QSize(200, self._theme.px(ROW))
+        return QSize(200, self._theme.zoomed_pixels(ROW))
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
         row: ModelRow = index.data(Qt.ItemDataRole.UserRole)
@@ -141,192 +150,201 @@ class RowPainter(QStyledItemDelegate):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         rect = QRect(option.rect)
         if row.model is None:
-            self._paint_heading(painter, rect, row, first=index.row() == 0)
+            self._draw_provider_heading(painter, rect, row, first=index.row() == 0)
         else:
             if option.state & QStyle.StateFlag.State_Selected:
-                painter.fillRect(rect, self._theme.colour("accent_soft"))
-            self._paint_model(painter, rect.adjusted(self._theme.px(14), 0, -self._theme.px(14), 0), row, row.model)
+                painter.fillRect(rect, self._theme.colour_of_token("accent_soft"))
+            self._draw_model_row(
+                painter,
+                rect.adjusted(self._theme.zoomed_pixels(14), 0, -self._theme.zoomed_pixels(14), 0),
+                row,
+                row.model,
+            )
         painter.restore()
 
-    def _paint_heading(self, painter: QPainter, rect: QRect, row: ModelRow, *, first: bool) -> None:
-        inner = rect.adjusted(self._theme.px(14), self._theme.px(8), -self._theme.px(14), 0)
-        painter.setFont(self._theme.font(11))
-        painter.setPen(self._theme.colour("muted"))
+    def _draw_provider_heading(self, painter: QPainter, rect: QRect, row: ModelRow, *, first: bool) -> None:
+        inner = rect.adjusted(
+            self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8), -self._theme.zoomed_pixels(14), 0
+        )
+        painter.setFont(self._theme.build_font(11))
+        painter.setPen(self._theme.colour_of_token("muted"))
         painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, row.heading)
         if first:
             words = tr("window · in / out per million tokens")
             painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, words)
 
-    def _paint_model(self, painter: QPainter, rect: QRect, row: ModelRow, model: Model) -> None:
-        theme, px = self._theme, self._theme.px
+    def _draw_model_row(self, painter: QPainter, rect: QRect, row: ModelRow, model: ModelChoice) -> None:
+        theme, px = self._theme, self._theme.zoomed_pixels
         right = Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight
-        painter.setFont(theme.font())
-        painter.setPen(theme.colour("accent" if row.favourite else "muted"))
+        painter.setFont(theme.build_font())
+        painter.setPen(theme.colour_of_token("accent" if row.favourite else "muted"))
         painter.drawText(rect, Qt.AlignmentFlag.AlignVCenter, "★" if row.favourite else "☆")
-        painter.setFont(theme.font(12))
-        painter.setPen(theme.colour("muted"))
-        painter.drawText(rect, right, price_words(model))
-        window = window_words(model)
+        painter.setFont(theme.build_font(12))
+        painter.setPen(theme.colour_of_token("muted"))
+        painter.drawText(rect, right, format_model_price(model))
+        window = format_model_window(model)
         painter.drawText(rect.adjusted(0, 0, -px(PRICE), 0), right, window)
         taken = max(QFontMetrics(painter.font()).horizontalAdvance(window) + px(12), px(WINDOW))
         names = rect.adjusted(px(STAR), 0, -px(PRICE) - taken, 0)
-        painter.setFont(theme.font())
-        painter.setPen(theme.colour("text"))
+        painter.setFont(theme.build_font())
+        painter.setPen(theme.colour_of_token("text"))
         text = QFontMetrics(painter.font()).elidedText(model.id, Qt.TextElideMode.ElideMiddle, names.width())
         painter.drawText(names, Qt.AlignmentFlag.AlignVCenter, text)
-        self._paint_chips(painter, names, names.left() + QFontMetrics(painter.font()).horizontalAdvance(text), model)
+        self._draw_ability_chips(
+            painter, names, names.left() + QFontMetrics(painter.font()).horizontalAdvance(text), model
+        )
 
-    def _paint_chips(self, painter: QPainter, rect: QRect, left: int, model: Model) -> None:
-        px = self._theme.px
-        painter.setFont(self._theme.font(11))
+    def _draw_ability_chips(self, painter: QPainter, rect: QRect, left: int, model: ModelChoice) -> None:
+        px = self._theme.zoomed_pixels
+        painter.setFont(self._theme.build_font(11))
         metrics = QFontMetrics(painter.font())
-        for words in abilities(model):
+        for words in model_abilities(model):
             width = metrics.horizontalAdvance(words) + px(14)
             chip = QRect(left + px(8), rect.center().y() - px(9), width, px(19))
             if chip.right() > rect.right():
                 return
-            painter.setPen(QPen(self._theme.colour("line"), 1))
+            painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
             painter.drawRoundedRect(chip, px(5), px(5))
-            painter.setPen(self._theme.colour("muted"))
+            painter.setPen(self._theme.colour_of_token("muted"))
             painter.drawText(chip, Qt.AlignmentFlag.AlignCenter, words)
             left = chip.right()
 
 
-class ModelChooser(SearchBox):
+class ModelChooser(SearchPopup):
     """`chosen` carries `provider/model`; `edit_wanted` the model to correct; `connect_wanted`: there is none to choose."""
 
     chosen = Signal(str)
     edit_wanted = Signal(object)
     connect_wanted = Signal()
     opened = Signal()
-    left = Signal()
+    closed_without_choice = Signal()
 
-    def __init__(self, theme: Theme, memory: Memory, parent: QWidget) -> None:
+    def __init__(self, theme: Theme, memory: WindowMemory, parent: QWidget) -> None:
         super().__init__(theme, parent)
         self._memory = memory
-        self._models: Sequence[Model] = ()
+        self._models: Sequence[ModelChoice] = ()
         self._current = ""
         self._anchor: QWidget | None = None
         self._links: list[QPushButton] = []
         self.line.setPlaceholderText(tr("Search models"))
         self.line.setAccessibleName(tr("Search models"))
         self.list.setAccessibleName(tr("Models"))
-        self._model = Rows(self)
-        self.show_rows(self._model, RowPainter(theme, self.list))
+        self._model = ModelRows(self)
+        self.set_rows_model(self._model, ModelRowPainter(theme, self.list))
         self.inside.setContentsMargins(1, 1, 1, 1)
         self.inside.setSpacing(0)
         self._state = QLabel(self.line)
         self._state.setProperty("look", "small")
-        self.inside.addWidget(self._foot())
-        self.line.textChanged.connect(lambda _words: self._refill())
+        self.inside.addWidget(self._build_chooser_footer())
+        self.line.textChanged.connect(lambda _words: self._refill_models())
         self.list.viewport().installEventFilter(self)
 
-    def _foot(self) -> QWidget:
+    def _build_chooser_footer(self) -> QWidget:
         foot = QWidget(self.box)
         row = QHBoxLayout(foot)
         row.setContentsMargins(14, 6, 8, 6)
         keys = QLabel(tr("Enter: use · Ctrl+D: favourite"), foot)
         keys.setProperty("look", "small")
         row.addWidget(keys, 1)
-        for words, act in ((tr("Connect…"), self._connect), (tr("Edit model…"), self.edit)):
-            button = push_button(words, foot, act, "link")
+        for words, act in ((tr("Connect…"), self._request_connect), (tr("Edit model…"), self.request_model_edit)):
+            button = build_push_button(words, foot, act, "link")
             row.addWidget(button)
             self._links.append(button)
         return foot
 
-    def open(self, anchor: QWidget, current: str, words: str = "") -> None:
+    def open_below(self, anchor: QWidget, current: str, words: str = "") -> None:
         """Below the widget that shows the choice. Who listens to `opened` shows the models."""
         self._anchor, self._current = anchor, current
-        self.appear(words)
-        self._refill()
+        self.open_popup(words)
+        self._refill_models()
         self.opened.emit()
 
-    def only_choose(self) -> None:
+    def hide_connect_and_edit(self) -> None:
         """Where nothing can be connected or corrected."""
         for button in self._links:
             button.hide()
 
-    def show_models(self, models: Sequence[Model], *, refreshing: bool = True) -> None:
+    def show_known_models(self, models: Sequence[ModelChoice], *, refreshing: bool = True) -> None:
         """What is known now; the chosen one is in it even when no provider lists it."""
         names = {model.name for model in models}
         missing = [self._current] if self._current and self._current not in names else []
-        self._models = [*(Model(name, provider=name.partition("/")[0]) for name in missing), *models]
+        self._models = [*(ModelChoice(name, provider=name.partition("/")[0]) for name in missing), *models]
         if refreshing:
-            self.tell(count(len(models), "{n} model · refreshing…", "{n} models · refreshing…"))
-        self._refill()
+            self.show_refresh_status(format_count(len(models), "{n} model · refreshing…", "{n} models · refreshing…"))
+        self._refill_models()
 
-    def show_refreshed(self, refreshed: Refreshed) -> None:
-        self.show_models(refreshed.models)
-        words = count(len(refreshed.models), "{n} model", "{n} models")
+    def show_refreshed_models(self, refreshed: RefreshedModels) -> None:
+        self.show_known_models(refreshed.models)
+        words = format_count(len(refreshed.models), "{n} model", "{n} models")
         if refreshed.silent:
             names = ", ".join(title for title, _ in refreshed.silent)
-            self.tell(tr("{models} · no response from {names}", models=words, names=names))
-            self._state.setToolTip("\n".join(said(why) for _, why in refreshed.silent))
+            self.show_refresh_status(tr("{models} · no response from {names}", models=words, names=names))
+            self._state.setToolTip("\n".join(translate_sentences(why) for _, why in refreshed.silent))
         else:
-            self.tell(tr("{models} · just refreshed", models=words))
+            self.show_refresh_status(tr("{models} · just refreshed", models=words))
             self._state.setToolTip("")
 
-    def tell(self, words: str) -> None:
+    def show_refresh_status(self, words: str) -> None:
         self._state.setText(words)
-        self._place_state()
+        self._place_refresh_status()
 
     # --- what is asked of the list
 
-    def usable(self) -> list[int]:
+    def selectable_rows(self) -> list[int]:
         return [at for at, row in enumerate(self._model.items) if row.model is not None]
 
-    def pointed(self) -> Model | None:
+    def highlighted_model(self) -> ModelChoice | None:
         index = self.list.currentIndex()
         return self._model.items[index.row()].model if index.isValid() else None
 
-    def choose(self) -> None:
-        model = self.pointed()
+    def accept_current_row(self) -> None:
+        model = self.highlighted_model()
         if model is not None:
-            recent = [model.name, *(name for name in self._names("recent") if name != model.name)]
-            self._memory.put("models", "recent", value=recent[:RECENT])
-            super().leave()
+            recent = [model.name, *(name for name in self._remembered_model_names("recent") if name != model.name)]
+            self._memory.remember_value("models", "recent", value=recent[:RECENT])
+            super().dismiss_popup()
             self.chosen.emit(model.name)
 
-    def leave(self) -> None:
-        super().leave()
-        self.left.emit()
+    def dismiss_popup(self) -> None:
+        super().dismiss_popup()
+        self.closed_without_choice.emit()
 
-    def edit(self) -> None:
-        model = self.pointed()
+    def request_model_edit(self) -> None:
+        model = self.highlighted_model()
         if model is not None:
-            self.leave()
+            self.dismiss_popup()
             self.edit_wanted.emit(model)
 
     def toggle_favourite(self) -> None:
-        model = self.pointed()
+        model = self.highlighted_model()
         if model is None:
             return
-        names = self._names("favourites")
+        names = self._remembered_model_names("favourites")
         changed = [name for name in names if name != model.name] if model.name in names else [*names, model.name]
-        self._memory.put("models", "favourites", value=changed)
-        self._refill(keep=model.name)
+        self._memory.remember_value("models", "favourites", value=changed)
+        self._refill_models(keep=model.name)
 
-    def _connect(self) -> None:
-        super().leave()
+    def _request_connect(self) -> None:
+        super().dismiss_popup()
         self.connect_wanted.emit()
 
-    def _names(self, what: str) -> list[str]:
-        kept: list[object] = self._memory.get("models", what, default=[])
+    def _remembered_model_names(self, what: str) -> list[str]:
+        kept: list[object] = self._memory.get_remembered("models", what, default=[])
         return [name for name in kept if isinstance(name, str)]
 
     # --- keys and the mouse
 
-    def takes(self, event: QKeyEvent) -> bool:
-        return super().takes(event) or bool(self._shortcut(event))
+    def claims_shortcut_key(self, event: QKeyEvent) -> bool:
+        return super().claims_shortcut_key(event) or bool(self._shortcut_action(event))
 
-    def pressed(self, event: QKeyEvent) -> bool:
-        act = self._shortcut(event)
+    def handle_popup_key(self, event: QKeyEvent) -> bool:
+        act = self._shortcut_action(event)
         if act:
-            {"favourite": self.toggle_favourite, "edit": self.edit}[act]()
+            {"favourite": self.toggle_favourite, "edit": self.request_model_edit}[act]()
             return True
-        return super().pressed(event)
+        return super().handle_popup_key(event)
 
-    def _shortcut(self, event: QKeyEvent) -> str:
+    def _shortcut_action(self, event: QKeyEvent) -> str:
         if event.modifiers() != Qt.KeyboardModifier.ControlModifier:
             return ""
         keys: Mapping[int, str] = {
@@ -337,7 +355,7 @@ class ModelChooser(SearchBox):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if watched is self.list.viewport() and isinstance(event, QMouseEvent):
-            star = event.position().x() < self._theme.px(14 + STAR)
+            star = event.position().x() < self._theme.zoomed_pixels(14 + STAR)
             if event.type() == QEvent.Type.MouseButtonRelease and star:
                 self.list.setCurrentIndex(self.list.indexAt(event.position().toPoint()))
                 self.toggle_favourite()
@@ -346,17 +364,21 @@ class ModelChooser(SearchBox):
 
     # --- laid out
 
-    def _refill(self, keep: str = "") -> None:
+    def _refill_models(self, keep: str = "") -> None:
         words = self.line.text()
-        self._model.show(grouped(self._models, self._names("favourites"), self._names("recent"), words))
-        usable = self.usable()
+        self._model.replace_rows(
+            group_models(
+                self._models, self._remembered_model_names("favourites"), self._remembered_model_names("recent"), words
+            )
+        )
+        usable = self.selectable_rows()
         wanted = keep or ("" if words else self._current)
         here = (at for at in usable if (model := self._model.items[at].model) is not None and model.name == wanted)
-        self.point_at(next(here, usable[0] if usable else 0))
-        self.place()
+        self.highlight_row(next(here, usable[0] if usable else 0))
+        self.place_popup()
 
-    def place(self) -> None:
-        parent, px = self.parentWidget(), self._theme.px
+    def place_popup(self) -> None:
+        parent, px = self.parentWidget(), self._theme.zoomed_pixels
         if parent is None:
             return
         self.setGeometry(parent.rect())
@@ -368,9 +390,9 @@ class ModelChooser(SearchBox):
         rows = min(max(self._model.rowCount(), 1), SHOWN)
         height = min(px(ROW) * rows + px(96), parent.height() - top - 8)
         self.box.setGeometry(right - width, top, width, height)
-        self._place_state()
+        self._place_refresh_status()
 
-    def _place_state(self) -> None:
+    def _place_refresh_status(self) -> None:
         self._state.adjustSize()
-        room = self.box.width() - self._state.width() - self._theme.px(16)
+        room = self.box.width() - self._state.width() - self._theme.zoomed_pixels(16)
         self._state.move(room, (self.line.sizeHint().height() - self._state.height()) // 2)

@@ -10,20 +10,20 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
 
 from helix_desktop.errors import HelixError
-from helix_desktop.gui.engine_sentences import said
-from helix_desktop.gui.icons import icon
-from helix_desktop.gui.shared.plain import plain_label
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.markdown import uncoded
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.transcript.markdown_blocks import without_backticks
+from helix_desktop.gui.translation import tr
 
-SHOWN = 6_000
-SHOWN_ERROR = 15_000
-TOGETHER = 1_500  # milliseconds
-MOST = 4
+NOTICE_MS = 6_000
+ERROR_NOTICE_MS = 15_000
+ERRORS_TOGETHER_MS = 1_500  # milliseconds
+MAX_ERROR_LINES = 4
 WIDTH = 560
 
-_MOVED = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide})
+_PLACEMENT_EVENTS = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type.Hide})
 
 
 class Notices(QWidget):
@@ -38,21 +38,21 @@ class Notices(QWidget):
         """`lifted`: how much room is left free below, so that the composer is never covered."""
         super().__init__(parent)
         self._theme = theme
-        self._lifted = lifted
+        self._reserved_height_below = lifted
         self._undo: Callable[[], object] | None = None
         self._errors: list[str] = []
-        self._offered: Callable[[], None] | None = None  # tells again the one that is shown
-        self._more = False  # what is offered is no undo
-        self._later: list[Callable[[], None]] = []
+        self._repeat_shown_offer: Callable[[], None] | None = None  # tells again the one that is shown
+        self._offers_more_than_undo = False  # what is offered is no undo
+        self._waiting_offers: list[Callable[[], None]] = []
         self.setProperty("look", "notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(tr("Notice"))
-        self._text = plain_label(parent=self)
+        self._text = build_plain_label(parent=self)
         self._button = QPushButton(self)
-        self._button.clicked.connect(self.act)
+        self._button.clicked.connect(self.run_notice_action)
         self._close = QPushButton(self)
         self._close.setAccessibleName(tr("Dismiss"))
-        self._close.clicked.connect(self._leave)
+        self._close.clicked.connect(self._close_notice)
         row = QHBoxLayout(self)
         row.setContentsMargins(16, 8, 8, 8)
         row.setSpacing(8)
@@ -60,90 +60,108 @@ class Notices(QWidget):
         row.addWidget(self._button)
         row.addWidget(self._close)
         self._timer = QTimer(self, singleShot=True)
-        self._timer.timeout.connect(self._over)
+        self._timer.timeout.connect(self._on_notice_timeout)
         parent.installEventFilter(self)
         self.hide()
 
     @property
-    def text(self) -> str:
+    def shown_text(self) -> str:
         return self._text.text() if not self.isHidden() else ""
 
-    def tell(self, text: str, *, button: str = "", act: Callable[[], object] | None = None, stays: int = SHOWN) -> None:
-        """Show a sentence; `act` is done when its button is pressed."""
-        if self._offered is not None and not self.isHidden() and (self._more or act is None):
-            self._later.append(self._offered)
-        self._offered = partial(self.tell, text, button=button, act=act, stays=stays) if act is not None else None
-        self._more = bool(button)
+    def show_notice(
+        self, text: str, *, button: str = "", act: Callable[[], object] | None = None, stays: int = NOTICE_MS
+    ) -> None:
+        """Show a sentence; `run_notice_action` is done when its button is pressed."""
+        if (
+            self._repeat_shown_offer is not None
+            and not self.isHidden()
+            and (self._offers_more_than_undo or act is None)
+        ):
+            self._waiting_offers.append(self._repeat_shown_offer)
+        self._repeat_shown_offer = (
+            partial(self.show_notice, text, button=button, act=act, stays=stays) if act is not None else None
+        )
+        self._offers_more_than_undo = bool(button)
         self._undo = act
         self._errors = []
-        text = uncoded(text)
+        text = without_backticks(text)
         self._text.setText(text)
         self._button.setText(button or tr("Undo"))
         self._button.setVisible(act is not None)
-        self._close.setIcon(icon("close", self._theme.colour("panel")))
-        self._place()
+        self._close.setIcon(build_icon("close", self._theme.colour_of_token("panel")))
+        self._place_notice()
         self.show()
         self.raise_()
         self._timer.start(stays)
-        announce(self, text)
+        announce_to_screen_reader(self, text)
 
-    def tell_error(self, error: HelixError) -> None:
+    def show_error_notice(self, error: HelixError) -> None:
         """What happened, and what to do. Errors of one moment, as of files dropped together, stand together."""
-        together = self._errors if self.text and self._timer.remainingTime() > SHOWN_ERROR - TOGETHER else []
-        text = said(str(error))
+        together = (
+            self._errors
+            if self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
+            else []
+        )
+        text = translate_sentences(str(error))
         told = [*(each for each in together if each != text), text]
-        lines = told if len(told) <= MOST else [tr("And {n} more:", n=len(told) - MOST), *told[-MOST:]]
-        self.tell("\n".join(lines), stays=SHOWN_ERROR)
+        lines = (
+            told
+            if len(told) <= MAX_ERROR_LINES
+            else [tr("And {n} more:", n=len(told) - MAX_ERROR_LINES), *told[-MAX_ERROR_LINES:]]
+        )
+        self.show_notice("\n".join(lines), stays=ERROR_NOTICE_MS)
         self._errors = told
 
-    def act(self) -> None:
+    def run_notice_action(self) -> None:
         """Do what the button offers."""
-        act, self._undo, self._offered = self._undo, None, None
-        self._leave()
+        act, self._undo, self._repeat_shown_offer = self._undo, None, None
+        self._close_notice()
         if act is not None:
             act()
 
-    def undo(self) -> None:
+    def run_notice_undo(self) -> None:
         """By the shortcut, which means no other offer."""
-        if not self._more:
-            self.act()
+        if not self._offers_more_than_undo:
+            self.run_notice_action()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """What it stands in, and what it stands above: it moves with them."""
-        if event.type() in _MOVED and not self.isHidden():
-            self._place()
+        if event.type() in _PLACEMENT_EVENTS and not self.isHidden():
+            self._place_notice()
         return False
 
-    def _over(self) -> None:
+    def _on_notice_timeout(self) -> None:
         """A notice somebody is reading, or whose button has the focus, stays."""
         if self.underMouse() or self._button.hasFocus():
-            self._timer.start(SHOWN)
+            self._timer.start(NOTICE_MS)
         else:
-            self._leave()
+            self._close_notice()
 
-    def drop_offers(self) -> None:
+    def discard_offers(self) -> None:
         """Nothing that is offered is meant any more."""
-        self._later.clear()
-        if self._more:
-            self._offered, self._undo, self._more = None, None, False
+        self._waiting_offers.clear()
+        if self._offers_more_than_undo:
+            self._repeat_shown_offer, self._undo, self._offers_more_than_undo = None, None, False
             self.hide()
 
-    def _leave(self) -> None:
+    def _close_notice(self) -> None:
         self.hide()
-        if self._later:
-            self._later.pop()()
+        if self._waiting_offers:
+            self._waiting_offers.pop()()
 
-    def _place(self) -> None:
+    def _place_notice(self) -> None:
         parent = self.parentWidget()
         if parent is None:
             return
-        width = min(parent.width() - 32, self._theme.px(WIDTH))
+        width = min(parent.width() - 32, self._theme.zoomed_pixels(WIDTH))
         self.setFixedWidth(width)
         height = max(self.heightForWidth(width), self.sizeHint().height())
-        self.setGeometry((parent.width() - width) // 2, parent.height() - height - 16 - self._lifted(), width, height)
+        self.setGeometry(
+            (parent.width() - width) // 2, parent.height() - height - 16 - self._reserved_height_below(), width, height
+        )
 
 
-def announce(widget: QWidget, text: str) -> None:
+def announce_to_screen_reader(widget: QWidget, text: str) -> None:
     """Let a screen reader say it now."""
     if QAccessible.isActive():
         QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(widget, text))

@@ -21,30 +21,30 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine.events import Running
-from helix_desktop.engine.rows import ConversationRow
-from helix_desktop.gui.frame.conversation_list import ConversationList, grouped
-from helix_desktop.gui.icons import icon
-from helix_desktop.gui.shared.elided import ElidedLabel
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.frame.conversation_list import ConversationList, group_conversations
+from helix_desktop.gui.shared.elided_label import ElidedLabel
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.harmless import hint
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.translation import tr
 
 WIDTH = 252
-AGES = 60_000  # milliseconds after which "now" has become "1m"
+AGE_UPDATE_MS = 60_000  # milliseconds after which "now" has become "1m"
 
 
-def folder_words(folder: Path) -> str:
+def format_folder(folder: Path) -> str:
     """A folder as people write it: with ~ for the home directory."""
     home = Path.home()
     return f"~/{folder.relative_to(home).as_posix()}" if folder.is_relative_to(home) else str(folder)
 
 
-class SearchBox(QLineEdit):
+class ConversationSearchField(QLineEdit):
     """Filters the list below while typing; Enter looks everywhere. The shortcut stands inside."""
 
-    everywhere = Signal(str)
-    leave = Signal()
+    search_everywhere_wanted = Signal(str)
+    list_wanted = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -55,29 +55,29 @@ class SearchBox(QLineEdit):
         self.setPlaceholderText(tr("Search everything"))
         self.setAccessibleName(tr("Search conversations. Press Enter to search everything."))
         self.setClearButtonEnabled(False)
-        self.textChanged.connect(lambda _text: self._place())
+        self.textChanged.connect(lambda _text: self._place_shortcut_label())
 
-    def show_shortcut(self, shortcut: str) -> None:
+    def show_shortcut_in_field(self, shortcut: str) -> None:
         self._key.setText(shortcut)
-        self._place()
+        self._place_shortcut_label()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place()
+        self._place_shortcut_label()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.everywhere.emit(self.text())
+            self.search_everywhere_wanted.emit(self.text())
         elif event.key() == Qt.Key.Key_Escape and self.text():
             self.clear()
         elif event.key() == Qt.Key.Key_Down:
-            self.leave.emit()
+            self.list_wanted.emit()
         else:
             super().keyPressEvent(event)
 
-    def _place(self) -> None:
+    def _place_shortcut_label(self) -> None:
         self._key.adjustSize()
-        gap = self._theme.px(10)
+        gap = self._theme.zoomed_pixels(10)
         words = self.fontMetrics().horizontalAdvance(self.placeholderText())
         self._key.setVisible(not self.text() and words + self._key.width() + 3 * gap <= self.width())
         left = self.width() - self._key.width() - gap
@@ -90,7 +90,7 @@ class Sidebar(QWidget):
     """`wants(what, conversation)`: "rename", "pin", "archive", "trash", "restore", "fork", "export-markdown", ..."""
 
     opened = Signal(str)
-    wants = Signal(str, str)
+    conversation_action_wanted = Signal(str, str)
     new_wanted = Signal()
     search_wanted = Signal(str)
     workspace_wanted = Signal()
@@ -100,9 +100,9 @@ class Sidebar(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._rows: Sequence[ConversationRow] = ()
+        self._rows: Sequence[ConversationListRow] = ()
         self._folder = ""
-        self._place = ""
+        self._shown_place = ""
         self.setProperty("look", "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setMinimumWidth(200)
@@ -111,29 +111,29 @@ class Sidebar(QWidget):
         self._path = QLabel(self)
         self._path.setProperty("look", "path")
         self._path.setTextFormat(Qt.TextFormat.PlainText)
-        self._shared = self._link("")
+        self._shared = self._build_sidebar_link("")
         self._shared.setStyleSheet("padding-left: 0; padding-right: 0")
         self._shared.hide()
-        self._new = self._tool("plus", tr("New conversation"))
+        self._new = self._build_sidebar_button("plus", tr("New conversation"))
         self._new.clicked.connect(self.new_wanted)
-        self._more = self._tool("more", tr("Workspace settings"))
+        self._more = self._build_sidebar_button("more", tr("Workspace settings"))
         self._more.clicked.connect(self.workspace_wanted)
         self._shared.clicked.connect(self.sharing_wanted)
-        self.search = SearchBox(theme, self)
+        self.search = ConversationSearchField(theme, self)
         self.list = ConversationList(theme, self)
-        self._empty = QLabel(self)
-        self._empty.setProperty("look", "muted")
-        self._empty.setWordWrap(True)
-        self._back = self._link(tr("Back"))
-        self._archive = self._link("")
-        self._trash = self._link("")
-        self._empty_it = self._link(tr("Empty trash…"))
-        for link in (self._back, self._archive, self._trash, self._empty_it):
+        self._empty_list_label = QLabel(self)
+        self._empty_list_label.setProperty("look", "muted")
+        self._empty_list_label.setWordWrap(True)
+        self._back = self._build_sidebar_link(tr("Back"))
+        self._archive = self._build_sidebar_link("")
+        self._trash = self._build_sidebar_link("")
+        self._empty_trash_link = self._build_sidebar_link(tr("Empty trash…"))
+        for link in (self._back, self._archive, self._trash, self._empty_trash_link):
             link.hide()  # until it is known what there is
-        self._lay_out()
-        self._connect()
+        self._lay_out_sidebar()
+        self._connect_sidebar_signals()
 
-    def _lay_out(self) -> None:
+    def _lay_out_sidebar(self) -> None:
         self._head = QGridLayout()
         self._head.setHorizontalSpacing(2)
         self._head.setVerticalSpacing(0)
@@ -152,102 +152,104 @@ class Sidebar(QWidget):
         self._foot.addWidget(self._back)
         self._foot.addWidget(self._archive)
         self._foot.addWidget(self._trash)
-        self._foot.addWidget(self._empty_it)
+        self._foot.addWidget(self._empty_trash_link)
         self._foot.addStretch(1)
         whole = QVBoxLayout(self)
         whole.setContentsMargins(0, 0, 0, 0)
         whole.setSpacing(0)
         whole.addLayout(self._head)
         whole.addLayout(self._box)
-        whole.addWidget(self._empty)
+        whole.addWidget(self._empty_list_label)
         whole.addWidget(self.list, 1)
         whole.addLayout(self._foot)
-        self._restyled()
+        self._apply_sidebar_sizes()
 
-    def _connect(self) -> None:
-        self.search.textChanged.connect(lambda _text: self._refill())
-        self.search.everywhere.connect(self.search_wanted)
-        self.search.leave.connect(self.list.setFocus)
+    def _connect_sidebar_signals(self) -> None:
+        self.search.textChanged.connect(lambda _text: self._refill_conversation_list())
+        self.search.search_everywhere_wanted.connect(self.search_wanted)
+        self.search.list_wanted.connect(self.list.setFocus)
         self.list.opened.connect(self.opened)
-        self.list.menu_wanted.connect(self._menu)
-        self._back.clicked.connect(lambda: self.show_place(""))
-        self._archive.clicked.connect(lambda: self.show_place("archived"))
-        self._trash.clicked.connect(lambda: self.show_place("trashed"))
-        self._empty_it.clicked.connect(self.emptying_wanted)
-        self._theme.changed.connect(self._restyled)
-        self._clock = QTimer(self, interval=AGES)
+        self.list.menu_wanted.connect(self._show_conversation_menu)
+        self._back.clicked.connect(lambda: self.show_list_place(""))
+        self._archive.clicked.connect(lambda: self.show_list_place("archived"))
+        self._trash.clicked.connect(lambda: self.show_list_place("trashed"))
+        self._empty_trash_link.clicked.connect(self.emptying_wanted)
+        self._theme.changed.connect(self._apply_sidebar_sizes)
+        self._clock = QTimer(self, interval=AGE_UPDATE_MS)
         self._clock.timeout.connect(self.list.viewport().update)
         self._clock.start()
 
     # --- what is shown -------------------------------------------------------------------------------------------
 
-    def show_workspace(self, name: str, folder: Path | None) -> None:
-        self._title.say(name)
-        self._folder = folder_words(folder) if folder else ""
-        self._path.setToolTip(hint(str(folder or "")))
-        self._elide()
+    def show_workspace_title(self, name: str, folder: Path | None) -> None:
+        self._title.set_elided_text(name)
+        self._folder = format_folder(folder) if folder else ""
+        self._path.setToolTip(safe_tooltip(str(folder or "")))
+        self._elide_folder_path()
 
-    def show_sharing(self, words: str, whole: str) -> None:
+    def show_sharing_line(self, words: str, whole: str) -> None:
         """How a shared workspace stands with the others; empty: it is not shared."""
         self._shared.setText(words)
-        self._shared.setToolTip(hint(whole))
+        self._shared.setToolTip(safe_tooltip(whole))
         self._shared.setVisible(bool(words))
 
-    def show_conversations(self, rows: Sequence[ConversationRow]) -> None:
+    def list_conversation_rows(self, rows: Sequence[ConversationListRow]) -> None:
         self._rows = rows
-        self._refill()
+        self._refill_conversation_list()
 
-    def show_running(self, conversation: str, running: Running) -> None:
-        self.list.lines.show_running(conversation, running)
+    def show_conversation_state(self, conversation: str, running: ConversationActivity) -> None:
+        self.list.lines.update_running_state(conversation, running)
 
-    def mark(self, conversation: str) -> None:
-        self.list.mark(conversation)
+    def mark_open_conversation(self, conversation: str) -> None:
+        self.list.select_conversation(conversation)
 
-    def show_place(self, place: str) -> None:
+    def show_list_place(self, place: str) -> None:
         """The usual list (""), the archive ("archived") or the trash ("trashed")."""
-        self._place = place
-        self._refill()
+        self._shown_place = place
+        self._refill_conversation_list()
 
-    def _refill(self) -> None:
-        current = self.list.current()
-        lines = grouped(self._rows, words=self.search.text(), place=self._place, now=time.time())
-        self.list.lines.show_lines(lines)
+    def _refill_conversation_list(self) -> None:
+        current = self.list.selected_conversation_id()
+        lines = group_conversations(self._rows, words=self.search.text(), place=self._shown_place, now=time.time())
+        self.list.lines.replace_list_lines(lines)
         if current:
-            self.list.mark(current)
-        self._empty.setText("" if lines else self._nothing())
-        self._empty.setVisible(not lines)
+            self.list.select_conversation(current)
+        self._empty_list_label.setText("" if lines else self._text_for_empty_list())
+        self._empty_list_label.setVisible(not lines)
         archived = sum(row.archived and not row.trashed for row in self._rows)
         trashed = sum(row.trashed for row in self._rows)
-        self._back.setVisible(bool(self._place))
-        self._archive.setVisible(bool(archived) and self._place != "archived")
+        self._back.setVisible(bool(self._shown_place))
+        self._archive.setVisible(bool(archived) and self._shown_place != "archived")
         self._archive.setText(tr("Archive · {n}", n=archived))
-        self._trash.setVisible(bool(trashed) and self._place != "trashed")
+        self._trash.setVisible(bool(trashed) and self._shown_place != "trashed")
         self._trash.setText(tr("Trash · {n}", n=trashed))
-        self._empty_it.setVisible(bool(trashed) and self._place == "trashed")
+        self._empty_trash_link.setVisible(bool(trashed) and self._shown_place == "trashed")
 
-    def _nothing(self) -> str:
+    def _text_for_empty_list(self) -> str:
         if self.search.text():
             return tr("No matching conversation. Press Enter to search messages and cached entries.")
-        if self._place:
+        if self._shown_place:
             return tr("Nothing here.")
         return tr("Your conversations appear here. Write a message to start one.")
 
     # --- a conversation's menu -----------------------------------------------------------------------------------
 
-    def _menu(self, conversation: str, at: QPoint) -> None:
+    def _show_conversation_menu(self, conversation: str, at: QPoint) -> None:
         row = next((row for row in self._rows if row.id == conversation), None)
         if row is None:
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for what, text in self._offered(row):
+        for what, text in self._menu_actions_for(row):
             if what:
-                menu.addAction(text).triggered.connect(partial(self.wants.emit, what, conversation))
+                menu.addAction(text).triggered.connect(
+                    partial(self.conversation_action_wanted.emit, what, conversation)
+                )
             else:
                 menu.addSeparator()
         menu.popup(at)
 
-    def _offered(self, row: ConversationRow) -> list[tuple[str, str]]:
+    def _menu_actions_for(self, row: ConversationListRow) -> list[tuple[str, str]]:
         if row.trashed:
             return [("restore", tr("Restore"))]
         return [
@@ -267,7 +269,7 @@ class Sidebar(QWidget):
 
     # --- looks ---------------------------------------------------------------------------------------------------
 
-    def _tool(self, name: str, text: str) -> QToolButton:
+    def _build_sidebar_button(self, name: str, text: str) -> QToolButton:
         button = QToolButton(self)
         button.setObjectName(name)
         button.setProperty("look", "icon")
@@ -275,32 +277,32 @@ class Sidebar(QWidget):
         button.setAccessibleName(text)
         return button
 
-    def _link(self, text: str) -> QPushButton:
+    def _build_sidebar_link(self, text: str) -> QPushButton:
         button = QPushButton(text, self)
         button.setProperty("look", "link")
         return button
 
-    def _restyled(self) -> None:
-        px = self._theme.px
+    def _apply_sidebar_sizes(self) -> None:
+        px = self._theme.zoomed_pixels
         self._head.setContentsMargins(px(16), px(14), px(8), px(10))
         self._box.setContentsMargins(px(12), 0, px(12), px(8))
         self._foot.setContentsMargins(px(12), px(4), px(12), px(8))
-        self._empty.setContentsMargins(px(16), px(16), px(16), 0)
+        self._empty_list_label.setContentsMargins(px(16), px(16), px(16), 0)
         for button in (self._new, self._more):
             button.setIconSize(QSize(px(16), px(16)))
             button.setFixedSize(px(26), px(26))
-            button.setIcon(icon(button.objectName(), self._theme.colour("muted")))
+            button.setIcon(build_icon(button.objectName(), self._theme.colour_of_token("muted")))
         self._title.setFixedHeight(px(21))
         self._path.setFixedHeight(px(17))
         self.search.setFixedHeight(px(34))
-        self._elide()
+        self._elide_folder_path()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._elide()
+        self._elide_folder_path()
 
-    def _elide(self) -> None:
-        px = self._theme.px
+    def _elide_folder_path(self) -> None:
+        px = self._theme.zoomed_pixels
         room = max(self.width() - px(16 + 8 + 2 * 26 + 6), 40)
-        metrics = QFontMetrics(self._theme.mono(11.5))
+        metrics = QFontMetrics(self._theme.monospaced_font(11.5))
         self._path.setText(metrics.elidedText(self._folder, Qt.TextElideMode.ElideMiddle, room))

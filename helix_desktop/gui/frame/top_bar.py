@@ -6,70 +6,70 @@ from PySide6.QtCore import QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QHBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
 
-from helix_desktop.gui.icons import icon
-from helix_desktop.gui.shared.policies import policy_choices
+from helix_desktop.gui.shared.policy_names import list_policy_choices
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.harmless import hint
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.translation import tr
 
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
-LONGEST = 32  # characters of a choice that are shown
-LEAST = 110  # pixels of a choice that is shortened
+MAX_CHOICE_LENGTH = 32  # characters of a choice that are shown
+SHORTENED_CHOICE_WIDTH = 110  # pixels of a choice that is shortened
 
 
-class Pill(QPushButton):
-    """A button that shows what is chosen. `opening`: the user wants to choose."""
+class ChoicePill(QPushButton):
+    """A button that shows what is chosen. `choice_wanted`: the user wants to choose."""
 
-    opening = Signal()
+    choice_wanted = Signal()
 
     def __init__(self, hint: str, parent: QWidget) -> None:
         super().__init__(parent)
         self._hint = hint
         self.setProperty("look", "pill")
         self.setAutoDefault(False)
-        self.clicked.connect(self.open)
+        self.clicked.connect(self.open_choices)
         self.show_choice("")
 
     def show_choice(self, current: str, words: str = "") -> None:
         self.current = current
         words = words or current or self._hint
-        half = LONGEST // 2
-        self._words = words if len(words) <= LONGEST else f"{words[:half]}…{words[1 - half :]}"
-        self._show(self._words)
+        half = MAX_CHOICE_LENGTH // 2
+        self._words = words if len(words) <= MAX_CHOICE_LENGTH else f"{words[:half]}…{words[1 - half :]}"
+        self._set_pill_text(self._words)
         self.setAccessibleName(f"{self._hint}: {words}")
-        self.setToolTip(hint(f"{self._hint}: {words}"))
+        self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
 
-    def wanted(self) -> int:
+    def full_width(self) -> int:
         """The width at which all of it can be read."""
-        self._show(self._words)
+        self._set_pill_text(self._words)
         return self.sizeHint().width()
 
-    def fit(self, width: int) -> None:
+    def fit_pill_text(self, width: int) -> None:
         """As much of it as there is room for: the beginning and the end, where names differ."""
-        missing = self.wanted() - width
+        missing = self.full_width() - width
         if missing > 0:
             metrics = self.fontMetrics()
             room = metrics.horizontalAdvance(self._words) - missing
-            self._show(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
+            self._set_pill_text(metrics.elidedText(self._words, Qt.TextElideMode.ElideMiddle, room))
 
-    def open(self) -> None:
-        self.opening.emit()
+    def open_choices(self) -> None:
+        self.choice_wanted.emit()
 
-    def _show(self, words: str) -> None:
+    def _set_pill_text(self, words: str) -> None:
         self.setText(f"{words.replace('&', '&&')} ▾")
 
 
-class PolicyPill(Pill):
+class PolicyChoicePill(ChoicePill):
     """Its few choices are a menu. `chosen` carries a preset's name."""
 
     chosen = Signal(str)
     more_wanted = Signal()
 
-    def open(self) -> None:
+    def open_choices(self) -> None:
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for name, words in policy_choices():
+        for name, words in list_policy_choices():
             action = menu.addAction(words)
             action.setCheckable(True)
             action.setChecked(name == self.current)
@@ -91,21 +91,21 @@ class TopBar(QWidget):
         self._theme = theme
         self.setProperty("look", "top")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._side = self._tool("sidebar", tr("Show the sidebar"))
+        self._side = self._build_top_bar_button("sidebar", tr("Show the sidebar"))
         self._side.clicked.connect(self.sidebar_wanted)
-        self._inspect = self._tool("inspector", tr("Show or hide the inspector"))
+        self._inspect = self._build_top_bar_button("inspector", tr("Show or hide the inspector"))
         self._inspect.clicked.connect(self.inspector_wanted)
         self._state = QLabel(self)
         self._state.setProperty("look", "small")
-        self.policy = PolicyPill(tr("Policy"), self)
-        self.model = Pill(tr("Model"), self)
+        self.policy = PolicyChoicePill(tr("Policy"), self)
+        self.model = ChoicePill(tr("Model"), self)
         self._tabs: dict[str, QPushButton] = {}
         self._row = QHBoxLayout(self)
         self._row.setSpacing(4)
         self._row.addWidget(self._side)
         group = QButtonGroup(self)
         for name, words in zip(PAGES, (tr("Chat"), tr("Changes"), tr("Cache"), tr("Timeline")), strict=True):
-            self._tabs[name] = self._tab(name, words)
+            self._tabs[name] = self._add_page_tab(name, words)
             group.addButton(self._tabs[name])
         self._row.addStretch(1)
         self._row.addWidget(self._state)
@@ -116,39 +116,39 @@ class TopBar(QWidget):
         self._row.addSpacing(2)
         self._row.addWidget(self._inspect)
         self._side.hide()
-        theme.changed.connect(self._restyled)
-        self._restyled()
+        theme.changed.connect(self._apply_top_bar_sizes)
+        self._apply_top_bar_sizes()
 
-    def tab(self, page: str) -> QPushButton:
+    def page_tab(self, page: str) -> QPushButton:
         return self._tabs[page]
 
     @property
     def inspector_button(self) -> QToolButton:
         return self._inspect
 
-    def mark(self, page: str) -> None:
+    def mark_open_page(self, page: str) -> None:
         self._tabs[page].setChecked(True)
 
-    def tell(self, text: str) -> None:
+    def show_background_work(self, text: str) -> None:
         """What goes on in the background, in a word or two: "folding: handover"."""
         self._state.setText(text)
-        self.fit()
+        self.fit_top_bar()
 
-    def show_sides(self, *, sidebar: bool, inspector: bool, can_inspect: bool) -> None:
+    def show_side_buttons(self, *, sidebar: bool, inspector: bool, can_inspect: bool) -> None:
         """Buttons that bring back what is hidden."""
         self._side.setVisible(not sidebar)
         self._inspect.setVisible(can_inspect and not inspector)
-        self.fit()
+        self.fit_top_bar()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self.fit()
+        self.fit_top_bar()
 
-    def fit(self) -> None:
+    def fit_top_bar(self) -> None:
         """Where there is little room a long model's name is shortened first; then the tabs stay, since policy and model are
         in the settings and in Ctrl+K as well.
         """
-        px = self._theme.px
+        px = self._theme.zoomed_pixels
         tight = self.width() < px(560)
         self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)
         buttons = [each for each in (self._side, self._inspect) if not each.isHidden()]
@@ -158,15 +158,15 @@ class TopBar(QWidget):
         if room < 0:
             self._row.setContentsMargins(0, 0, 0, 0)
         room -= self._state.sizeHint().width() if self._state.text() else 0
-        policy, model = (pill.wanted() + px(10) for pill in (self.policy, self.model))
-        least = min(model, px(LEAST))
+        policy, model = (pill.full_width() + px(10) for pill in (self.policy, self.model))
+        least = min(model, px(SHORTENED_CHOICE_WIDTH))
         self.policy.setVisible(room >= policy + least)
         if room >= policy + least:
             room -= policy
         self.model.setVisible(room >= least)
-        self.model.fit(room - px(10))
+        self.model.fit_pill_text(room - px(10))
 
-    def _tab(self, name: str, words: str) -> QPushButton:
+    def _add_page_tab(self, name: str, words: str) -> QPushButton:
         tab = QPushButton(words, self)
         tab.setProperty("look", "tab")
         tab.setCheckable(True)
@@ -176,7 +176,7 @@ class TopBar(QWidget):
         self._row.addWidget(tab)
         return tab
 
-    def _tool(self, name: str, hint: str) -> QToolButton:
+    def _build_top_bar_button(self, name: str, hint: str) -> QToolButton:
         button = QToolButton(self)
         button.setObjectName(name)
         button.setProperty("look", "icon")
@@ -186,9 +186,9 @@ class TopBar(QWidget):
         button.setAccessibleName(hint)
         return button
 
-    def _restyled(self) -> None:
-        self.setFixedHeight(self._theme.px(HEIGHT))
-        self.setMinimumWidth(self._theme.px(360))  # less than its buttons need: some of them make room
-        self._row.setContentsMargins(self._theme.px(20), 0, self._theme.px(20), 0)
+    def _apply_top_bar_sizes(self) -> None:
+        self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
+        self.setMinimumWidth(self._theme.zoomed_pixels(360))  # less than its buttons need: some of them make room
+        self._row.setContentsMargins(self._theme.zoomed_pixels(20), 0, self._theme.zoomed_pixels(20), 0)
         for button in (self._side, self._inspect):
-            button.setIcon(icon(button.objectName(), self._theme.colour("muted")))
+            button.setIcon(build_icon(button.objectName(), self._theme.colour_of_token("muted")))

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-from helix_desktop.engine import exact
-from helix_desktop.engine.changes.hunks import Hunk, within
-from helix_desktop.values import dataclass
+from helix_desktop.engine import exact_text
+from helix_desktop.engine.changes.diff_hunks import Hunk, find_changes_within_line
+from helix_desktop.fast_dataclass import dataclass
 
 Span = tuple[int, int]
 _Version = tuple[str, str, int, int]  # sign, text and numbers
@@ -19,82 +19,92 @@ MOST = 200  # rows of a block in which changed words are looked for
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One line of one version. `old` and `new` count from 1; 0: of the other version alone. `other`: the line in its place there."""
+class DifferenceLine:
+    """One line of one version. `old_number` and `new_number` count from 1; 0: of the other version alone. `counterpart`: the line in its place there."""
 
-    sign: str
+    mark: str
     text: str
-    old: int = 0
-    new: int = 0
-    other: str | None = None
+    old_number: int = 0
+    new_number: int = 0
+    counterpart: str | None = None
 
     @property
-    def marks(self) -> Sequence[Span]:
+    def changed_spans(self) -> Sequence[Span]:
         """What changed within it. Found when it is drawn: of a file of 25,000 lines it took seconds."""
-        if self.other is None:
+        if self.counterpart is None:
             return ()
-        return within(self.text, self.other)[0] if self.sign == "-" else within(self.other, self.text)[1]
+        return (
+            find_changes_within_line(self.text, self.counterpart)[0]
+            if self.mark == "-"
+            else find_changes_within_line(self.counterpart, self.text)[1]
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DifferenceRow:
     """A row: the head of a hunk, or one line in each column. In one column `right` is the line."""
 
     hunk: int
     head: str = ""
-    left: Line | None = None
-    right: Line | None = None
+    left: DifferenceLine | None = None
+    right: DifferenceLine | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class DifferenceSheet:
     """The rows of a file in one column or two, which of them are heads, and how many letters wide each is at most."""
 
-    columns: bool
-    rows: Sequence[Row]
+    is_two_columns: bool
+    rows: Sequence[DifferenceRow]
     heads: Sequence[int]
     lengths: Sequence[int]
 
 
-def sheet(found: Sequence[Row], *, columns: bool) -> Sheet:
+def build_difference_sheet(found: Sequence[DifferenceRow], *, columns: bool) -> DifferenceSheet:
     heads = [number for number, row in enumerate(found) if row.head]
-    lengths = [max(_length(row.left) if columns else 0, _length(row.right)) for row in found]
-    return Sheet(columns, found, heads, lengths)
+    lengths = [max(_estimate_line_width(row.left) if columns else 0, _estimate_line_width(row.right)) for row in found]
+    return DifferenceSheet(columns, found, heads, lengths)
 
 
-def rows(hunks: Sequence[Hunk], *, columns: bool) -> list[Row]:
+def build_hunk_rows(hunks: Sequence[Hunk], *, columns: bool) -> list[DifferenceRow]:
     """All rows of a file."""
-    found: list[Row] = []
+    found: list[DifferenceRow] = []
     for number, hunk in enumerate(hunks):
         texts = ((sign, raw.decode("utf-8", "replace")) for sign, raw in hunk.rows)
         lines = [(sign, text.removesuffix("\n").removesuffix("\r")) for sign, text in texts]
-        found += _of_hunk(number, hunk.header, _numbered(lines, hunk.old, hunk.new), columns)
+        found += _build_rows_of_hunk(
+            number, hunk.unified_header, _number_hunk_lines(lines, hunk.old, hunk.new), columns
+        )
     return found
 
 
-def patch_rows(text: str, *, columns: bool) -> list[Row]:
+def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
     """A unified difference of one file, shown exactly: every line of it, with what hides in it marked. Nothing for any other text."""
     names = _FILES.match(text)
     if names is None:
         return []
-    first, second = (exact.shown(line) for line in names[0].splitlines())
-    found = [Row(-1, left=Line("", first), right=Line("", second))] if columns else [Row(-1, right=Line("", first))]
-    found += [] if columns else [Row(-1, right=Line("", second))]
+    first, second = (exact_text.mark_text(line) for line in names[0].splitlines())
+    found = (
+        [DifferenceRow(-1, left=DifferenceLine("", first), right=DifferenceLine("", second))]
+        if columns
+        else [DifferenceRow(-1, right=DifferenceLine("", first))]
+    )
+    found += [] if columns else [DifferenceRow(-1, right=DifferenceLine("", second))]
     lines = text[names.end() :].removesuffix("\n").split("\n")
     at = number = 0
     while at < len(lines):
         head = _HEAD.fullmatch(lines[at])
-        end = _end(lines, at + 1, head) if head is not None else 0
+        end = _find_hunk_end(lines, at + 1, head) if head is not None else 0
         if head is None or not end:
             return []
         old, new = (max(0, int(head[group]) - 1) for group in (1, 3))
-        shown = [(line[:1], piece) for line in lines[at + 1 : end] for piece in exact.lines(line[1:])]
-        found += _of_hunk(number, lines[at], _numbered(shown, old, new), columns)
+        shown = [(line[:1], piece) for line in lines[at + 1 : end] for piece in exact_text.marked_lines(line[1:])]
+        found += _build_rows_of_hunk(number, lines[at], _number_hunk_lines(shown, old, new), columns)
         at, number = end, number + 1
     return found
 
 
-def changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
+def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
     """The same words in a difference as text: the line, its sign, and where in the line they stand."""
     gone: list[int] = []
     come: list[int] = []
@@ -106,13 +116,13 @@ def changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
             gone.append(number)
         else:
             for one, other in zip(gone, come, strict=False) if max(len(gone), len(come)) <= MOST else ():
-                went, came = within(lines[one][1:], lines[other][1:])
+                went, came = find_changes_within_line(lines[one][1:], lines[other][1:])
                 yield from ((one, "-", (at + 1, length)) for at, length in went)
                 yield from ((other, "+", (at + 1, length)) for at, length in came)
             gone, come = ([number] if sign == "-" else []), []
 
 
-def _end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
+def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
     """Where the lines of a hunk end; 0 where they are not what its head says."""
     old, new = (1 if head[group] is None else int(head[group]) for group in (2, 4))
     while (old or new) and at < len(lines):
@@ -127,22 +137,22 @@ def _end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
     return at + (at < len(lines) and lines[at] == _NO_END)
 
 
-def _of_hunk(number: int, head: str, lines: list[Line], columns: bool) -> list[Row]:  # noqa: FBT001 -- one of two forms
-    found = [Row(number, head=head)]
+def _build_rows_of_hunk(number: int, head: str, lines: list[DifferenceLine], columns: bool) -> list[DifferenceRow]:  # noqa: FBT001 -- one of two forms
+    found = [DifferenceRow(number, head=head)]
     if columns:
-        return found + [Row(number, left=left, right=right) for left, right in _pairs(lines)]
-    return found + [Row(number, right=line) for line in lines]
+        return found + [DifferenceRow(number, left=left, right=right) for left, right in _pair_for_two_columns(lines)]
+    return found + [DifferenceRow(number, right=line) for line in lines]
 
 
-def _numbered(lines: Sequence[tuple[str, str]], old: int, new: int) -> list[Line]:
+def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> list[DifferenceLine]:
     """With the numbers of the lines, and the words that differ. A piece of a line that goes on has no number."""
-    found: list[Line] = []
+    found: list[DifferenceLine] = []
     gone: list[_Version] = []
     come: list[_Version] = []
     goes_on = False
     for sign, text in (*lines, ("", "")):
         if sign not in ("-", "+") and (gone or come):
-            found += _beside(gone, come)
+            found += _pair_replaced_lines(gone, come)
             gone, come = [], []
         if not sign:
             break
@@ -152,25 +162,29 @@ def _numbered(lines: Sequence[tuple[str, str]], old: int, new: int) -> list[Line
         if sign in "-+":
             (gone if sign == "-" else come).append(line)
         else:
-            found.append(Line(*line))
-        goes_on = text.endswith(exact.GOES_ON)
+            found.append(DifferenceLine(*line))
+        goes_on = text.endswith(exact_text.GOES_ON)
     return found
 
 
-def _beside(gone: list[_Version], come: list[_Version]) -> Iterator[Line]:
+def _pair_replaced_lines(gone: list[_Version], come: list[_Version]) -> Iterator[DifferenceLine]:
     """Each with the line whose place it took."""
     pairs = min(len(gone), len(come)) if max(len(gone), len(come)) <= MOST else 0
     for one, other in ((gone, come), (come, gone)):
-        yield from (Line(*line, other[at][1]) if at < pairs else Line(*line) for at, line in enumerate(one))
+        yield from (
+            DifferenceLine(*line, other[at][1]) if at < pairs else DifferenceLine(*line) for at, line in enumerate(one)
+        )
 
 
-def _pairs(lines: Sequence[Line]) -> Iterator[tuple[Line | None, Line | None]]:
-    gone: list[Line] = []
-    come: list[Line] = []
+def _pair_for_two_columns(
+    lines: Sequence[DifferenceLine],
+) -> Iterator[tuple[DifferenceLine | None, DifferenceLine | None]]:
+    gone: list[DifferenceLine] = []
+    come: list[DifferenceLine] = []
     for line in lines:
-        if line.sign == "-":
+        if line.mark == "-":
             gone.append(line)
-        elif line.sign == "+":
+        elif line.mark == "+":
             come.append(line)
         else:
             yield from zip_longest(gone, come)
@@ -179,7 +193,7 @@ def _pairs(lines: Sequence[Line]) -> Iterator[tuple[Line | None, Line | None]]:
     yield from zip_longest(gone, come)
 
 
-def _length(line: Line | None) -> int:
+def _estimate_line_width(line: DifferenceLine | None) -> int:
     """At most so many letters wide."""
     if line is None:
         return 0

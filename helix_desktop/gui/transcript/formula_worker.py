@@ -16,7 +16,7 @@ import sys
 SECONDS = 0.35  # of the processor's time, for one formula
 
 
-def main() -> None:
+def serve_formula_requests() -> None:
     sys.path += [folder for folder in sys.argv[1].split(os.pathsep) if folder]
     from ziafont.config import config
     from ziamath.zmath import Latex
@@ -24,22 +24,22 @@ def main() -> None:
     config.svg2 = False  # Qt draws no symbols that are defined elsewhere in the picture
     for line in sys.stdin.buffer:
         wanted = json.loads(line)
-        _limit(SECONDS)
+        _limit_cpu_seconds(SECONDS)
         try:
             size, colour, inline = wanted["size"], wanted["colour"], not wanted["display"]
             made = Latex(wanted["latex"], size=size, color=colour, inline=inline)
             answer = {"svg": made.svg(), "depth": -float(made.getyofst())}
         except Exception:  # noqa: BLE001 - a model wrote it: whatever is wrong with it, its source is shown
             answer = {}
-        _limit(0)
+        _limit_cpu_seconds(0)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
 
 
-def _limit(seconds: float) -> None:
+def _limit_cpu_seconds(seconds: float) -> None:
     if sys.platform != "win32":  # there whoever sent the formula ends this process
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
 if __name__ == "__main__":
-    main()
+    serve_formula_requests()

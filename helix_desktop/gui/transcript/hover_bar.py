@@ -10,155 +10,172 @@ from collections.abc import Sequence
 from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QFontMetricsF, QPainter, QPen
 
-from helix_desktop.gui.icons import icon
-from helix_desktop.gui.shared.figures import clock, day, today
-from helix_desktop.gui.transcript.answers import Choice
-from helix_desktop.gui.transcript.boxes import Act, Box, CopyText, Hot
-from helix_desktop.gui.transcript.drawing import Ink, Marks
-from helix_desktop.gui.transcript.intents import ChooseAnswer, Edit, Fork, Regenerate, ShowRequest
-from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
-from helix_desktop.gui.transcript.projection import Items
-from helix_desktop.gui.words import tr
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_time_of_day, is_today
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.transcript.alternative_answers import AnswerChoice
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, CopyText, HotSpot, LayoutBox
+from helix_desktop.gui.transcript.chat_intents import (
+    ChooseAnswer,
+    EditMessage,
+    ForkConversation,
+    RegenerateAnswer,
+    ShowRequest,
+)
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
 BAR = -1  # the number of the bar among the boxes of an item: it is none of them
 OVERLAP = 3  # pixels of the message that it may cover
-_WITH_BAR = frozenset({ItemKind.USER, ItemKind.REPLY})
+_WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 
 
 @dataclass(frozen=True, slots=True)
-class Button:
-    """`icon`: the name of a picture; without one `name` is read to the user, and `sign` is drawn."""
+class HoverBarButton:
+    """`build_icon`: the name of a picture; without one `name` is read to the user, and `symbol` is drawn."""
 
     name: str
-    act: Act | None
+    act: BoxAction | None
     icon: str = ""
-    sign: str = ""
+    symbol: str = ""
 
 
-def has_bar(item: Item) -> bool:
+def has_hover_bar(item: TranscriptItem) -> bool:
     return item.kind in _WITH_BAR and item.recorded is not None
 
 
-def buttons(items: Items, index: int) -> list[Button]:
+def list_hover_bar_buttons(items: TranscriptItems, index: int) -> list[HoverBarButton]:
     """Of a message of the user's, or of an answer."""
     item = items.all[index]
-    found = [*_choosing(items.answers(index)), Button(tr("Copy message"), CopyText(text_of(item)), "copy")]
-    if item.kind is ItemKind.USER:
-        found.append(Button(tr("Edit and resend…"), Edit(item.seq), "edit"))
+    found = [
+        *_answer_choice_buttons(items.answer_choice_of(index)),
+        HoverBarButton(tr("Copy message"), CopyText(item_source_text(item)), "copy"),
+    ]
+    if item.kind is TranscriptItemKind.USER:
+        found.append(HoverBarButton(tr("Edit and resend…"), EditMessage(item.fact_seq), "edit"))
     else:
-        found.append(Button(tr("Regenerate"), Regenerate(item.seq), "again"))
-    found.append(Button(tr("Fork from here"), Fork(item.seq), "fork"))
-    if item.kind is ItemKind.REPLY:
-        found.append(Button(tr("What the model saw"), ShowRequest(item.seq), "entry"))
+        found.append(HoverBarButton(tr("Regenerate"), RegenerateAnswer(item.fact_seq), "again"))
+    found.append(HoverBarButton(tr("Fork from here"), ForkConversation(item.fact_seq), "fork"))
+    if item.kind is TranscriptItemKind.REPLY:
+        found.append(HoverBarButton(tr("What the model saw"), ShowRequest(item.fact_seq), "entry"))
     return found
 
 
-def _choosing(choice: Choice) -> list[Button]:
-    if len(choice.ends) < 2:
+def _answer_choice_buttons(choice: AnswerChoice) -> list[HoverBarButton]:
+    if len(choice.answer_ends) < 2:
         return []
-    before, after = choice.beside(-1), choice.beside(1)
+    before, after = choice.neighbouring_answer_end(-1), choice.neighbouring_answer_end(1)
     return [
-        Button(tr("Previous answer"), ChooseAnswer(before) if before else None, sign="‹"),
-        Button("", None, sign=f"{choice.number}/{len(choice.ends)}"),
-        Button(tr("Next answer"), ChooseAnswer(after) if after else None, sign="›"),
+        HoverBarButton(tr("Previous answer"), ChooseAnswer(before) if before else None, symbol="‹"),
+        HoverBarButton("", None, symbol=f"{choice.number}/{len(choice.answer_ends)}"),
+        HoverBarButton(tr("Next answer"), ChooseAnswer(after) if after else None, symbol="›"),
     ]
 
 
-def time_of(then: float) -> str:
+def format_message_time(then: float) -> str:
     """The time of day; before today with the day."""
-    return clock(then) if today(then) else day(then)
+    return format_time_of_day(then) if is_today(then) else format_date_and_time(then)
 
 
-class HoverBar(Box):
+class HoverBar(LayoutBox):
     """`width` is its own: as much as it needs."""
 
-    def __init__(self, ink: Ink, words: str, shown: Sequence[Button]) -> None:
+    def __init__(self, ink: DrawingStyle, words: str, shown: Sequence[HoverBarButton]) -> None:
         super().__init__(ink, 0.0)
         self.text = words
-        self.height = float(ink.px(HEIGHT))
-        self._signs: list[tuple[Button, QRectF]] = []
-        x = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.px(16)
-        self._words = QRectF(ink.px(8), 0, x, self.height)
+        self.height = float(ink.scaled_pixels(HEIGHT))
+        self._signs: list[tuple[HoverBarButton, QRectF]] = []
+        x = QFontMetricsF(ink.chip).horizontalAdvance(words) + ink.scaled_pixels(16)
+        self._words = QRectF(ink.scaled_pixels(8), 0, x, self.height)
         for button in shown:
-            wide = QFontMetricsF(ink.chip).horizontalAdvance(button.sign) + ink.px(10) if button.sign else ink.px(SIDE)
+            wide = (
+                QFontMetricsF(ink.chip).horizontalAdvance(button.symbol) + ink.scaled_pixels(10)
+                if button.symbol
+                else ink.scaled_pixels(SIDE)
+            )
             place = QRectF(x, 0, wide, self.height)
             self._signs.append((button, place))
             if button.act is not None:
-                self.hots.append(Hot(place, button.act, button.name))
+                self.hot_spots.append(HotSpot(place, button.act, button.name))
             x += wide
-        self.width = x + ink.px(2)
+        self.width = x + ink.scaled_pixels(2)
 
-    def paint(self, painter: QPainter, marks: Marks, *, near: bool) -> None:
-        self.draw(painter, None)
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        self.draw_hover_bar(painter, None)
 
-    def draw(self, painter: QPainter, pointed: Hot | None) -> None:
+    def draw_hover_bar(self, painter: QPainter, pointed: HotSpot | None) -> None:
         """With the button that is pointed at or has the keyboard on a ground of its own."""
         ink = self.ink
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(ink.colour("line"), 1))
-        painter.setBrush(ink.colour("panel"))
-        painter.drawRoundedRect(QRectF(0.5, 0.5, self.width - 1, self.height - 1), ink.px(6), ink.px(6))
+        painter.setPen(QPen(ink.token_colour("line"), 1))
+        painter.setBrush(ink.token_colour("panel"))
+        painter.drawRoundedRect(
+            QRectF(0.5, 0.5, self.width - 1, self.height - 1), ink.scaled_pixels(6), ink.scaled_pixels(6)
+        )
         painter.setFont(ink.chip)
-        painter.setPen(ink.colour("muted"))
+        painter.setPen(ink.token_colour("muted"))
         painter.drawText(self._words, Qt.AlignmentFlag.AlignVCenter, self.text)
         for button, place in self._signs:
-            self._button(painter, button, place, pointed=pointed is not None and pointed.place == place)
+            self._draw_hover_bar_button(painter, button, place, pointed=pointed is not None and pointed.place == place)
 
-    def _button(self, painter: QPainter, button: Button, place: QRectF, *, pointed: bool) -> None:
+    def _draw_hover_bar_button(
+        self, painter: QPainter, button: HoverBarButton, place: QRectF, *, pointed: bool
+    ) -> None:
         ink = self.ink
         if pointed:
             painter.setPen(Qt.PenStyle.NoPen)
-            painter.setBrush(ink.colour("selected"))
-            painter.drawRoundedRect(place.adjusted(1, 2, -1, -2), ink.px(4), ink.px(4))
-        if button.sign:
+            painter.setBrush(ink.token_colour("selected"))
+            painter.drawRoundedRect(place.adjusted(1, 2, -1, -2), ink.scaled_pixels(4), ink.scaled_pixels(4))
+        if button.symbol:
             painter.setFont(ink.chip)
-            painter.setPen(ink.colour("faint" if button.act is None and button.name else "text"))
-            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.sign)
+            painter.setPen(ink.token_colour("faint" if button.act is None and button.name else "text"))
+            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.symbol)
             return
-        size = ink.px(14)
+        size = ink.scaled_pixels(14)
         middle = place.center()
         where = QRect(round(middle.x() - size / 2), round(middle.y() - size / 2), size, size)
-        icon(button.icon, ink.colour("text" if pointed else "muted")).paint(painter, where)
+        build_icon(button.icon, ink.token_colour("text" if pointed else "muted")).paint(painter, where)
 
 
-def place_of(bar: HoverBar, message: QRectF) -> QPointF:
+def position_of_hover_bar(bar: HoverBar, message: QRectF) -> QPointF:
     """Where the bar of a message stands in the viewport: above it, at the right; at the top where that is out of sight."""
-    top = message.top() - bar.height + bar.ink.px(OVERLAP)
+    top = message.top() - bar.height + bar.ink.scaled_pixels(OVERLAP)
     lowest = message.bottom() - bar.height
     return QPointF(message.right() - bar.width, min(max(top, 2.0), max(lowest, top)))
 
 
-class NameBox(Box):
+class AnswerNameBox(LayoutBox):
     """Who stands over an answer, and which of several answers it is."""
 
-    def __init__(self, ink: Ink, width: float, name: str, choice: Choice) -> None:
+    def __init__(self, ink: DrawingStyle, width: float, name: str, choice: AnswerChoice) -> None:
         super().__init__(ink, width)
         self.text = name
         self._line = QFontMetricsF(ink.name).height() * 1.25
         self.height = float(self._line)
-        self._signs: list[tuple[Button, QRectF]] = []
-        x = QFontMetricsF(ink.name).horizontalAdvance(name) + ink.px(10)
-        for button in _choosing(choice):
-            wide = QFontMetricsF(ink.chip).horizontalAdvance(button.sign) + ink.px(8)
+        self._signs: list[tuple[HoverBarButton, QRectF]] = []
+        x = QFontMetricsF(ink.name).horizontalAdvance(name) + ink.scaled_pixels(10)
+        for button in _answer_choice_buttons(choice):
+            wide = QFontMetricsF(ink.chip).horizontalAdvance(button.symbol) + ink.scaled_pixels(8)
             place = QRectF(x, 0, wide, self.height)
             self._signs.append((button, place))
             if button.act is not None:
-                self.hots.append(Hot(place, button.act, button.name))
+                self.hot_spots.append(HotSpot(place, button.act, button.name))
             x += wide
 
-    def paint(self, painter: QPainter, marks: Marks, *, near: bool) -> None:
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
         ink = self.ink
         painter.setFont(ink.name)
         if marks.selected[1] > marks.selected[0]:
             painter.fillRect(
-                QRectF(0, 0, QFontMetricsF(ink.name).horizontalAdvance(self.text), self.height), ink.selection
+                QRectF(0, 0, QFontMetricsF(ink.name).horizontalAdvance(self.text), self.height), ink.selection_colour
             )
-        painter.setPen(ink.colour("text"))
+        painter.setPen(ink.token_colour("text"))
         painter.drawText(QRectF(0, 0, self.width, self.height), Qt.AlignmentFlag.AlignVCenter, self.text)
         painter.setFont(ink.chip)
         for button, place in self._signs:
             colour = "accent" if button.act is not None else "faint" if button.name else "muted"
-            painter.setPen(ink.colour(colour))
-            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.sign)
+            painter.setPen(ink.token_colour(colour))
+            painter.drawText(place, Qt.AlignmentFlag.AlignCenter, button.symbol)

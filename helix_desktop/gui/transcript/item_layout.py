@@ -8,37 +8,37 @@ from collections.abc import Iterator
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter
 
-from helix_desktop.gui.transcript.boxes import Box, length
-from helix_desktop.gui.transcript.drawing import Marks
-from helix_desktop.gui.transcript.item import Item, ItemKind, text_of
-from helix_desktop.gui.transcript.layout import boxes
-from helix_desktop.gui.transcript.page import Page
-from helix_desktop.gui.transcript.stack import Stack
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox, utf16_length
+from helix_desktop.gui.transcript.box_stack import BoxStack
+from helix_desktop.gui.transcript.drawing_style import TextMarks
+from helix_desktop.gui.transcript.item_boxes import build_item_boxes
+from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
 
 LONGER = 0.006  # seconds
-_GROWING = frozenset({ItemKind.REPLY, ItemKind.LIVE_REPLY})
+_GROWING = frozenset({TranscriptItemKind.REPLY, TranscriptItemKind.LIVE_REPLY})
 
 
-class Laid(Stack):
-    """`height` is right for what is laid out and a guess for the rest, until `done`."""
+class ItemLayout(BoxStack):
+    """`current_height` is right for what is laid out and a guess for the rest, until `done`."""
 
-    def __init__(self, page: Page, index: int, guess: int) -> None:
-        self.item: Item = page.items.all[index]
-        user = self.item.kind is ItemKind.USER
-        super().__init__((float(page.ink.px(14)), float(page.ink.px(10))) if user else (0.0, 0.0))
+    def __init__(self, page: LayoutContext, index: int, guess: int) -> None:
+        self.item: TranscriptItem = page.items.all[index]
+        user = self.item.kind is TranscriptItemKind.USER
+        super().__init__((float(page.ink.scaled_pixels(14)), float(page.ink.scaled_pixels(10))) if user else (0.0, 0.0))
         self.done = False
         self._guess = guess
         self._page = page
         self._inner = page
         if self._pad[0]:
-            self._inner = page.nested(page.items, 2 * self._pad[0], page.prefix)
-        self._more: Iterator[Box] = boxes(self._inner, index)
+            self._inner = page.nested_context(page.items, 2 * self._pad[0], page.key_prefix)
+        self._more: Iterator[LayoutBox] = build_item_boxes(self._inner, index)
 
     @property
-    def height(self) -> int:
-        return round(self.bottom) if self.done else max(round(self.bottom), self._guess)
+    def current_height(self) -> int:
+        return round(self.bottom_edge) if self.done else max(round(self.bottom_edge), self._guess)
 
-    def advance(self, until: float, down_to: float = 0.0) -> bool:
+    def lay_out_slice(self, until: float, down_to: float = 0.0) -> bool:
         """Lay out more, until the time `until`, and a little longer where what is `down_to` there is still missing; True when all is
         laid out.
         """
@@ -47,86 +47,98 @@ class Laid(Stack):
             if box is None:
                 self.done = True
             else:
-                self.add(box)
+                self.add_box(box)
                 now = time.perf_counter()
-                if now > until and (self.bottom > down_to or now > until + LONGER):
+                if now > until and (self.bottom_edge > down_to or now > until + LONGER):
                     break
         return self.done
 
-    def grow(self, index: int) -> None:
+    def extend_answer_layout(self, index: int) -> None:
         """The answer has become longer: all but its last chunk stays as it is."""
         self.item = self._page.items.all[index]
-        start = max((box.chunk for box in self.boxes if not box.continues), default=-1)
+        start = max((box.chunk_start for box in self.boxes if not box.is_table_continuation), default=-1)
         while (
             self.boxes
-            and (self.boxes[-1].chunk < 0 or self.boxes[-1].chunk >= start)
-            and len(self.boxes) > self.item.head
+            and (self.boxes[-1].chunk_start < 0 or self.boxes[-1].chunk_start >= start)
+            and len(self.boxes) > self.item.is_first_of_answer
         ):
-            self.drop()
+            self.remove_last_box()
         self.done = False
         self._guess = 0
-        self._more = boxes(self._inner, index, max(start, 0)) if self.boxes and start > 0 else self._again(index)
+        self._more = (
+            build_item_boxes(self._inner, index, max(start, 0))
+            if self.boxes and start > 0
+            else self._restart_layout(index)
+        )
 
-    def becomes(self, index: int) -> bool:
+    def take_over_item(self, index: int) -> bool:
         """Whether the item now at `index` is this one, written to its end; then it is laid out already."""
         item = self._page.items.all[index]
-        same = item.kind in _GROWING and self.item.kind in _GROWING and item.head == self.item.head
-        if not same or not text_of(item).startswith(text_of(self.item)):
+        same = (
+            item.kind in _GROWING
+            and self.item.kind in _GROWING
+            and item.is_first_of_answer == self.item.is_first_of_answer
+        )
+        if not same or not item_source_text(item).startswith(item_source_text(self.item)):
             return False
-        if text_of(item) == text_of(self.item) and self.done:
+        if item_source_text(item) == item_source_text(self.item) and self.done:
             self.item = item
         else:
-            self.grow(index)
+            self.extend_answer_layout(index)
         return True
 
-    def _again(self, index: int) -> Iterator[Box]:
+    def _restart_layout(self, index: int) -> Iterator[LayoutBox]:
         while self.boxes:
-            self.drop()
-        return boxes(self._inner, index)
+            self.remove_last_box()
+        return build_item_boxes(self._inner, index)
 
-    def paint(self, painter: QPainter, top: float, bottom: float, marks: Marks, near: Box | None) -> None:
-        if self.item.kind is ItemKind.USER:
-            self._surface(painter)
-        super().paint(painter, top, bottom, marks, near)
+    def draw_boxes(
+        self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
+    ) -> None:
+        if self.item.kind is TranscriptItemKind.USER:
+            self._draw_message_surface(painter)
+        super().draw_boxes(painter, top, bottom, marks, near)
 
-    def drawn(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
-        if self.item.kind is ItemKind.USER:
-            yield self, 0.0, float(self.height)
-        yield from super().drawn(top, bottom)
+    def drawn_pieces(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
+        if self.item.kind is TranscriptItemKind.USER:
+            yield self, 0.0, float(self.current_height)
+        yield from super().drawn_pieces(top, bottom)
 
-    def _surface(self, painter: QPainter) -> None:
+    def _draw_message_surface(self, painter: QPainter) -> None:
         ink = self._page.ink
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(ink.colour("code"))
-        painter.drawRoundedRect(QRectF(0, 0, self._page.width, self.height), ink.px(10), ink.px(10))
+        painter.setBrush(ink.token_colour("code"))
+        painter.drawRoundedRect(
+            QRectF(0, 0, self._page.width, self.current_height), ink.scaled_pixels(10), ink.scaled_pixels(10)
+        )
 
-    def markdown(self, first: int, last: int) -> str:
+    def copyable_markdown(self, first: int, last: int) -> str:
         """The same as it was written, for chunks that are wholly chosen; the others as text."""
-        source = text_of(self.item)
+        source = item_source_text(self.item)
         if first <= 0 and last >= self._size and self.done:
-            return source or self.text(first, last)
+            return source or self.text_between_offsets(first, last)
         chosen, before = "", -1
-        for chunk, a, b, end in self._chunks():
+        for chunk, a, b, end in self._laid_out_chunks():
             if b <= first or a >= last:
                 continue
             whole = chunk >= 0 and a >= first and b <= last
             between = "\n" if chunk == before else "\n\n"  # a long list goes on, or something else begins
             chosen += between if chosen else ""
-            chosen += source[chunk:end].strip("\n") if whole else self.text(max(a, first), min(b, last))
+            chosen += source[chunk:end].strip("\n") if whole else self.text_between_offsets(max(a, first), min(b, last))
             before = end
         return chosen
 
-    def _chunks(self) -> Iterator[tuple[int, int, int, int]]:
+    def _laid_out_chunks(self) -> Iterator[tuple[int, int, int, int]]:
         """Each chunk: where it begins in the source, its first and last offset, where it ends in the source."""
         open_chunk: tuple[int, int, int, int] | None = None
         for start, box in zip(self._starts, self.boxes, strict=True):
-            end = start + length(box.text)
-            if open_chunk is not None and box.chunk >= 0 and open_chunk[0] == box.chunk:
-                open_chunk = (box.chunk, open_chunk[1], end, box.last)
+            end = start + utf16_length(box.text)
+            if open_chunk is not None and box.chunk_start >= 0 and open_chunk[0] == box.chunk_start:
+                open_chunk = (box.chunk_start, open_chunk[1], end, box.chunk_end)
                 continue
             if open_chunk is not None:
                 yield open_chunk
-            open_chunk = (box.chunk, start, end, box.last)
+            open_chunk = (box.chunk_start, start, end, box.chunk_end)
         if open_chunk is not None:
             yield open_chunk

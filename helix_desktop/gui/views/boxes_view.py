@@ -22,20 +22,20 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
 
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.boxes import Box, CopyText, Hot
-from helix_desktop.gui.transcript.drawing import NO_MARKS, Ink, Marks
-from helix_desktop.gui.transcript.stack import Spot, Stack
-from helix_desktop.gui.words import tr
+from helix_desktop.gui.transcript.basic_boxes import CopyText, HotSpot, LayoutBox
+from helix_desktop.gui.transcript.box_stack import BoxStack, HotSpotIndex
+from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
+from helix_desktop.gui.translation import tr
 
-Make = Callable[[Ink, float], Iterable[Box]]
+Make = Callable[[DrawingStyle, float], Iterable[LayoutBox]]
 SLICE = 0.006
 STEP = 40
 
 
 class BoxesView(QAbstractScrollArea):
-    """`acted` carries the act of a hot place. `surface` names the colour behind the boxes."""
+    """`hot_spot_activated` carries the act of a hot place. `surface` names the colour behind the boxes."""
 
-    acted = Signal(object)
+    hot_spot_activated = Signal(object)
 
     def __init__(
         self, theme: Theme, parent: QWidget | None = None, *, surface: str = "panel", pad: tuple[int, int] = (16, 12)
@@ -44,26 +44,26 @@ class BoxesView(QAbstractScrollArea):
         self.theme = theme
         self._surface = surface
         self._padding = pad
-        self._ink = Ink(theme)
+        self._ink = DrawingStyle(theme)
         self._make: Make = lambda _ink, _width: ()
-        self._stack = Stack()
-        self._rest: Iterator[Box] = iter(())
+        self._stack = BoxStack()
+        self._rest: Iterator[LayoutBox] = iter(())
         self._laid_width = 0.0
-        self._near: Box | None = None
-        self._spot: Spot | None = None
+        self._near: LayoutBox | None = None
+        self._spot: HotSpotIndex | None = None
         self._wanted = 0  # the place to be kept, where it is not laid out as far yet
         self._anchor = self._caret = -1
-        self._pressed: Hot | None = None
+        self._pressed: HotSpot | None = None
         self._press_at = QPoint()
         self._slices = QTimer(self, interval=0)
-        self._slices.timeout.connect(self._go_on)
+        self._slices.timeout.connect(self._continue_box_layout)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.viewport().setMouseTracking(True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.verticalScrollBar().setSingleStep(STEP)
-        self.verticalScrollBar().actionTriggered.connect(self._moved)
-        theme.changed.connect(self._restyled)
+        self.verticalScrollBar().actionTriggered.connect(self._on_reader_scrolled)
+        theme.changed.connect(self._restyle_boxes)
 
     # --- what is shown
 
@@ -73,125 +73,127 @@ class BoxesView(QAbstractScrollArea):
         self._make = make
         self._anchor = self._caret = -1
         self._spot = None
-        self._lay()
+        self._start_box_layout()
         self.verticalScrollBar().setValue(self._wanted)
 
-    def text(self) -> str:
+    def all_text(self) -> str:
         """All of the text."""
-        return self._stack.text(0, self._stack.length)
+        return self._stack.text_between_offsets(0, self._stack.text_length)
 
-    def chosen_text(self) -> str:
+    def selected_box_text(self) -> str:
         first, last = sorted((self._anchor, self._caret))
-        return self._stack.text(first, last) if first >= 0 else ""
+        return self._stack.text_between_offsets(first, last) if first >= 0 else ""
 
-    def _width(self) -> float:
-        return float(self.viewport().width() - 2 * self._ink.px(self._padding[0]))
+    def _width_of_boxes(self) -> float:
+        return float(self.viewport().width() - 2 * self._ink.scaled_pixels(self._padding[0]))
 
-    def _lay(self) -> None:
-        self._laid_width = self._width()
-        self._stack = Stack((float(self._ink.px(self._padding[0])), float(self._ink.px(self._padding[1]))))
+    def _start_box_layout(self) -> None:
+        self._laid_width = self._width_of_boxes()
+        self._stack = BoxStack(
+            (float(self._ink.scaled_pixels(self._padding[0])), float(self._ink.scaled_pixels(self._padding[1])))
+        )
         self._rest = iter(self._make(self._ink, max(self._laid_width, 60.0)))
         self._near = None
-        self._go_on()
+        self._continue_box_layout()
 
-    def _go_on(self) -> None:
+    def _continue_box_layout(self) -> None:
         """Lay out for some milliseconds; colours of code come last."""
-        if self._width() != self._laid_width:
-            self._lay()
+        if self._width_of_boxes() != self._laid_width:
+            self._start_box_layout()
             return
         until, longest = time.perf_counter() + SLICE, 0
         for box in self._rest:
-            self._stack.add(box)
+            self._stack.add_box(box)
             if time.perf_counter() > until:
                 self._slices.start()
                 longest = self.verticalScrollBar().maximum()  # a bar that goes and comes again lays all of it anew
                 break
         else:
-            self._stack.colour(until)
-            if self._stack.colourless:
+            self._stack.colour_code_boxes(until)
+            if self._stack.has_uncoloured_code:
                 self._slices.start()
             else:
                 self._slices.stop()
         bar = self.verticalScrollBar()
-        bar.setRange(0, max(longest, round(self._stack.bottom) - self.viewport().height()))
+        bar.setRange(0, max(longest, round(self._stack.bottom_edge) - self.viewport().height()))
         bar.setPageStep(self.viewport().height())
         if bar.value() < self._wanted:
             bar.setValue(self._wanted)
         self.viewport().update()
 
-    def _moved(self, _action: int) -> None:
+    def _on_reader_scrolled(self, _action: int) -> None:
         """By the reader: the place that was kept is not gone back to."""
         self._wanted = 0
 
-    def _restyled(self) -> None:
-        self._ink = Ink(self.theme)
-        self._lay()
+    def _restyle_boxes(self) -> None:
+        self._ink = DrawingStyle(self.theme)
+        self._start_box_layout()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        if self._width() != self._laid_width:
+        if self._width_of_boxes() != self._laid_width:
             self._slices.start()  # while a page is shown, several widths come one after the other
         else:
-            self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom) - self.viewport().height()))
+            self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom_edge) - self.viewport().height()))
 
     # --- drawing
 
-    def place_of(self, name: str) -> QRect:
+    def hot_spot_rect(self, name: str) -> QRect:
         """Where the first hot place of a name stands in the viewport; empty where there is none."""
-        for spot in self._stack.spots():
-            hot, place = self._stack.spot(spot)
+        for spot in self._stack.list_hot_spots():
+            hot, place = self._stack.hot_spot_and_rect(spot)
             if hot.name == name:
                 return place.translated(0, -self.verticalScrollBar().value()).toRect()
         return QRect()
 
-    def bring(self, name: str) -> None:
+    def scroll_to_hot_spot(self, name: str) -> None:
         """Scroll the first hot place of a name into sight."""
-        bar, place = self.verticalScrollBar(), self.place_of(name)
+        bar, place = self.verticalScrollBar(), self.hot_spot_rect(name)
         if not place.isEmpty():
             bar.setValue(bar.value() + place.center().y() - self.viewport().height() * 2 // 3)
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if self._width() != self._laid_width:
-            self._lay()
+        if self._width_of_boxes() != self._laid_width:
+            self._start_box_layout()
         painter = QPainter(self.viewport())
         painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # boxes place their words themselves
-        painter.fillRect(event.rect(), self._ink.colour(self._surface))
+        painter.fillRect(event.rect(), self._ink.token_colour(self._surface))
         y = self.verticalScrollBar().value()
         painter.translate(0, -y)
         first, last = sorted((self._anchor, self._caret))
-        marks = Marks((first, last)) if 0 <= first < last else NO_MARKS
-        self._stack.paint(painter, y, y + self.viewport().height(), marks, self._near)
-        if self._spot is not None and self.hasFocus() and self._spot in self._stack.spots():
+        marks = TextMarks((first, last)) if 0 <= first < last else NO_MARKS
+        self._stack.draw_boxes(painter, y, y + self.viewport().height(), marks, self._near)
+        if self._spot is not None and self.hasFocus() and self._spot in self._stack.list_hot_spots():
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            painter.setPen(QPen(self._ink.colour("accent"), 2))
+            painter.setPen(QPen(self._ink.token_colour("accent"), 2))
             painter.setBrush(Qt.BrushStyle.NoBrush)
-            painter.drawRoundedRect(self._stack.spot(self._spot)[1].adjusted(-1, -1, 1, 1), 5, 5)
+            painter.drawRoundedRect(self._stack.hot_spot_and_rect(self._spot)[1].adjusted(-1, -1, 1, 1), 5, 5)
         painter.end()
 
     # --- hands
 
-    def _place(self, point: QPoint | QPointF) -> QPointF:
+    def _to_content_position(self, point: QPoint | QPointF) -> QPointF:
         return QPointF(point.x(), point.y() + self.verticalScrollBar().value())
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() == Qt.MouseButton.LeftButton:
             self._press_at = event.position().toPoint()
-            self._pressed = self._stack.hot_at(self._place(event.position()))
+            self._pressed = self._stack.hot_spot_at(self._to_content_position(event.position()))
             self._spot = None
-            self._anchor = self._caret = self._stack.offset_at(self._place(event.position()))
+            self._anchor = self._caret = self._stack.text_offset_at(self._to_content_position(event.position()))
             self.viewport().update()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        place = self._place(event.position())
+        place = self._to_content_position(event.position())
         if event.buttons() & Qt.MouseButton.LeftButton:
             if (event.position().toPoint() - self._press_at).manhattanLength() >= QApplication.startDragDistance():
                 self._pressed = None
-                self._caret = self._stack.offset_at(place)
+                self._caret = self._stack.text_offset_at(place)
                 self.viewport().update()
             return
-        hot = self._stack.hot_at(place)
+        hot = self._stack.hot_spot_at(place)
         self.viewport().setCursor(Qt.CursorShape.PointingHandCursor if hot else Qt.CursorShape.IBeamCursor)
-        number, _ = self._stack.box_at(place)
+        number, _ = self._stack.nearest_box(place)
         near = self._stack.boxes[number] if number >= 0 else None
         if near is not self._near:
             self._near = near
@@ -199,11 +201,13 @@ class BoxesView(QAbstractScrollArea):
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         pressed, self._pressed = self._pressed, None
-        if pressed is not None and self._stack.hot_at(self._place(event.position())) == pressed:
-            self._act(pressed)
+        if pressed is not None and self._stack.hot_spot_at(self._to_content_position(event.position())) == pressed:
+            self._activate_hot_spot(pressed)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        self._anchor, self._caret = self._stack.word_at(self._stack.offset_at(self._place(event.position())))
+        self._anchor, self._caret = self._stack.word_range_in_text(
+            self._stack.text_offset_at(self._to_content_position(event.position()))
+        )
         self.viewport().update()
 
     def viewportEvent(self, event: QEvent) -> bool:
@@ -224,27 +228,33 @@ class BoxesView(QAbstractScrollArea):
         }
         key = Qt.Key(event.key())
         if event.matches(QKeySequence.StandardKey.Copy):
-            QGuiApplication.clipboard().setText(self.chosen_text() or self.text())
+            QGuiApplication.clipboard().setText(self.selected_box_text() or self.all_text())
         elif event.matches(QKeySequence.StandardKey.SelectAll):
-            self._anchor, self._caret = 0, self._stack.length
+            self._anchor, self._caret = 0, self._stack.text_length
             self.viewport().update()
         elif key in steps:
             self._wanted = 0
             bar.setValue(bar.value() + steps[key])
-        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space) and self._spot in self._stack.spots():
-            self._act(self._stack.spot(self._spot)[0])
+        elif (
+            key in (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space)
+            and self._spot in self._stack.list_hot_spots()
+        ):
+            self._activate_hot_spot(self._stack.hot_spot_and_rect(self._spot)[0])
         else:
             event.ignore()
 
     def focusInEvent(self, event: QFocusEvent) -> None:
         """Tab that leads here leads to what can be pressed first, or last."""
         super().focusInEvent(event)
-        if event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason) and self._stack.spots():
+        if (
+            event.reason() in (Qt.FocusReason.TabFocusReason, Qt.FocusReason.BacktabFocusReason)
+            and self._stack.list_hot_spots()
+        ):
             self._spot = None
             self.focusNextPrevChild(event.reason() is Qt.FocusReason.TabFocusReason)
 
     def focusNextPrevChild(self, forward: bool) -> bool:  # noqa: FBT001 - Qt's signature
-        spots = self._stack.spots()
+        spots = self._stack.list_hot_spots()
         now = spots.index(self._spot) if self._spot in spots else (-1 if forward else len(spots))
         beyond = now + (1 if forward else -1)
         if not 0 <= beyond < len(spots):
@@ -252,7 +262,7 @@ class BoxesView(QAbstractScrollArea):
             self.viewport().update()
             return super().focusNextPrevChild(forward)
         self._spot = spots[beyond]
-        hot, place = self._stack.spot(self._spot)
+        hot, place = self._stack.hot_spot_and_rect(self._spot)
         bar = self.verticalScrollBar()
         if place.top() < bar.value() or place.bottom() > bar.value() + self.viewport().height():
             bar.setValue(round(place.top()) - STEP)
@@ -261,10 +271,10 @@ class BoxesView(QAbstractScrollArea):
         self.viewport().update()
         return True
 
-    def _act(self, hot: Hot) -> None:
+    def _activate_hot_spot(self, hot: HotSpot) -> None:
         if isinstance(hot.act, CopyText):
             QGuiApplication.clipboard().setText(hot.act.text)
             if QAccessible.isActive():
                 QAccessible.updateAccessibility(QAccessibleAnnouncementEvent(self, tr("Copied")))
         else:
-            self.acted.emit(hot.act)
+            self.hot_spot_activated.emit(hot.act)

@@ -7,12 +7,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.store.shared.heads import Head, Move
-from helix_desktop.store.shared.postgres import PostgresEngine
+from helix_desktop.store.shared.conversation_heads import ConversationHead, HeadUpdate
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
 
 if TYPE_CHECKING:
-    from helix_desktop.store.shared.heads import Heads
-    from helix_desktop.store.shared.link import Connected
+    from helix_desktop.store.shared.conversation_heads import ConversationHeads
+    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
 
 _SEEN = "name, version, writer, greatest(0, extract(epoch FROM until - clock_timestamp()))::float8, sealed"
 _BEGIN = (
@@ -37,32 +37,41 @@ class PostgresHeads:
     number of that one or a later one is seen with it, however late it is committed.
     """
 
-    def __init__(self, engine: PostgresEngine, space: bytes) -> None:
+    def __init__(self, engine: PostgresRowStore, space: bytes) -> None:
         self._engine = engine
         self._space = space
 
-    def move(self, move: Move) -> tuple[bool, Head | None]:
-        moved, there = self._engine.transact(self._asked(move), (_GET, (self._space, [move.name])))
+    def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:
+        moved, there = self._engine.run_transaction(self._update_statement(move), (_GET, (self._space, [move.name])))
         if moved:
-            return True, Head(*moved[0])
-        return False, Head(*there[0]) if there else None
+            return True, ConversationHead(*moved[0])
+        return False, ConversationHead(*there[0]) if there else None
 
-    def _asked(self, move: Move) -> tuple[str, Sequence[Any]]:
+    def _update_statement(self, move: HeadUpdate) -> tuple[str, Sequence[Any]]:
         if move.version == 0:
-            return _BEGIN, (self._space, move.name, move.writer, move.seconds, move.sealed)
-        given = (move.writer, move.seconds, move.sealed, self._space, move.name, move.version, move.writer, move.force)
+            return _BEGIN, (self._space, move.name, move.writer, move.lease_seconds, move.sealed)
+        given = (
+            move.writer,
+            move.lease_seconds,
+            move.sealed,
+            self._space,
+            move.name,
+            move.version,
+            move.writer,
+            move.force,
+        )
         return _MOVE, given
 
-    def changed(self, since: int) -> tuple[Sequence[Head], int]:
-        (rows,) = self._engine.transact((_CHANGED, (self._space, since)))
-        return [Head(*row) for _, *row in rows if row[0] is not None], rows[0][0]
+    def fetch_changed_heads(self, since: int) -> tuple[Sequence[ConversationHead], int]:
+        (rows,) = self._engine.run_transaction((_CHANGED, (self._space, since)))
+        return [ConversationHead(*row) for _, *row in rows if row[0] is not None], rows[0][0]
 
-    def get(self, names: Collection[bytes]) -> Sequence[Head]:
-        (rows,) = self._engine.transact((_GET, (self._space, list(names))))
-        return [Head(*row) for row in rows]
+    def fetch_heads(self, names: Collection[bytes]) -> Sequence[ConversationHead]:
+        (rows,) = self._engine.run_transaction((_GET, (self._space, list(names))))
+        return [ConversationHead(*row) for row in rows]
 
 
-def heads_of(connected: Connected) -> Heads | None:
+def heads_beside_rows(connected: SharedStoreConnection) -> ConversationHeads | None:
     """Those beside the rows of a store; None where it can have none."""
     engine = connected.remote.engine
-    return PostgresHeads(engine, connected.seal.space) if isinstance(engine, PostgresEngine) else None
+    return PostgresHeads(engine, connected.seal.space) if isinstance(engine, PostgresRowStore) else None

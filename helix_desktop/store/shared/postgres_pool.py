@@ -10,10 +10,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from helix_desktop.store.shared import schema
+from helix_desktop.store.shared import postgres_schema
 
 if TYPE_CHECKING:
-    from helix_desktop.store.shared.schema import Connection
+    from helix_desktop.store.shared.postgres_schema import Connection
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
@@ -25,15 +25,15 @@ _SETTINGS = (  # the planner is to use the indexes, also of tables it knows noth
     " THEN set_config('synchronous_commit', 'on', true) END"
 )
 _ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # no partition yet; a server that takes no writes any more
-_pools: dict[str, ConnectionPool] = {}
+_pools: dict[str, PostgresPool] = {}
 _pools_lock = threading.Lock()
 
 
-class Unconfirmed(Exception):
+class UnconfirmedCommit(Exception):
     """A standby did not confirm a transaction. Met by the engine alone."""
 
 
-class ConnectionPool:
+class PostgresPool:
     """The connections to one database; as many as calls are made at once. `psycopg`: the module."""
 
     def __init__(self, psycopg: Any, arguments: dict[str, Any]) -> None:
@@ -45,34 +45,34 @@ class ConnectionPool:
         self._unconfirmed: set[int] = set()  # connections whose last commit no standby has confirmed
         self.users = 0
 
-    def transact(self, statements: Sequence[Statement]) -> list[Rows]:
+    def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:
         """Do these in one transaction, and give the rows of each. Tried once more where its connection had died meanwhile."""
-        while (connection := self._taken()) is not None:
+        while (connection := self._take_free_connection()) is not None:
             try:
-                return self._done(connection, statements)
+                return self._run_statements(connection, statements)
             except self._psycopg.Error as error:
                 if not self._is_lost(error) and not self._may_be_repeated(error):
                     raise
-        return self._done(self._connected(), statements)
+        return self._run_statements(self._open_postgres_connection(), statements)
 
-    def _taken(self) -> Connection | None:
+    def _take_free_connection(self) -> Connection | None:
         with self._lock:
             return self._free.pop() if self._free else None
 
-    def _done(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+    def _run_statements(self, connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
         self._unconfirmed.discard(id(connection))
         try:
-            found = _pipelined(connection, statements)
+            found = _run_in_pipeline(connection, statements)
         except BaseException:
             connection.close()  # what its state is now need not be known
             raise
         unconfirmed = id(connection) in self._unconfirmed
-        self._give_back(connection)
+        self._return_connection(connection)
         if unconfirmed:
-            raise Unconfirmed
+            raise UnconfirmedCommit
         return found
 
-    def _give_back(self, connection: Connection) -> None:
+    def _return_connection(self, connection: Connection) -> None:
         with self._lock:
             if self.users:
                 self._free.append(connection)
@@ -90,20 +90,20 @@ class ConnectionPool:
             return True
         return False
 
-    def _connected(self) -> Connection:
+    def _open_postgres_connection(self) -> Connection:
         connection: Connection = self._psycopg.connect(**self._arguments, autocommit=True, prepare_threshold=None)
-        connection.add_notice_handler(lambda notice: self._noticed(connection, notice))
+        connection.add_notice_handler(lambda notice: self._note_unconfirmed(connection, notice))
         try:
             with self._lock:
                 if not self._is_prepared:
-                    schema.prepare(connection)
+                    postgres_schema.prepare_tables(connection)
                     self._is_prepared = True
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _noticed(self, connection: Connection, notice: Any) -> None:
+    def _note_unconfirmed(self, connection: Connection, notice: Any) -> None:
         """A server that is told to stop waiting for its standby says so in a warning, and then that all went well."""
         if "synchronous replication" in (notice.message_primary or "") or notice.sqlstate == "01000":
             self._unconfirmed.add(id(connection))
@@ -115,7 +115,7 @@ class ConnectionPool:
             connection.close()
 
 
-def _pipelined(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
+def _run_in_pipeline(connection: Connection, statements: Sequence[Statement]) -> list[Rows]:
     with connection.pipeline():
         connection.execute("BEGIN")
         connection.execute(_SETTINGS.encode())
@@ -124,7 +124,7 @@ def _pipelined(connection: Connection, statements: Sequence[Statement]) -> list[
     return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
 
 
-def acquire_pool(key: str, make: Callable[[], ConnectionPool]) -> ConnectionPool:
+def acquire_pool(key: str, make: Callable[[], PostgresPool]) -> PostgresPool:
     """The pool of this database. Each user calls `release_pool` once."""
     with _pools_lock:
         if key not in _pools:
@@ -134,7 +134,7 @@ def acquire_pool(key: str, make: Callable[[], ConnectionPool]) -> ConnectionPool
         return pool
 
 
-def release_pool(key: str, pool: ConnectionPool) -> None:
+def release_pool(key: str, pool: PostgresPool) -> None:
     with _pools_lock:
         pool.users -= 1
         if pool.users:

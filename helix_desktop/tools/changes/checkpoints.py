@@ -14,30 +14,37 @@ from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
 
-from helix_desktop.engine.changes import hunks, tree
-from helix_desktop.engine.changes.tree import Change, Item, Kind
+from helix_desktop.engine.changes import diff_hunks, folder_state
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import HelixError, StoreFailed
-from helix_desktop.tools.changes import known as kept_known
-from helix_desktop.tools.changes import reading, walk
-from helix_desktop.tools.changes.coverage import Coverage
-from helix_desktop.tools.changes.limits import Amount, leave_excess_out
-from helix_desktop.tools.changes.reading import ABOUT, Contents, Reader
-from helix_desktop.tools.changes.walk import STAMP, Found, Known, Left, Walk, leave_file_out
-from helix_desktop.tools.changes.watching import Watch
-from helix_desktop.values import dataclass
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.changes import content_storing, folder_walk
+from helix_desktop.tools.changes import known_state_file as kept_known
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
+from helix_desktop.tools.changes.content_storing import ABOUT, BatchContentCache, RootFileOpener
+from helix_desktop.tools.changes.coverage_limits import CoveredAmount, leave_out_beyond_limits
+from helix_desktop.tools.changes.folder_walk import (
+    STAMP,
+    FolderWalk,
+    KnownRecords,
+    UncoveredEntry,
+    WalkResult,
+    leave_out_file,
+)
+from helix_desktop.tools.changes.folder_watch import FolderWatch
 
-FEW = 200  # folders that may have changed, up to which only those are looked at
+FEW_CHANGES = 200  # folders that may have changed, up to which only those are looked at
 COUNTED = 16 << 20  # bytes of a step's changes in which lines are counted
 ROOM = 2  # a new manifest is written when the differences behind the last one take so many times its room
-NAMES = 5
-USUAL = Coverage()
+MOST_NAMES = 5
+DEFAULT_COVERAGE = CheckpointCoverage()
 SHORT = 0.25  # seconds; after a command every file is looked at where that takes no longer
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class CheckpointProgress:
     """`state`: waiting, reading, ready, off or failed."""
 
     state: str = "waiting"
@@ -49,22 +56,22 @@ class Progress:
 
 
 @dataclass(slots=True, eq=False)
-class Window:
+class OpenStep:
     """The time of one step: from the state it met on."""
 
     call: str
     conversation: str
-    by: str
-    since: int  # of the looks
+    changed_by: str
+    since_look: int  # of the looks
     checkpoint: Digest
     left_out: frozenset[str] = frozenset()  # paths that were not covered already
 
 
 @dataclass(slots=True)
-class _Moment:
+class _UnclaimedChanges:
     """What one look found different: by path, what no step has claimed yet."""
 
-    changes: dict[str, Change] = field(default_factory=dict)
+    changes: dict[str, PathChange] = field(default_factory=dict)
 
 
 class Checkpoints:
@@ -73,32 +80,32 @@ class Checkpoints:
     def __init__(
         self,
         roots: Sequence[Path],
-        contents: Contents,
+        contents: BatchContentCache,
         *,
         file: Path | None = None,
-        coverage: Coverage = USUAL,
+        coverage: CheckpointCoverage = DEFAULT_COVERAGE,
         closed: Sequence[Path] = (),
     ) -> None:
         self.roots = tuple(roots)
         self.contents = contents
-        self.reader = Reader(self.roots)
+        self.reader = RootFileOpener(self.roots)
         self.coverage = coverage
-        self.progress = Progress()
-        self.listeners: list[Callable[[Progress], object]] = []
+        self.progress = CheckpointProgress()
+        self.listeners: list[Callable[[CheckpointProgress], object]] = []
         self._file = file
         self._closed = closed
-        self._known: Known = {}
-        self._covered = Amount()
-        self._seen: dict[str, walk.Seen] = {}
-        self._left: dict[str, list[Left]] = {}
+        self._known: KnownRecords = {}
+        self._covered = CoveredAmount()
+        self._seen: dict[str, folder_walk.UnchangedFolder] = {}
+        self._left: dict[str, list[UncoveredEntry]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
         self._checkpoint: Digest | None = None
         self._chain = (0, 0, 0)  # bytes of the manifest, of the differences behind it, and their number
         self._looks = 0
-        self._moments: dict[int, _Moment] = {}
-        self._windows: list[Window] = []
+        self._moments: dict[int, _UnclaimedChanges] = {}
+        self._windows: list[OpenStep] = []
         self._lock = asyncio.Lock()
-        self._watch = Watch()
+        self._watch = FolderWatch()
         self._saved: Digest | None = None
         self.leftovers: list[str] = []  # what an undo that was cut short left beside its files, found by the first look
         self._unsure: set[str] = set()  # folders with files whose times cannot be trusted yet
@@ -111,44 +118,48 @@ class Checkpoints:
     # --- what it is
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         return self.progress.state == "ready"
 
     @property
-    def covers(self) -> bool:
+    def has_safety_net(self) -> bool:
         """Whether there is a safety net, now or as soon as it is prepared."""
         return bool(self.roots) and self.progress.state != "off"
 
-    def largest(self) -> list[tuple[str, int, int]]:
+    def largest_top_folders(self) -> list[tuple[str, int, int]]:
         """The folders right below the roots as the rules leave them: name, files, bytes. An empty name: files in none."""
-        closed = frozenset(filter(None, map(_identity, self._closed)))
-        return walk.largest(
+        closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
+        return folder_walk.measure_top_folders(
             self.roots, replace(self.coverage, most_files=0, most_bytes=0, most_file_bytes=1 << 63), closed
         )
 
-    def left_out(self) -> tuple[Left, ...]:
+    def uncovered_entries(self) -> tuple[UncoveredEntry, ...]:
         """What is not covered, and why."""
         found = [left for lefts in self._left.values() for left in lefts]
         names = {path for group in self._linked.values() for path, _ in group}
         for group in self._linked.values():
             if group and group[0][1] > len(group):
-                found += [Left(path, "has another name outside") for path, _ in group if path in names]
+                found += [UncoveredEntry(path, "has another name outside") for path, _ in group if path in names]
         return tuple(sorted(found, key=lambda left: left.path))
 
-    def _left_out_paths(self) -> frozenset[str]:
+    def _paths_uncovered_by_limits(self) -> frozenset[str]:
         """What is not covered for its size or because it cannot be read: not by a rule, which the user knows."""
         return frozenset(left.path for lefts in self._left.values() for left in lefts if left.is_beyond_limits)
 
-    def item(self, path: str) -> Item | None:
+    def known_item(self, path: str) -> TreeItem | None:
         """What stood at a path at the last look."""
         folder, _, name = path.rpartition("/")
-        return tree.unpack(self._known.get(folder, {}).get(name, b"")[STAMP.size :])
+        return folder_state.unpack_item(self._known.get(folder, {}).get(name, b"")[STAMP.size :])
 
-    def items(self) -> dict[str, Item]:
+    def known_items(self) -> dict[str, TreeItem]:
         """All that was there at the last look."""
-        return {path: item for path, body in walk.items(self._known) if (item := tree.unpack(body)) is not None}
+        return {
+            path: item
+            for path, body in folder_walk.iterate_packed_items(self._known)
+            if (item := folder_state.unpack_item(body)) is not None
+        }
 
-    def twins(self, path: str) -> list[str]:
+    def other_names_of_file(self, path: str) -> list[str]:
         """The other names of a file."""
         for group in self._linked.values():
             names = [name for name, _ in group]
@@ -156,12 +167,12 @@ class Checkpoints:
                 return [name for name in names if name != path]
         return []
 
-    def place(self, path: str) -> str:
+    def readable_path(self, path: str) -> str:
         """A path as people know it: relative to the first root, in full in another one."""
         number, _, inside = path.partition("/")
         return inside or "." if number == "0" else f"{self.roots[int(number)]}/{inside}"
 
-    def path(self, place: str | Path) -> str:
+    def checkpoint_path(self, place: str | Path) -> str:
         """The other way round; the path as it is where it lies in no root."""
         for number, root in enumerate(self.roots):
             if Path(place).is_absolute() and Path(place).is_relative_to(root):
@@ -169,7 +180,7 @@ class Checkpoints:
                 return str(number) if inside == "." else f"{number}/{inside}"
         return f"0/{place}"
 
-    def open_roots(self) -> None:
+    def restore_root_modes(self) -> None:
         """Give the folders themselves the mode again that they had when they were looked at first, where they were closed since."""
         for root, mode in self._modes.items():
             with suppress(OSError):
@@ -178,92 +189,94 @@ class Checkpoints:
 
     # --- taking them
 
-    async def prepare(self) -> None:
+    async def ensure_first_look(self) -> None:
         """The first look. It is complete when this returns, or `progress` says why there is none."""
-        if not self.ready:
-            await self.look(thorough=True)
+        if not self.is_ready:
+            await self.look_for_changes(thorough=True)
 
-    async def look(self, *, thorough: bool = False) -> None:
+    async def look_for_changes(self, *, thorough: bool = False) -> None:
         """Take in what is there now. `thorough`: look at every file, whatever was heard of changes."""
-        if not self.covers:
+        if not self.has_safety_net:
             return
         async with self._lock:
             try:
-                await self._look(thorough=thorough or self._checkpoint is None)
+                await self._look_at_folders(thorough=thorough or self._checkpoint is None)
             except StoreFailed as error:  # tried again before the next step
-                self._watch.doubt = True
-                self._tell(Progress("failed", why=str(error)))
+                self._watch.is_in_doubt = True
+                self._notify_progress(CheckpointProgress("failed", why=str(error)))
 
-    async def again(self, coverage: Coverage) -> None:
+    async def apply_coverage(self, coverage: CheckpointCoverage) -> None:
         """Other rules: everything is looked at anew."""
         async with self._lock:
             self.coverage = coverage
-            self._known, self._checkpoint, self._covered = {}, None, Amount()
+            self._known, self._checkpoint, self._covered = {}, None, CoveredAmount()
             self._seen.clear()
-            self._watch.doubt = True
-            self._tell(Progress("off" if coverage.off else "waiting"))
-        await self.prepare()
+            self._watch.is_in_doubt = True
+            self._notify_progress(CheckpointProgress("off" if coverage.off else "waiting"))
+        await self.ensure_first_look()
 
-    async def begin(self, call: str, conversation: str, by: str) -> Window | None:
+    async def begin_step(self, call: str, conversation: str, by: str) -> OpenStep | None:
         """A step is about to change something. What was changed until now is somebody else's."""
-        await self.prepare()
-        await self.look()
+        await self.ensure_first_look()
+        await self.look_for_changes()
         if self.progress.state == "failed":
             raise StoreFailed(
                 f"The state of the folder could not be stored, so what this changes could not be undone: {self.progress.why}",
                 remedy="Nothing was run. Make room on the disk and try again.",
             )
-        if self._checkpoint is None or not self.ready or None in self._standing:
+        if self._checkpoint is None or not self.is_ready or None in self._standing:
             return None
-        window = Window(call, conversation, by, self._looks, self._checkpoint, self._left_out_paths())
+        window = OpenStep(call, conversation, by, self._looks, self._checkpoint, self._paths_uncovered_by_limits())
         self._windows.append(window)
         return window
 
-    async def end(
-        self, window: Window, only: Iterable[str] | None = None, *, thorough: bool = False
+    async def end_step(
+        self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
         """The step is over: what it changed, as a fact; None where it changed nothing. `only`: the paths it says it changed."""
         is_told = True  # else the step stays open, and its end is told when the disk has room again
         try:
-            self.open_roots()
-            await self.look(thorough=thorough or (window.by != "tool" and self._seconds < SHORT))
+            self.restore_root_modes()
+            await self.look_for_changes(thorough=thorough or (window.changed_by != "tool" and self._seconds < SHORT))
             if self.progress.state == "failed":
                 is_told = False
                 return None
-            if not self.ready or self._checkpoint is None:
+            if not self.is_ready or self._checkpoint is None:
                 return None
-            changes = self._claim(window.since, None if only is None else {self.path(place) for place in only})
-            left = () if only is not None else sorted(self._left_out_paths() - window.left_out)
-            return await self.noted(
-                changes, window.checkpoint, self._checkpoint, call=window.call, by=window.by, left_out=left
+            changes = self._claim_unclaimed_changes(
+                window.since_look, None if only is None else {self.checkpoint_path(place) for place in only}
+            )
+            left = () if only is not None else sorted(self._paths_uncovered_by_limits() - window.left_out)
+            return await self.build_change_fact(
+                changes, window.checkpoint, self._checkpoint, call=window.call, by=window.changed_by, left_out=left
             )
         finally:
             if is_told:
-                self.leave(window)
+                self.close_open_step(window)
 
-    def leave(self, window: Window) -> None:
+    def close_open_step(self, window: OpenStep) -> None:
         """The step is over."""
         self._windows.remove(window)
-        first = min((each.since for each in self._windows), default=self._looks)
+        first = min((each.since_look for each in self._windows), default=self._looks)
         for number in [number for number in self._moments if number <= first]:
             del self._moments[number]
 
-    def of_conversation(self, conversation: str) -> tuple[Window, ...]:
+    def open_steps_of_conversation(self, conversation: str) -> tuple[OpenStep, ...]:
         """Steps whose end nobody has told."""
         return tuple(window for window in self._windows if window.conversation == conversation)
 
     @property
-    def now(self) -> Digest | None:
+    def latest_checkpoint(self) -> Digest | None:
         """The state at the last look."""
         return self._checkpoint
 
-    def claim(self, since: int, paths: set[str]) -> tuple[Change, ...]:
+    def claim_changes_at(self, since: int, paths: set[str]) -> tuple[PathChange, ...]:
         """What was found different at these paths since a look, as somebody's own."""
-        return self._claim(since, paths)
+        return self._claim_unclaimed_changes(since, paths)
 
-    async def noted(
+    async def build_change_fact(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[PathChange],
         before: Digest,
         after: Digest,
         *,
@@ -272,13 +285,13 @@ class Checkpoints:
         left_out: Sequence[str] = (),
     ) -> FilesChanged | None:
         """The fact of some changes, with all it names in the cache; None where there are none and nothing new is left out."""
-        counted = tree.files_of(changes)
+        counted = folder_state.changes_people_count(changes)
         if not changes and not left_out:
             return None
-        added, removed = await self._count(counted)
-        (difference,) = await self.contents.put_many([(tree.write_difference(changes, before), ABOUT)])
-        names = tuple(self.place(change.path) for change in counted[:NAMES])
-        left = tuple(map(self.place, left_out[:NAMES]))
+        added, removed = await self._count_added_and_removed(counted)
+        (difference,) = await self.contents.store_many([(folder_state.encode_difference(changes, before), ABOUT)])
+        names = tuple(self.readable_path(change.path) for change in counted[:MOST_NAMES])
+        left = tuple(map(self.readable_path, left_out[:MOST_NAMES]))
         return FilesChanged(
             difference, before, after, len(counted), added, removed, call, by, names=names, left_out=left
         )
@@ -287,78 +300,85 @@ class Checkpoints:
         """Keep the stamps for the next start."""
         async with self._lock:
             self._watch.close()
-            await self._save()
+            await self._save_known_state()
 
     # --- one look
 
-    async def _look(self, *, thorough: bool) -> None:
+    async def _look_at_folders(self, *, thorough: bool) -> None:
         began = time.monotonic()
         if self._checkpoint is None:
             self._modes = {root: root.stat().st_mode & 0o7777 for root in self.roots if root.is_dir()}
-            await self._recall()
-            self._tell(replace(self.progress, state="reading"))
-        found = await asyncio.to_thread(self._walk, thorough)
+            await self._read_known_state()
+            self._notify_progress(replace(self.progress, state="reading"))
+        found = await asyncio.to_thread(self._walk_folders, thorough)
         try:
-            if not self.ready:
+            if not self.is_ready:
                 self.leftovers = found.leftovers
-            await self._read(found, began)
+            await self._store_wanted_contents(found, began)
         finally:
-            walk.restore_modes(found)
-        changes = self._taken(found)
-        await self._link_on(changes)
-        if not self.ready:
+            folder_walk.restore_folder_modes(found)
+        changes = self._adopt_walk_result(found)
+        await self._store_checkpoint(changes)
+        if not self.is_ready:
             files = sum(len(names) for names in self._known.values())
-            self._tell(Progress("ready", files, files, found.bytes, time.monotonic() - began))
-            await self._save()
+            self._notify_progress(CheckpointProgress("ready", files, files, found.bytes, time.monotonic() - began))
+            await self._save_known_state()
 
-    def _walk(self, thorough: bool) -> Found:  # noqa: FBT001 -- for to_thread
-        closed = frozenset(filter(None, map(_identity, self._closed)))
-        looking = Walk(self.roots, self._known, self.coverage, closed, self._watch.enter, self._seen)
-        before, self._standing = self._standing, tuple(map(_identity, self.roots))
+    def _walk_folders(self, thorough: bool) -> WalkResult:  # noqa: FBT001 -- for to_thread
+        closed = frozenset(filter(None, map(_device_and_inode, self._closed)))
+        looking = FolderWalk(
+            self.roots, self._known, self.coverage, closed, self._watch.watch_listed_folder, self._seen
+        )
+        before, self._standing = self._standing, tuple(map(_device_and_inode, self.roots))
         thorough |= before != self._standing  # moved, or on a drive that came or went: of that no folder tells
-        folders = self._watch.changed()
+        folders = self._watch.take_changed_folders()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
         try:
-            if not thorough and not self._watch.doubt and len(folders) <= FEW:
-                looking.some(folders | self._unsure)
+            if not thorough and not self._watch.is_in_doubt and len(folders) <= FEW_CHANGES:
+                looking.walk_some_folders(folders | self._unsure)
             else:
-                self._watch.begin()
+                self._watch.begin_full_walk()
                 began = time.monotonic()
-                looking.everything()
+                looking.walk_all_roots()
                 self._seconds = time.monotonic() - began
-            leave_excess_out(looking.found, self._known, self.coverage, self._covered)
+            leave_out_beyond_limits(looking.found, self._known, self.coverage, self._covered)
         except BaseException:
-            walk.restore_modes(looking.found)
+            folder_walk.restore_folder_modes(looking.found)
             raise
         return looking.found
 
-    async def _recall(self) -> None:
+    async def _read_known_state(self) -> None:
         """What was known when the program ended, as far as its contents are there."""
         kept = None
         if self._file is not None:
-            kept = await asyncio.to_thread(kept_known.read, self._file, tuple(map(str, self.roots)), self.coverage)
+            kept = await asyncio.to_thread(
+                kept_known.read_known_state, self._file, tuple(map(str, self.roots)), self.coverage
+            )
         if kept is None:
             return
         digests = {
-            Digest(record[-32:]) for names in kept.known.values() for record in names.values() if _is_file(record)
+            Digest(record[-32:])
+            for names in kept.known.values()
+            for record in names.values()
+            if _is_file_record(record)
         }
-        lacking = set(await self.contents.lacking([*digests, kept.checkpoint]))
+        lacking = set(await self.contents.find_missing_content([*digests, kept.checkpoint]))
         if kept.checkpoint in lacking:
             return
         for names in kept.known.values():
             for name, record in list(names.items()):
-                if _is_file(record) and Digest(record[-32:]) in lacking:
-                    names[name] = walk.UNSURE + record[STAMP.size :]
-        self._known, self._checkpoint, self._chain = kept.known, kept.checkpoint, kept.chain
-        self._covered = Amount()
+                if _is_file_record(record) and Digest(record[-32:]) in lacking:
+                    names[name] = folder_walk.UNRELIABLE_STAMP + record[STAMP.size :]
+        self._known, self._checkpoint, self._chain = kept.known, kept.checkpoint, kept.chain_sizes
+        self._covered = CoveredAmount()
         for names in self._known.values():
             self._covered.add_records(names.values())
 
-    async def _read(self, found: Found, began: float) -> None:
+    async def _store_wanted_contents(self, found: WalkResult, began: float) -> None:
         """Have the contents that are wanted in the cache, and their records in what was found."""
         done = size = 0
         wanted = {one.path: one for one in found.wanted}
-        async for batch in reading.store(self.contents, self.reader, found.wanted):
+        async for batch in content_storing.store_wanted_files(self.contents, self.reader, found.wanted):
             for got in batch:
                 folder, _, name = got.path.rpartition("/")
                 names = found.folders[folder]
@@ -367,117 +387,127 @@ class Checkpoints:
                 if got.record:
                     names[name] = got.record
                     size += len(got.record)
-                elif got.left:
-                    leave_file_out(found, self._known, wanted[got.path], names, got.left)
+                elif got.reason_unread:
+                    leave_out_file(found, self._known, wanted[got.path], names, got.reason_unread)
                 else:
                     names.pop(name, None)
-                if got.restless:
-                    found.left.setdefault(folder, []).append(Left(got.path, "changed while it was read"))
+                if got.keeps_changing:
+                    found.uncovered.setdefault(folder, []).append(UncoveredEntry(got.path, "changed while it was read"))
             done += len(batch)
-            if not self.ready:
-                self._tell(Progress("reading", done, len(found.wanted), found.bytes, time.monotonic() - began))
+            if not self.is_ready:
+                self._notify_progress(
+                    CheckpointProgress("reading", done, len(found.wanted), found.bytes, time.monotonic() - began)
+                )
 
-    def _taken(self, found: Found) -> list[Change]:
+    def _adopt_walk_result(self, found: WalkResult) -> list[PathChange]:
         """Take over what was found; what is different in it."""
-        self._link(found)
-        changes: list[Change] = []
+        self._resolve_hard_links(found)
+        changes: list[PathChange] = []
         for folder, names in found.folders.items():
             held = self._known.get(folder, {})
             now = names or {}
             for name in held.keys() | now.keys():
                 before, after = held.get(name, b"")[STAMP.size :], now.get(name, b"")[STAMP.size :]
                 if before != after:
-                    changes.append(Change(f"{folder}/{name}", tree.unpack(before), tree.unpack(after)))
+                    changes.append(
+                        PathChange(
+                            f"{folder}/{name}", folder_state.unpack_item(before), folder_state.unpack_item(after)
+                        )
+                    )
                     self._covered.add_item(changes[-1].before, -1)
                     self._covered.add_item(changes[-1].after)
             self._left.pop(folder, None)
             self._unsure.discard(folder)
-            if any(record.startswith(walk.UNSURE) and _is_file(record) for record in now.values()):
+            if any(
+                record.startswith(folder_walk.UNRELIABLE_STAMP) and _is_file_record(record) for record in now.values()
+            ):
                 self._unsure.add(folder)
             if names is None:
                 self._known.pop(folder, None)
             else:
                 self._known[folder] = now
-        self._left.update(found.left)
+        self._left.update(found.uncovered)
         self._looks += 1
         if changes and self._windows:
-            self._moments[self._looks] = _Moment({change.path: change for change in changes})
+            self._moments[self._looks] = _UnclaimedChanges({change.path: change for change in changes})
         return sorted(changes)
 
-    def _link(self, found: Found) -> None:
+    def _resolve_hard_links(self, found: WalkResult) -> None:
         """Hard links: the first name in order is the file, the others are twins of it."""
         self._linked = found.linked
         for group in found.linked.values():
             paths = sorted(path for path, _ in group)
-            leader = self._found_item(found, paths[0])
+            leader = self._item_after_walk(found, paths[0])
             if leader is None:
                 continue
             content = leader.content
-            if leader.kind is Kind.TWIN:
-                other = self._found_item(found, leader.content.decode("utf-8", "surrogateescape"))
-                content = other.content if other is not None and other.kind is Kind.FILE else b""
+            if leader.kind is PathKind.TWIN:
+                other = self._item_after_walk(found, leader.content.decode("utf-8", "surrogateescape"))
+                content = other.content if other is not None and other.kind is PathKind.FILE else b""
             if len(content) != 32:
                 continue
-            file = Item(Kind.FILE, leader.mode, leader.size, content)
-            self._record(found, paths[0], file)
-            twin = Item(Kind.TWIN, leader.mode, leader.size, paths[0].encode("utf-8", "surrogateescape"))
+            file = TreeItem(PathKind.FILE, leader.mode, leader.size, content)
+            self._replace_found_item(found, paths[0], file)
+            twin = TreeItem(PathKind.TWIN, leader.mode, leader.size, paths[0].encode("utf-8", "surrogateescape"))
             for path in paths[1:]:
-                self._record(found, path, twin)
+                self._replace_found_item(found, path, twin)
 
-    def _found_item(self, found: Found, path: str) -> Item | None:
+    def _item_after_walk(self, found: WalkResult, path: str) -> TreeItem | None:
         folder, _, name = path.rpartition("/")
         names = found.folders.get(folder, self._known.get(folder))
-        return tree.unpack((names or {}).get(name, b"")[STAMP.size :])
+        return folder_state.unpack_item((names or {}).get(name, b"")[STAMP.size :])
 
-    def _record(self, found: Found, path: str, wanted: Item) -> None:
+    def _replace_found_item(self, found: WalkResult, path: str, wanted: TreeItem) -> None:
         """Give a path another item, where it has one."""
         folder, _, name = path.rpartition("/")
         names = found.folders.get(folder, self._known.get(folder))
         record = (names or {}).get(name, b"")
-        item = tree.unpack(record[STAMP.size :])
+        item = folder_state.unpack_item(record[STAMP.size :])
         if names is None or item is None or wanted == item:
             return
         if folder not in found.folders:
             names = found.folders[folder] = dict(names)
-        names[name] = record[: STAMP.size] + tree.pack(wanted)
+        names[name] = record[: STAMP.size] + folder_state.pack_item(wanted)
 
     # --- what the cache gets of it
 
-    async def _link_on(self, changes: Sequence[Change]) -> None:
+    async def _store_checkpoint(self, changes: Sequence[PathChange]) -> None:
         """The state as a checkpoint: one more difference, or a manifest where there is none or the chain is long."""
         if self._checkpoint is not None and not changes:
             return
         manifest, room, length = self._chain
-        if self._checkpoint is None or length >= tree.LONGEST_CHAIN or room > ROOM * manifest:
-            content = await asyncio.to_thread(lambda: b"".join(tree.write_manifest(walk.items(self._known))))
-            self._checkpoint = (await self.contents.put(content, ABOUT)).digest
+        if self._checkpoint is None or length >= folder_state.LONGEST_CHAIN or room > ROOM * manifest:
+            content = await asyncio.to_thread(
+                lambda: b"".join(folder_state.encode_manifest(folder_walk.iterate_packed_items(self._known)))
+            )
+            self._checkpoint = (await self.contents.store_content(content, ABOUT)).digest
             self._chain = (max(len(content), 1 << 16), 0, 0)
             return
-        (stored,) = await self.contents.put_many([(tree.write_difference(changes, self._checkpoint), ABOUT)])
+        (stored,) = await self.contents.store_many([(folder_state.encode_difference(changes, self._checkpoint), ABOUT)])
         self._checkpoint = stored.digest
         self._chain = (manifest, room + stored.size, length + 1)
 
-    async def state(self, digest: Digest) -> dict[str, Item]:
+    async def read_checkpoint_state(self, digest: Digest) -> dict[str, TreeItem]:
         """The state a checkpoint names."""
         waiting, read = [digest], list[bytes]()
         while waiting:
-            read.append(await self.contents.get(waiting.pop()))
-            waiting += tree.behind(read[-1])
-        return await asyncio.to_thread(tree.built, read[::-1])
+            read.append(await self.contents.read_content(waiting.pop()))
+            waiting += folder_state.entries_needed_before(read[-1])
+        return await asyncio.to_thread(folder_state.build_tree, read[::-1])
 
-    async def content(self, item: Item | None) -> bytes:
+    async def read_item_content(self, item: TreeItem | None) -> bytes:
         """What a file held, where a link leads; nothing for the rest."""
         if item is None:
             return b""
-        if item.kind is Kind.LINK:
+        if item.kind is PathKind.LINK:
             return item.content
-        if item.kind is Kind.TWIN:
+        if item.kind is PathKind.TWIN:
             path = item.content.decode("utf-8", "surrogateescape")
-            leader = self.item(path)
-            return await self.content(leader) if leader is not None and leader.kind is Kind.FILE else b""
-        return await self.contents.get(Digest(item.content)) if item.kind is Kind.FILE else b""
+            leader = self.known_item(path)
+            return await self.read_item_content(leader) if leader is not None and leader.kind is PathKind.FILE else b""
+        return await self.contents.read_content(Digest(item.content)) if item.kind is PathKind.FILE else b""
 
-    async def _count(self, changes: Sequence[Change]) -> tuple[int, int]:
+    async def _count_added_and_removed(self, changes: Sequence[PathChange]) -> tuple[int, int]:
         """Lines that came and went, where that is not much work."""
         sizes = sum(max(item.size for item in change[1:] if item is not None) for change in changes)
         if sizes > COUNTED:
@@ -485,49 +515,51 @@ class Checkpoints:
         added = removed = 0
         for change in changes:
             with suppress(HelixError):
-                before, after = await self.content(change.before), await self.content(change.after)
-                came, went = await asyncio.to_thread(hunks.counts, before, after)
+                before, after = await self.read_item_content(change.before), await self.read_item_content(change.after)
+                came, went = await asyncio.to_thread(diff_hunks.count_changed_lines, before, after)
                 added, removed = added + came, removed + went
         return added, removed
 
     # --- whose changes they are
 
-    def _claim(self, since: int, paths: set[str] | None) -> tuple[Change, ...]:
+    def _claim_unclaimed_changes(self, since: int, paths: set[str] | None) -> tuple[PathChange, ...]:
         """What was found since a look and belongs to nobody yet; it belongs to this step from now on."""
-        found: list[Change] = []
+        found: list[PathChange] = []
         for number in sorted(self._moments):
             moment = self._moments[number]
             if number <= since:
                 continue
-            mine = [path for path in moment.changes if paths is None or path in paths or _holds(path, paths)]
+            mine = [
+                path for path in moment.changes if paths is None or path in paths or _is_folder_above_any(path, paths)
+            ]
             found += [moment.changes.pop(path) for path in mine]
-        return tree.joined(found)[0]
+        return folder_state.join_changes(found)[0]
 
-    def _tell(self, progress: Progress) -> None:
+    def _notify_progress(self, progress: CheckpointProgress) -> None:
         self.progress = progress
         for listener in tuple(self.listeners):
             listener(progress)
 
-    async def _save(self) -> None:
+    async def _save_known_state(self) -> None:
         if self._file is None or self._checkpoint is None or self._saved == self._checkpoint:
             return
         with suppress(StoreFailed):
-            kept = kept_known.Kept(self._known, self._checkpoint, self._chain)
+            kept = kept_known.KnownFolderState(self._known, self._checkpoint, self._chain)
             roots = tuple(map(str, self.roots))
-            await asyncio.to_thread(kept_known.write, self._file, kept, roots, self.coverage)
+            await asyncio.to_thread(kept_known.write_known_state, self._file, kept, roots, self.coverage)
             self._saved = self._checkpoint
 
 
-def _holds(path: str, paths: set[str]) -> bool:
+def _is_folder_above_any(path: str, paths: set[str]) -> bool:
     """A folder that a tool made for a file of its own."""
     return any(each.startswith(f"{path}/") for each in paths)
 
 
-def _is_file(record: bytes) -> bool:
+def _is_file_record(record: bytes) -> bool:
     return record[STAMP.size : STAMP.size + 1] == b"f"
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _device_and_inode(path: Path) -> tuple[int, int] | None:
     with suppress(OSError):
         st = path.stat()
         return st.st_dev, st.st_ino

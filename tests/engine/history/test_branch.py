@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.calls import TEXT_ARGUMENT
 from helix_desktop.engine.facts import (
     BreakerClosed,
     Excluded,
@@ -22,7 +21,8 @@ from helix_desktop.engine.facts import (
     Unfolded,
     UserSaid,
 )
-from helix_desktop.engine.history.shown import MARKER_TOKENS
+from helix_desktop.engine.history.view_items import MARKER_TOKENS
+from helix_desktop.engine.tool_calls import TEXT_ARGUMENT
 from tests.engine.talk import Talk
 
 
@@ -57,20 +57,20 @@ def test_what_was_carried_is_tokens_times_steps_without_documents_and_tail() -> 
     branch = talk.state.branch
     order = branch.order
     each = 100 * 5 + sum((10 + 990) * (5 - step) for step in range(1, 4)) + 10 * 0
-    assert branch.carried(branch.steps[3]) == each
+    assert branch.carried_token_steps(branch.steps[3]) == each
     talk.fold("h", Span(order[0], order[4]))
-    assert branch.carried(branch.steps[3]) == 1_000 * 2
+    assert branch.carried_token_steps(branch.steps[3]) == 1_000 * 2
     talk.add(Unfolded("h"))
-    assert branch.carried(branch.steps[3]) == each
+    assert branch.carried_token_steps(branch.steps[3]) == each
 
 
 def test_a_cleared_part_counts_as_the_marker_it_is() -> None:
     talk = Talk()
     talk.user("go", tokens=0)
     outputs = talk.steps(3, tokens=1_000)
-    before = talk.state.branch.carried(talk.state.branch.steps[2])
+    before = talk.state.branch.carried_token_steps(talk.state.branch.steps[2])
     talk.fold("m", PartRef(outputs[0]), kind=FoldKind.MARKER, tokens=60)
-    assert talk.state.branch.carried(talk.state.branch.steps[2]) == before - 2 * 940
+    assert talk.state.branch.carried_token_steps(talk.state.branch.steps[2]) == before - 2 * 940
 
 
 def test_what_a_step_adds_that_can_be_cleared() -> None:

@@ -19,7 +19,7 @@ from helix_desktop.engine.facts import (
     TurnEnded,
     Unfolded,
 )
-from helix_desktop.engine.view import state_of
+from helix_desktop.engine.view import build_state
 from tests.engine.talk import Talk
 from tests.engine.test_properties import SCRIPTS, played, without_folds
 
@@ -29,18 +29,18 @@ from tests.engine.test_properties import SCRIPTS, played, without_folds
 def test_a_moment_is_the_state_the_facts_come_to(acts: list[tuple[str, int, int]], data: st.DataObject) -> None:
     talk = played(acts)
     seq = data.draw(st.integers(0, talk.state.last_seq))
-    then, replayed = talk.state.at(seq), state_of(talk.facts[:seq])
-    assert then.view() == replayed.view()
-    assert then.view().seq == seq
+    then, replayed = talk.state.past_moment(seq), build_state(talk.facts[:seq])
+    assert then.take_view() == replayed.take_view()
+    assert then.take_view().seq == seq
     assert then.branch.tokens == +replayed.branch.tokens
-    assert then.tokens == replayed.tokens == talk.state.record.ledger.shown[seq]
+    assert then.counted_tokens == replayed.counted_tokens == talk.state.record.ledger.shown[seq]
     assert then.live_folds == replayed.live_folds
     assert then.branch.pins == replayed.branch.pins
     assert then.branch.exclusions == replayed.branch.exclusions
     assert then.branch.barred == replayed.branch.barred
-    assert then.settings.values == replayed.settings.values
-    assert then.present() == replayed.present()
-    assert then.factor() == replayed.factor()
+    assert then.settings.values_set == replayed.settings.values_set
+    assert then.facts_on_path() == replayed.facts_on_path()
+    assert then.main_model_factor() == replayed.main_model_factor()
 
 
 @settings(max_examples=100)
@@ -84,7 +84,7 @@ def test_a_rewind_away_and_back_finds_everything_as_it_was() -> None:
     talk.add(Rewound(there))
     assert talk.view() == before
     assert list(talk.state.branch.live) == ["m"]
-    assert talk.state.record.path(talk.state.seq) == [(1, there), (talk.state.seq, talk.state.seq)]
+    assert talk.state.record.runs_leading_to(talk.state.seq) == [(1, there), (talk.state.seq, talk.state.seq)]
 
 
 def test_a_fold_that_is_undone_counts_as_it_is() -> None:
@@ -139,9 +139,9 @@ def test_what_pins_count_is_their_originals() -> None:
     assert branch.tokens_pinned(Span(1, 1)) == 510
     talk.add(Excluded(PartRef(3)))
     assert branch.tokens_pinned() == 0
-    assert branch.output(3).tokens == 500
+    assert branch.output_at(3).tokens == 500
     with pytest.raises(TypeError):
-        branch.output(1)
+        branch.output_at(1)
 
 
 def test_messages_are_counted_within_the_span_and_up_to_enough() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine import policy
+from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import observation
-from tests.engine.strategies.test_caching import situation
+from tests.engine.strategies.test_marker_clearing import situation
 from tests.engine.talk import Talk
 
-OBSERVATIONAL = policy.preset("observational")
+OBSERVATIONAL = context_policy.preset_policy("observational")
 
 
 def talk_of(tokens: int) -> Talk:
@@ -20,25 +20,25 @@ def talk_of(tokens: int) -> Talk:
 
 
 def test_due_when_raw_history_passes_its_share() -> None:
-    assert observation.due(situation(talk_of(25_000), OBSERVATIONAL)) is None
-    plan = observation.due(situation(talk_of(31_000), OBSERVATIONAL))
+    assert observation.find_due_observation(situation(talk_of(25_000), OBSERVATIONAL)) is None
+    plan = observation.find_due_observation(situation(talk_of(31_000), OBSERVATIONAL))
     assert plan is not None
     assert plan.kind is FoldKind.OBSERVATIONS
     assert "unfolded history takes up 32% of the window" in plan.why
-    assert observation.due(situation(talk_of(31_000), policy.preset("layered"))) is None
+    assert observation.find_due_observation(situation(talk_of(31_000), context_policy.preset_policy("layered"))) is None
 
 
 def test_only_what_no_document_covers_yet() -> None:
     talk = talk_of(60_000)
     talk.fold("o", Span(2, 11), kind=FoldKind.OBSERVATIONS)
-    plan = observation.due(situation(talk, OBSERVATIONAL))
+    plan = observation.find_due_observation(situation(talk, OBSERVATIONAL))
     assert plan is not None
     assert plan.span == Span(12, talk.state.branch.steps[-8] - 1)
     talk.fold("p", plan.span, kind=FoldKind.OBSERVATIONS)
-    assert observation.due(situation(talk, OBSERVATIONAL)) is None
+    assert observation.find_due_observation(situation(talk, OBSERVATIONAL)) is None
 
 
 def test_the_question_names_what_is_to_be_observed() -> None:
-    text = observation.question(Span(3, 9), wish="names")
+    text = observation.observation_question(Span(3, 9), wish="names")
     assert "3 to 9" in text
     assert "names" in text

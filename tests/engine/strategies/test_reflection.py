@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine import policy
+from helix_desktop.engine import context_policy
 from helix_desktop.engine.facts import FoldKind, ModelRole, ModelSet, Span
 from helix_desktop.engine.strategies import reflection
-from tests.engine.strategies.test_caching import situation
+from tests.engine.strategies.test_marker_clearing import situation
 from tests.engine.talk import Talk
 
-OBSERVATIONAL = policy.preset("observational")
+OBSERVATIONAL = context_policy.preset_policy("observational")
 
 
 def test_due_when_observations_pass_their_share() -> None:
@@ -18,18 +18,18 @@ def test_due_when_observations_pass_their_share() -> None:
     talk.steps(10, tokens=900)
     talk.user("next", tokens=100)
     talk.fold("one", Span(2, 6), kind=FoldKind.OBSERVATIONS, tokens=3_000)
-    assert reflection.due(situation(talk, OBSERVATIONAL)) is None
+    assert reflection.find_due_reflection(situation(talk, OBSERVATIONAL)) is None
     talk.fold("two", Span(7, 14), kind=FoldKind.OBSERVATIONS, tokens=3_000)
-    plan = reflection.due(situation(talk, OBSERVATIONAL))
+    plan = reflection.find_due_reflection(situation(talk, OBSERVATIONAL))
     assert plan is not None
     assert plan.span == Span(2, 14)
     assert plan.kind is FoldKind.REFLECTION
-    assert reflection.due(situation(talk, policy.preset("layered"))) is None
+    assert reflection.find_due_reflection(situation(talk, context_policy.preset_policy("layered"))) is None
 
 
 def test_nothing_to_reflect_on() -> None:
     talk = Talk()
-    assert reflection.observations(situation(talk)) is None
+    assert reflection.span_of_observations(situation(talk)) is None
     talk.user("go")
-    assert reflection.observations(situation(talk)) is None
-    assert "2 to 14" in reflection.question(Span(2, 14))
+    assert reflection.span_of_observations(situation(talk)) is None
+    assert "2 to 14" in reflection.reflection_question(Span(2, 14))

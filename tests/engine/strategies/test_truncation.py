@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from helix_desktop.engine.details import Detail
+from helix_desktop.engine.conversation_details import Detail
 from helix_desktop.engine.facts import FoldKind, Span
 from helix_desktop.engine.strategies import truncation
-from tests.engine.strategies.test_caching import situation
+from tests.engine.strategies.test_marker_clearing import situation
 from tests.engine.talk import Talk
 
 
@@ -14,21 +14,21 @@ def test_everything_before_the_tail_or_before_what_is_asked() -> None:
     talk.user("go")
     talk.steps(12)
     branch = talk.state.branch
-    plan = truncation.plan(situation(talk))
+    plan = truncation.plan_truncation(situation(talk))
     assert plan is not None
     assert plan.kind is FoldKind.TRUNCATION
     assert plan.panic
     assert plan.span == Span(1, branch.steps[-8] - 1)
-    deeper = truncation.plan(situation(talk), branch.steps[-1])
+    deeper = truncation.plan_truncation(situation(talk), branch.steps[-1])
     assert deeper is not None
     assert deeper.span == Span(1, branch.steps[-1] - 1)
-    assert truncation.plan(situation(Talk())) is None
+    assert truncation.plan_truncation(situation(Talk())) is None
 
 
 def test_the_plan_and_the_newest_hashes_stand_in_it() -> None:
     found = [Detail("stored", f"hash{number} read a", number) for number in range(20)]
-    body = truncation.body(found, (("write tests", "open"), ("read", "done")))
+    body = truncation.fill_truncation_sections(found, (("write tests", "open"), ("read", "done")))
     assert body["TODO Items"] == "- [ ] write tests\n- [x] read"
     assert "hash19 read a" in body["Technical Details"]
     assert "hash1 " not in body["Technical Details"]
-    assert truncation.body([], ())["TODO Items"] == ""
+    assert truncation.fill_truncation_sections([], ())["TODO Items"] == ""

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from helix_desktop.engine.facts import Text
-from helix_desktop.mcp_host.config import ServerConfig
-from helix_desktop.providers.catalog import ProviderConfig
-from helix_desktop.secrets import Secrets
-from helix_desktop.workbench import Desk
-from helix_desktop.workbench.tour import Quick
+from helix_desktop.mcp_host.server_config import ServerConfig
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
 from tests.gui import screen as screens
 from tests.gui.alone.test_walk import allowed, asks, facts
 from tests.gui.screen import Screen, program, wait_for
@@ -56,18 +56,18 @@ def furnish(
     folder.mkdir()
 
     async def work() -> None:
-        where = places.find(home)
-        desk = Desk(where, Secrets(where.key_file, environ={"A_KEY": "k"}), clock=Quick())
+        where = program_folders.find_program_folders(home)
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses())
         variable = "A_KEY" if key else ""
-        desk.configured.put(ProviderConfig("peer", base_url=server.base_url, variable=variable))
-        bench = await desk.create("project", folder)
-        await bench.choose_model("peer/scripted")
-        session = await bench.new_conversation("Before")
+        desk.configured.save_provider(ProviderConfig("peer", base_url=server.base_url, variable=variable))
+        bench = await desk.create_workspace("project", folder)
+        await bench.choose_model_for_role("peer/scripted")
+        session = await bench.start_conversation("Before")
         for words in ("Find the guard.", "And now?"):
-            session.send((Text(words),))
-            await asyncio.wait_for(session.idle(), 60)
+            session.send_message((Text(words),))
+            await asyncio.wait_for(session.wait_until_idle(), 60)
         if mcp:
-            await bench.change({"mcp": {config.name: config.plain() for config in mcp}})
+            await bench.change_settings({"mcp": {config.name: config.as_settings_table() for config in mcp}})
         await desk.aclose()
 
     asyncio.run(work())

@@ -7,25 +7,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from helix_desktop.engine.catalogue import Filter, Row, Sort, Stats, Use
 from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow, EntrySort, EntryUse
 from helix_desktop.engine.facts import Stored
-from helix_desktop.engine.ports import About, Hit, Purged
-from helix_desktop.errors import CacheCorrupt, NotThere
+from helix_desktop.engine.ports import EntryOrigin, ForgetResult, SearchHit
+from helix_desktop.errors import CacheCorrupt, NotFound
 
 NOW = 1_795_162_800.0
 USUAL = {"kept": 50, "tokens": 100, "uses": 1}
 
 
-_ORDER: dict[Sort, Callable[[Row], object]] = {
-    Sort.TIME: lambda row: row.time,
-    Sort.TOOL: lambda row: row.about.tool,
-    Sort.SOURCE: lambda row: row.about.source,
-    Sort.SIZE: lambda row: row.stored.size,
-    Sort.TOKENS: lambda row: row.tokens,
-    Sort.USES: lambda row: row.uses,
-    Sort.RECALLED: lambda row: row.recalled,
-    Sort.HASH: lambda row: row.stored.digest,
+_ORDER: dict[EntrySort, Callable[[EntryRow], object]] = {
+    EntrySort.TIME: lambda row: row.time,
+    EntrySort.TOOL: lambda row: row.about.tool,
+    EntrySort.SOURCE: lambda row: row.about.source,
+    EntrySort.SIZE: lambda row: row.stored.size,
+    EntrySort.TOKENS: lambda row: row.tokens,
+    EntrySort.USES: lambda row: row.uses,
+    EntrySort.RECALLED: lambda row: row.recalled,
+    EntrySort.HASH: lambda row: row.stored.digest,
 }
 
 
@@ -33,23 +33,23 @@ _ORDER: dict[Sort, Callable[[Row], object]] = {
 class MemoryCatalogue:
     """`asked` keeps the offsets that were read, `done` the commands."""
 
-    lines: list[Row] = field(default_factory=list)
+    lines: list[EntryRow] = field(default_factory=list)
     contents: dict[Digest, bytes] = field(default_factory=dict)
-    used: dict[Digest, list[Use]] = field(default_factory=dict)
+    used: dict[Digest, list[EntryUse]] = field(default_factory=dict)
     damaged: set[Digest] = field(default_factory=set)
     asked: list[int] = field(default_factory=list)
     done: list[tuple[str, Digest]] = field(default_factory=list)
 
-    def put(self, content: bytes, tool: str = "read_file", source: str = "a.txt", **more: object) -> Row:
+    def put(self, content: bytes, tool: str = "read_file", source: str = "a.txt", **more: object) -> EntryRow:
         media = str(more.pop("media", "text/plain"))
-        digest = Digest.of(content)
+        digest = Digest.of_content(content)
         self.contents[digest] = content
         stored = Stored(digest, len(content), content.count(b"\n"), media)
-        line = Row(stored, About(tool, source, media), **{**USUAL, "time": NOW + len(self.lines), **more})  # type: ignore[arg-type]
+        line = EntryRow(stored, EntryOrigin(tool, source, media), **{**USUAL, "time": NOW + len(self.lines), **more})  # type: ignore[arg-type]
         self.lines.append(line)
         return line
 
-    def _chosen(self, chosen: Filter) -> list[Row]:
+    def _chosen(self, chosen: EntryFilter) -> list[EntryRow]:
         return [
             line
             for line in self.lines
@@ -68,57 +68,61 @@ class MemoryCatalogue:
     def cache(self) -> MemoryCatalogue:
         return self
 
-    async def entries(self, chosen: Filter, *, sort: Sort, descending: bool, offset: int, limit: int) -> Sequence[Row]:
+    async def entries_page(
+        self, chosen: EntryFilter, *, sort: EntrySort, descending: bool, offset: int, limit: int
+    ) -> Sequence[EntryRow]:
         self.asked.append(offset)
         found = sorted(self._chosen(chosen), key=_ORDER[sort], reverse=descending)  # type: ignore[arg-type]
         return found[offset : offset + limit]
 
-    async def count(self, chosen: Filter) -> int:
+    async def count_entries(self, chosen: EntryFilter) -> int:
         return len(self._chosen(chosen))
 
-    async def stats(self) -> Stats:
+    async def stats(self) -> CatalogueFigures:
         total = sum(line.stored.size for line in self.lines)
-        return Stats(len(self.lines), total, total // 4, repeated=2)
+        return CatalogueFigures(len(self.lines), total, total // 4, repeated=2)
 
     async def tools(self) -> Sequence[tuple[str, int]]:
         names = sorted({line.about.tool for line in self.lines})
         return [(name, sum(line.about.tool == name for line in self.lines)) for name in names]
 
-    async def row(self, digest: Digest) -> Row | None:
+    async def find_entry_row(self, digest: Digest) -> EntryRow | None:
         return next((line for line in self.lines if line.stored.digest == digest), None)
 
-    async def uses(self, digest: Digest) -> Sequence[Use]:
+    async def uses(self, digest: Digest) -> Sequence[EntryUse]:
         return self.used.get(digest, [])
 
-    async def resolve(self, prefix: str) -> Digest:
+    async def resolve_prefix(self, prefix: str) -> Digest:
         found = [line.stored.digest for line in self.lines if line.stored.digest.hex.startswith(prefix)]
         if len(found) != 1:
-            raise NotThere(f"No entry's hash begins with {prefix}.")
+            raise NotFound(f"No entry's hash begins with {prefix}.")
         return found[0]
 
-    async def search(self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False) -> Sequence[Hit]:
+    async def search_index(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[SearchHit]:
         hits = []
         for digest, content in self.contents.items():
             text = content.decode("utf-8", "replace")
             at = text.lower().find(query.lower())
             if at >= 0:
-                hits.append(Hit(text[max(0, at - 20) : at + 40], digest, line=text.count("\n", 0, at) + 1))
+                hits.append(SearchHit(text[max(0, at - 20) : at + 40], digest, line=text.count("\n", 0, at) + 1))
         return hits[:limit]
 
-    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+    async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
         if digest in self.damaged:
-            raise CacheCorrupt(f"The bytes of {digest.short} do not match their hash.", remedy="Restore a backup.")
+            raise CacheCorrupt(f"The bytes of {digest.short_hex} do not match their hash.", remedy="Restore a backup.")
         return self.contents[digest][start : start + length]
 
     async def verify_entry(self, digest: Digest) -> None:
         self.done.append(("verify", digest))
-        await self.read(digest, 0, 1)
+        await self.read_range(digest, 0, 1)
 
-    async def pin(self, digest: Digest, *, pinned: bool) -> None:
+    async def pin_entry(self, digest: Digest, *, pinned: bool) -> None:
         self.done.append(("pin" if pinned else "unpin", digest))
         self.lines = [replace(each, pinned=pinned) if each.stored.digest == digest else each for each in self.lines]
 
-    async def forgetting(self, *, text: str = "", entries: Sequence[Digest] = ()) -> Purged:
+    async def content_forgetter(self, *, text: str = "", entries: Sequence[Digest] = ()) -> ForgetResult:
         self.done += [("forget", digest) for digest in entries]
         self.lines = [each for each in self.lines if each.stored.digest not in entries]
-        return Purged(tuple(entries), 0, (), 0)
+        return ForgetResult(tuple(entries), 0, (), 0)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.catalogue import Use
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.page import CachePage
+from helix_desktop.engine.entry_catalogue import EntryUse
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache.cache_page import CachePage
 from helix_desktop.gui.theme import Theme
 from tests.gui import story
 from tests.gui.cache.catalogue import MemoryCatalogue
@@ -20,7 +20,7 @@ from tests.gui.fake_desk import now
 def catalogue() -> MemoryCatalogue:
     made = MemoryCatalogue()
     table = made.put(story.TABLE.encode(), source="src/lock/table.rs")
-    made.used[table.stored.digest] = [Use("c", 7, 1.0, "output"), Use("c", 19, 2.0, "recall")]
+    made.used[table.stored.digest] = [EntryUse("c", 7, 1.0, "output"), EntryUse("c", 19, 2.0, "recall")]
     made.put(story.TESTS.encode(), "run_command", "cargo test", tokens=18_240)
     made.put(b'{"a": [1, 2, {"b": null}], "c": "text"}', "fetch", "x.json", media="application/json")
     made.put(b"name,count\nalpha,1\nbeta,2\n", "read_file", "x.csv", media="text/csv")
@@ -41,13 +41,13 @@ def settle() -> Callable[[], None]:
 
 @pytest.fixture
 def page(theme: Theme, catalogue: MemoryCatalogue, settle: Callable[[], None]) -> Iterator[CachePage]:
-    made = CachePage(theme, Doing(now))
+    made = CachePage(theme, BackgroundRunner(now))
     made.resize(1130, 850)
-    made.model._soon.setInterval(0)
-    made._soon.setInterval(0)
-    made._later.setInterval(0)
+    made.model._load_timer.setInterval(0)
+    made._refresh_timer.setInterval(0)
+    made._figures_timer.setInterval(0)
     made.show()
-    made.open(catalogue, lambda: [("c", "Extract the lock manager")])
+    made.show_cache_of(catalogue, lambda: [("c", "Extract the lock manager")])
     settle()
     yield made
     made.close()

@@ -8,29 +8,29 @@ from PySide6.QtGui import QImage, QInputMethodEvent, QKeyEvent, QKeySequence
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
-from helix_desktop.engine.blocks import Kind
-from helix_desktop.engine.budget import NextMessage
-from helix_desktop.engine.events import Running
+from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.engine.facts import Attachment, Text
-from helix_desktop.gui.actions import Action, declared
-from helix_desktop.gui.chat.attachments import read, written
-from helix_desktop.gui.chat.completion import Asked, Offer, asked_for
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.engine.token_budget import NextMessageCost
+from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
+from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest, find_completion_request
 from helix_desktop.gui.chat.composer import Composer
 from helix_desktop.gui.chat.composer_text import ALT_WRITES, LINES, PASTED
-from helix_desktop.gui.chat.queued_messages import OneLine
-from helix_desktop.gui.memory import Memory
+from helix_desktop.gui.chat.waiting_messages import OneLineLabel
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.window_actions import WindowAction, declare_actions
+from helix_desktop.gui.window_memory import WindowMemory
 from tests.gui import story
 
 FILE = Attachment("notes.txt", story.stored("ok\n"), 3)
-ONE = written((FILE,))["attachments"][0]
+ONE = encode_message_parts((FILE,))["attachments"][0]
 
 
 @pytest.fixture
-def composer(theme: Theme, memory: Memory) -> Composer:
+def composer(theme: Theme, memory: WindowMemory) -> Composer:
     made = Composer(theme, memory)
     made.resize(800, 300)
-    made.show_conversation("one", "talk", "one")
+    made.show_draft_of("one", "talk", "one")
     made.show()
     assert QTest.qWaitForWindowActive(made)
     made.text.setFocus()
@@ -133,22 +133,22 @@ def test_only_a_key_that_adds_or_takes_a_line_lays_the_composer_out(composer: Co
 
 def test_drafts_are_kept_per_conversation_over_a_restart(composer: Composer, theme: Theme, tmp_path: Path) -> None:
     QTest.keyClicks(composer.text, "half a sen")
-    composer.attachments.add(FILE)
-    composer.show_conversation("one", "another", "one")
+    composer.attachments.add_attachment(FILE)
+    composer.show_draft_of("one", "another", "one")
     assert composer.text.toPlainText() == ""
-    assert composer.attachments.held == ()
-    composer._memory.write()
-    again = Composer(theme, Memory(tmp_path / "window.json"))
-    again.show_conversation("one", "talk", "one")
+    assert composer.attachments.listed_attachments == ()
+    composer._memory.write_memory_file()
+    again = Composer(theme, WindowMemory(tmp_path / "window.json"))
+    again.show_draft_of("one", "talk", "one")
     assert again.text.toPlainText() == "half a sen"
-    assert again.attachments.held == (FILE,)
+    assert again.attachments.listed_attachments == (FILE,)
 
 
 def test_a_sent_message_leaves_no_draft(composer: Composer) -> None:
     QTest.keyClicks(composer.text, "done")
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
-    composer.show_conversation("one", "another", "one")
-    composer.show_conversation("one", "talk", "one")
+    composer.show_draft_of("one", "another", "one")
+    composer.show_draft_of("one", "talk", "one")
     assert composer.text.toPlainText() == ""
 
 
@@ -174,24 +174,26 @@ def test_the_arrow_moves_the_cursor_in_a_text_that_was_begun(composer: Composer)
 @pytest.mark.parametrize(
     ("text", "asked"),
     [
-        ("/han", Asked("/", "han", 0)),
-        ("/", Asked("/", "", 0)),
-        ("see @src/lo", Asked("@", "src/lo", 4)),
-        ("@", Asked("@", "", 0)),
-        ("(@a", Asked("@", "a", 1)),
+        ("/han", CompletionRequest("/", "han", 0)),
+        ("/", CompletionRequest("/", "", 0)),
+        ("see @src/lo", CompletionRequest("@", "src/lo", 4)),
+        ("@", CompletionRequest("@", "", 0)),
+        ("(@a", CompletionRequest("@", "a", 1)),
         ("mail me@example.org", None),
         ("a /command", None),
         ("plain words", None),
         ("/usr/bin", None),
     ],
 )
-def test_what_is_typed_asks_for_completion(text: str, asked: Asked | None) -> None:
-    assert asked_for(text, len(text)) == asked
+def test_what_is_typed_asks_for_completion(text: str, asked: CompletionRequest | None) -> None:
+    assert find_completion_request(text, len(text)) == asked
 
 
 def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> None:
     composer.offers_wanted.connect(
-        lambda asked: composer.offer(asked, [Offer("table.rs", "@src/lock/table.rs "), Offer("b", "@src/b ")])
+        lambda asked: composer.show_completion_offers(
+            asked, [CompletionOffer("table.rs", "@src/lock/table.rs "), CompletionOffer("b", "@src/b ")]
+        )
     )
     QTest.keyClicks(composer.text, "see @ta")
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
@@ -204,7 +206,7 @@ def test_a_completion_is_taken_with_the_keys_of_the_text(composer: Composer) -> 
 
 def test_a_late_answer_to_an_old_question_is_dropped(composer: Composer) -> None:
     QTest.keyClicks(composer.text, "@a")
-    composer.offer(Asked("@", "old", 0), [Offer("late")])
+    composer.show_completion_offers(CompletionRequest("@", "old", 0), [CompletionOffer("late")])
     assert composer.text.completion is None or not composer.text.completion.isVisible()
 
 
@@ -227,19 +229,19 @@ def test_files_and_pictures_are_given_on_and_long_texts_become_attachments(compo
 
 
 def test_an_attachment_can_be_taken_off_and_is_there_once(composer: Composer) -> None:
-    composer.attachments.add(FILE)
-    composer.attachments.add(FILE)
-    assert composer.parts() == (FILE,)
+    composer.attachments.add_attachment(FILE)
+    composer.attachments.add_attachment(FILE)
+    assert composer.message_parts() == (FILE,)
     chips = composer.attachments.findChildren(QPushButton)
     assert [chip.accessibleName() for chip in chips] == ["Attachment notes.txt. Press to remove."]
     QTest.mouseClick(chips[0], Qt.MouseButton.LeftButton)
-    assert composer.parts() == ()
+    assert composer.message_parts() == ()
 
 
 @pytest.mark.parametrize("broken", [None, [], {}, {"name": "x"}, {**ONE, "digest": "zz"}, {**ONE, "size": []}])
 def test_a_damaged_draft_is_no_attachment(broken: object) -> None:
-    assert read({"text": "Hello", "attachments": [broken]}) == (Text("Hello"),)
-    assert read(written((Text("Hello"), FILE))) == (Text("Hello"), FILE)
+    assert decode_message_parts({"text": "Hello", "attachments": [broken]}) == (Text("Hello"),)
+    assert decode_message_parts(encode_message_parts((Text("Hello"), FILE))) == (Text("Hello"), FILE)
 
 
 def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) -> None:
@@ -247,39 +249,39 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
         return [b.text() for b in (composer._stop, composer._send) if b.isVisible()]
 
     assert shown() == ["Send"]
-    composer.show_running(Running.TOOLS)
+    composer.show_run_state(ConversationActivity.TOOLS)
     assert shown() == ["Stop"]
     QTest.keyClicks(composer.text, "next")
     assert shown() == ["Stop", "Queue"]
-    composer.show_running(Running.IDLE)
+    composer.show_run_state(ConversationActivity.IDLE)
     assert shown() == ["Send"]
 
 
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
-    composer.show_meter({Kind.CONVERSATION: 43_900}, 128_000, 0.42)
+    composer.show_window_meter({ContextKind.CONVERSATION: 43_900}, 128_000, 0.42)
     assert composer._figures.text() == "43.9K / 128K · $0.42"
 
 
 def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
     """A recall of 25K tokens left it where it was."""
-    composer.show_meter({Kind.CONVERSATION: 6_000}, 32_000)
+    composer.show_window_meter({ContextKind.CONVERSATION: 6_000}, 32_000)
     large = Attachment("log.txt", story.stored("log"), 5_000)
-    composer.attachments.add(large)
+    composer.attachments.add_attachment(large)
     assert composer._figures.text() == "11K / 32K"
-    composer.attachments.show_tokens(large, 900)
+    composer.attachments.show_attachment_tokens(large, 900)
     assert composer._figures.text() == "6.9K / 32K"
-    composer.attachments._remove(large)
+    composer.attachments._remove_attachment(large)
     assert composer._figures.text() == "6K / 32K"
 
 
 def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
-    composer.show_price(NextMessage(warm=0.0412, cold=0.31, reply=800, forever=True))
+    composer.show_next_message_cost(NextMessageCost(warm=0.0412, cold=0.31, reply=800, forever=True))
     assert composer._price.text() == "Next message: about $0.041"
     told = composer._price.toolTip()
     assert "$0.310" in told
     assert "800 tokens" in told
     assert "Not included" in told
-    composer.show_price(None)
+    composer.show_next_message_cost(None)
     assert composer._price.text() == ""
     assert composer._price.isHidden()
 
@@ -287,31 +289,31 @@ def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_k
 def test_how_long_the_cache_lives_and_that_folding_first_pays_once_it_has_expired(composer: Composer) -> None:
     wanted = QSignalSpy(composer.fold_wanted)
     composer.now = lambda: 1_000.0
-    price = NextMessage(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
-    composer.show_price(price, lambda: 0.11)
+    price = NextMessageCost(warm=0.04, cold=0.31, reply=800, warm_until=1_230.0)
+    composer.show_next_message_cost(price, lambda: 0.11)
     assert composer._price.text() == "Next message: about $0.040 · cache warm for 4 min"
     assert composer._fold.isHidden()
     composer.now = lambda: 1_231.0
-    composer._tell_price()
+    composer._update_next_message_cost()
     assert composer._price.text() == "Next message: about $0.310 · cache expired"
     assert not composer._fold.isHidden()
     assert "$0.110" in composer._fold.toolTip()
     composer._fold.click()
     assert wanted.count() == 1
-    composer.show_running(Running.THINKING)
+    composer.show_run_state(ConversationActivity.THINKING)
     assert composer._fold.isHidden()
 
 
 def test_a_message_taken_back_stands_below_what_was_begun(composer: Composer) -> None:
     QTest.keyClicks(composer.text, "begun")
-    composer.take((Text("waited"), FILE))
+    composer.put_message_back((Text("waited"), FILE))
     assert composer.text.toPlainText() == "begun\n\nwaited"
-    assert composer.attachments.held == (FILE,)
+    assert composer.attachments.listed_attachments == (FILE,)
 
 
 def test_editing_an_earlier_message_sends_it_in_its_place(composer: Composer) -> None:
     resent, spy = QSignalSpy(composer.resent), sent(composer)
-    composer.edit(14, (Text("as it was"),))
+    composer.edit_earlier_message(14, (Text("as it was"),))
     QTest.keyClicks(composer.text, ", but better")
     QTest.keyClick(composer.text, Qt.Key.Key_Return)
     assert resent.at(0) == [14, (Text("as it was, but better"),)]
@@ -323,51 +325,51 @@ def test_editing_an_earlier_message_sends_it_in_its_place(composer: Composer) ->
 
 @pytest.mark.parametrize("leave", ["sent", "given up", "another one edited", "another conversation"])
 def test_what_was_begun_is_there_again_after_an_earlier_message_was_edited(composer: Composer, leave: str) -> None:
-    composer.take((Text("half a sentence"), FILE))
-    composer.edit(14, (Text("as it was"),))
-    assert composer.parts() == (Text("as it was"),)
+    composer.put_message_back((Text("half a sentence"), FILE))
+    composer.edit_earlier_message(14, (Text("as it was"),))
+    assert composer.message_parts() == (Text("as it was"),)
     if leave == "sent":
         QTest.keyClick(composer.text, Qt.Key.Key_Return)
     elif leave == "another one edited":
-        composer.edit(16, (Text("the next one"),))
+        composer.edit_earlier_message(16, (Text("the next one"),))
         composer.stop_editing()
     elif leave == "another conversation":
-        composer.show_conversation("one", "other", "")
-        composer.show_conversation("one", "talk", "")
-        assert composer.parts() == (Text("as it was"),)
+        composer.show_draft_of("one", "other", "")
+        composer.show_draft_of("one", "talk", "")
+        assert composer.message_parts() == (Text("as it was"),)
         composer.stop_editing()
     else:
         composer.stop_editing()
-    assert composer.parts() == (Text("half a sentence"), FILE)
+    assert composer.message_parts() == (Text("half a sentence"), FILE)
 
 
 def test_an_edit_outlives_the_program_and_still_replaces_its_message(
     composer: Composer, theme: Theme, tmp_path: Path
 ) -> None:
-    composer.take((Text("half a sentence"), FILE))
-    composer.edit(14, (Text("as it was"),))
+    composer.put_message_back((Text("half a sentence"), FILE))
+    composer.edit_earlier_message(14, (Text("as it was"),))
     QTest.keyClicks(composer.text, ", but better")
-    composer._memory.write()
-    again = Composer(theme, Memory(tmp_path / "window.json"))
-    again.show_conversation("one", "talk", "one")
+    composer._memory.write_memory_file()
+    again = Composer(theme, WindowMemory(tmp_path / "window.json"))
+    again.show_draft_of("one", "talk", "one")
     resent = QSignalSpy(again.resent)
     QTest.keyClick(again.text, Qt.Key.Key_Return)
     assert resent.at(0) == [14, (Text("as it was, but better"),)]
-    assert again.parts() == (Text("half a sentence"), FILE)
+    assert again.message_parts() == (Text("half a sentence"), FILE)
 
 
 def test_a_message_that_could_not_begin_a_conversation_goes_into_no_other_one(composer: Composer) -> None:
-    composer.show_conversation("one", "new", "one")
-    composer.show_conversation("one", "talk", "one")
-    composer.hold(("one", "new"), (Text("a first message"),))
+    composer.show_draft_of("one", "new", "one")
+    composer.show_draft_of("one", "talk", "one")
+    composer.add_to_draft(("one", "new"), (Text("a first message"),))
     assert composer.text.toPlainText() == ""
-    composer.show_conversation("one", "new", "one")
+    composer.show_draft_of("one", "new", "one")
     assert composer.text.toPlainText() == "a first message"
 
 
 def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> None:
     row = QWidget()
-    line = OneLine("one two three four five six seven eight nine ten", row)
+    line = OneLineLabel("one two three four five six seven eight nine ten", row)
     row.show()
     line.resize(1_000, 20)
     assert line.text().endswith("ten")
@@ -378,13 +380,13 @@ def test_a_waiting_message_shows_as_much_as_there_is_room_for(theme: Theme) -> N
 
 
 def test_waiting_messages_can_be_edited_and_removed(composer: Composer) -> None:
-    editing, dropping = QSignalSpy(composer.editing), QSignalSpy(composer.dropping)
-    composer.show_queue([(Text("one"),), (Text("two"),)])
+    editing, dropping = QSignalSpy(composer.editing), QSignalSpy(composer.discarding)
+    composer.show_waiting_messages([(Text("one"),), (Text("two"),)])
     buttons = {button.accessibleName(): button for button in composer.waiting.findChildren(QPushButton)}
     QTest.mouseClick(buttons["Edit: two"], Qt.MouseButton.LeftButton)
     QTest.mouseClick(buttons["Remove: one"], Qt.MouseButton.LeftButton)
     assert (editing.at(0), dropping.at(0)) == ([1], [0])
-    composer.show_queue([])
+    composer.show_waiting_messages([])
     assert not composer.waiting.isVisible()
 
 
@@ -392,9 +394,9 @@ TAKEN = {"bottom"}  # Ctrl+End moves in the text while there is one to move in
 
 
 @pytest.mark.parametrize(
-    "action", [each for each in declared() if each.shortcut and each.id not in TAKEN], ids=lambda a: a.id
+    "action", [each for each in declare_actions() if each.shortcut and each.id not in TAKEN], ids=lambda a: a.id
 )
-def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, action: Action) -> None:
+def test_no_shortcut_of_the_window_is_swallowed_by_the_text(composer: Composer, action: WindowAction) -> None:
     keys = QKeySequence(action.shortcut)[0]  # type: ignore[index]  # the stubs lack it
     event = QKeyEvent(QEvent.Type.ShortcutOverride, keys.key(), keys.keyboardModifiers())
     event.ignore()

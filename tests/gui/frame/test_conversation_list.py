@@ -6,9 +6,15 @@ from PySide6.QtCore import QModelIndex, QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QApplication
 
-from helix_desktop.engine.events import Running
-from helix_desktop.engine.rows import ConversationRow as Row
-from helix_desktop.gui.frame.conversation_list import FETCHED, ConversationList, Heading, grouped, when
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.frame.conversation_list import (
+    ROWS_PER_FETCH,
+    ConversationGroupHeading,
+    ConversationList,
+    format_age,
+    group_conversations,
+)
 from helix_desktop.gui.theme import Theme
 from tests.gui.fake_desk import parts
 
@@ -18,8 +24,8 @@ HOUR, DAY = 3_600, 86_400
 
 def lines(rows: list[Row], words: str = "", place: str = "") -> list[str]:
     return [
-        f"[{line.text}]" if isinstance(line, Heading) else line.title
-        for line in grouped(rows, words=words, place=place, now=NOW)
+        f"[{line.text}]" if isinstance(line, ConversationGroupHeading) else line.title
+        for line in group_conversations(rows, words=words, place=place, now=NOW)
     ]
 
 
@@ -49,21 +55,23 @@ def test_every_word_has_to_be_in_the_title() -> None:
 
 
 def test_ages_are_short() -> None:
-    assert when(NOW - 5, NOW) == "now"
-    assert when(NOW - 300, NOW) == "5m"
-    assert when(NOW - 3 * HOUR, NOW) == "3h"
-    assert when(NOW - 30 * DAY, NOW) == "21 Oct"
-    assert when(NOW - 800 * DAY, NOW) == "2024"
+    assert format_age(NOW - 5, NOW) == "now"
+    assert format_age(NOW - 300, NOW) == "5m"
+    assert format_age(NOW - 3 * HOUR, NOW) == "3h"
+    assert format_age(NOW - 30 * DAY, NOW) == "21 Oct"
+    assert format_age(NOW - 800 * DAY, NOW) == "2024"
     december = datetime(2025, 12, 30, 12, tzinfo=UTC).timestamp()
-    assert when(datetime(2025, 1, 2, 12, tzinfo=UTC).timestamp(), december) == "2 Jan"
+    assert format_age(datetime(2025, 1, 2, 12, tzinfo=UTC).timestamp(), december) == "2 Jan"
 
 
 def test_rows_are_fetched_as_they_are_needed(theme: Theme) -> None:
     shown = ConversationList(theme)
-    shown.lines.show_lines(grouped([Row(str(n), f"Talk {n}", NOW - n) for n in range(5_000)], now=NOW))
-    assert shown.lines.rowCount() == FETCHED
-    shown.mark("450")
-    assert shown.current() == "450"
+    shown.lines.replace_list_lines(
+        group_conversations([Row(str(n), f"Talk {n}", NOW - n) for n in range(5_000)], now=NOW)
+    )
+    assert shown.lines.rowCount() == ROWS_PER_FETCH
+    shown.select_conversation("450")
+    assert shown.selected_conversation_id() == "450"
     assert shown.lines.rowCount() < 1_000
     while shown.lines.canFetchMore(QModelIndex()):
         shown.lines.fetchMore(QModelIndex())
@@ -73,7 +81,7 @@ def test_rows_are_fetched_as_they_are_needed(theme: Theme) -> None:
 def test_a_click_opens_a_conversation_and_a_heading_does_nothing(theme: Theme) -> None:
     shown = ConversationList(theme)
     shown.resize(252, 400)
-    shown.lines.show_lines(grouped(ROWS, now=NOW))
+    shown.lines.replace_list_lines(group_conversations(ROWS, now=NOW))
     shown.show()
     opened = QSignalSpy(shown.opened)
     QTest.mouseClick(shown.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(60, 10))
@@ -83,22 +91,22 @@ def test_a_click_opens_a_conversation_and_a_heading_does_nothing(theme: Theme) -
 
 def test_the_neighbour_is_past_the_headings(theme: Theme) -> None:
     shown = ConversationList(theme)
-    shown.lines.show_lines(grouped(ROWS, now=NOW))
-    shown.mark("b")
-    assert (shown.neighbour(1), shown.neighbour(-1)) == ("a", "c")
-    shown.mark("a")
-    assert shown.neighbour(1) == ""
+    shown.lines.replace_list_lines(group_conversations(ROWS, now=NOW))
+    shown.select_conversation("b")
+    assert (shown.find_neighbour_conversation(1), shown.find_neighbour_conversation(-1)) == ("a", "c")
+    shown.select_conversation("a")
+    assert shown.find_neighbour_conversation(1) == ""
 
 
 def test_a_screen_reader_hears_title_and_state(theme: Theme) -> None:
     shown = ConversationList(theme)
     row = Row("a", "Extract the lock manager", NOW, parts(4, 9, 0, 8, 13))
-    shown.lines.show_lines(grouped([row], now=NOW))
-    shown.lines.show_running("a", Running.ASKING)
+    shown.lines.replace_list_lines(group_conversations([row], now=NOW))
+    shown.lines.update_running_state("a", ConversationActivity.ASKING)
     said = shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole)
     assert said == "Extract the lock manager, waiting for you"
-    shown.lines.show_lines(grouped([Row("a", "Brought from elsewhere", NOW)], now=NOW))
-    shown.lines.show_running("a", Running.IDLE)
+    shown.lines.replace_list_lines(group_conversations([Row("a", "Brought from elsewhere", NOW)], now=NOW))
+    shown.lines.update_running_state("a", ConversationActivity.IDLE)
     assert shown.lines.index(1).data(Qt.ItemDataRole.AccessibleTextRole) == "Brought from elsewhere"
 
 
@@ -106,11 +114,11 @@ def test_a_second_line_stands_only_where_there_is_something_to_say(theme: Theme)
     shown = ConversationList(theme)
     shown.resize(252, 400)
     quiet, agents = Row("a", "Quiet", NOW, parts(4, 9, 0, 8, 13)), Row("b", "Theirs", NOW - 1, agent="Codex")
-    shown.lines.show_lines(grouped([quiet, agents], now=NOW))
+    shown.lines.replace_list_lines(group_conversations([quiet, agents], now=NOW))
     shown.show()
     heights = [shown.visualRect(shown.lines.index(at)).height() for at in (1, 2)]
     assert heights[0] < heights[1]
-    shown.lines.show_running("a", Running.ASKING)
+    shown.lines.update_running_state("a", ConversationActivity.ASKING)
     QApplication.processEvents()
     assert shown.visualRect(shown.lines.index(1)).height() == heights[1]
 
@@ -119,10 +127,10 @@ def test_an_update_keeps_the_place_of_the_reader(theme: Theme) -> None:
     shown = ConversationList(theme)
     shown.resize(252, 200)
     rows = [Row(str(n), f"Talk {n}", NOW - n) for n in range(50)]
-    shown.lines.show_lines(grouped(rows, now=NOW))
+    shown.lines.replace_list_lines(group_conversations(rows, now=NOW))
     shown.show()
     shown.verticalScrollBar().setValue(300)
-    shown.lines.show_lines(grouped([*rows[:-1], Row("49", "Talk 49, renamed", NOW - 49)], now=NOW))
+    shown.lines.replace_list_lines(group_conversations([*rows[:-1], Row("49", "Talk 49, renamed", NOW - 49)], now=NOW))
     assert shown.verticalScrollBar().value() == 300
     assert shown.lines.index(50).data() == "Talk 49, renamed"
 
@@ -133,7 +141,7 @@ def test_who_writes_there_stands_in_the_line_and_is_spoken(theme: Theme) -> None
     shown.resize(260, 120)
     pictures = []
     for row in (bare, agents):
-        shown.lines.show_lines([row])
+        shown.lines.replace_list_lines([row])
         pictures.append(shown.grab().toImage())
     assert pictures[0] != pictures[1]
     said = shown.lines.data(shown.lines.index(0, 0), Qt.ItemDataRole.AccessibleTextRole)
@@ -143,9 +151,11 @@ def test_who_writes_there_stands_in_the_line_and_is_spoken(theme: Theme) -> None
 def test_only_the_lines_that_changed_are_drawn_anew(theme: Theme) -> None:
     shown = ConversationList(theme)
     rows = [Row(str(n), f"Talk {n}", NOW - n) for n in range(9)]
-    shown.lines.show_lines(grouped(rows, now=NOW))
-    shown.lines.show_lines(grouped(rows, now=NOW))
+    shown.lines.replace_list_lines(group_conversations(rows, now=NOW))
+    shown.lines.replace_list_lines(group_conversations(rows, now=NOW))
     changed = QSignalSpy(shown.lines.dataChanged)
-    shown.lines.show_lines(grouped([*rows[:4], Row("4", "Talk 4, renamed", NOW - 4), *rows[5:]], now=NOW))
+    shown.lines.replace_list_lines(
+        group_conversations([*rows[:4], Row("4", "Talk 4, renamed", NOW - 4), *rows[5:]], now=NOW)
+    )
     lines = {changed.at(at)[0].row() for at in range(changed.count())}
     assert lines in ({5}, set(range(10)))  # all of them where a minute has passed meanwhile

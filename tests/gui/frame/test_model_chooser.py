@@ -10,26 +10,28 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.gui.frame.model_chooser import ModelChooser, grouped, price_words, window_words
-from helix_desktop.gui.memory import Memory
-from helix_desktop.gui.setup import Model, Refreshed, Sure
+from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window, group_models
+from helix_desktop.gui.model_setup_port import ModelChoice, RefreshedModels, WindowSizeSource
 from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.window_memory import WindowMemory
 
-SONNET = Model("anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True)
-OLDER = Model("anthropic/claude-sonnet-4-5", 200_000, 3.0, 15.0, provider="Anthropic")
-ROUTED = Model(
+SONNET = ModelChoice("anthropic/claude-sonnet-4-8", 1_000_000, 3.0, 15.0, provider="Anthropic", thinking=True)
+OLDER = ModelChoice("anthropic/claude-sonnet-4-5", 200_000, 3.0, 15.0, provider="Anthropic")
+ROUTED = ModelChoice(
     "openrouter/perplexity/sonnet-search", 128_000, 1.0, 5.0, provider="OpenRouter", images=False, tools=False
 )
-LOCAL = Model("ollama/distill-8b", 8_192, provider="Ollama", images=False, local=True, sure=Sure.LEARNED)
+LOCAL = ModelChoice(
+    "ollama/distill-8b", 8_192, provider="Ollama", images=False, local=True, sure=WindowSizeSource.LEARNED
+)
 MODELS = [SONNET, OLDER, ROUTED, LOCAL]
 
 
 @pytest.fixture
-def chooser(theme: Theme, memory: Memory) -> ModelChooser:
+def chooser(theme: Theme, memory: WindowMemory) -> ModelChooser:
     parent = QWidget()
     parent.resize(1200, 800)
     made = ModelChooser(theme, memory, parent)
-    made.opened.connect(lambda: made.show_models(MODELS))
+    made.opened.connect(lambda: made.show_known_models(MODELS))
     parent.show()
     assert QTest.qWaitForWindowActive(parent)
     made._kept = parent  # type: ignore[attr-defined]  # lives as long as the chooser
@@ -42,7 +44,7 @@ def names(chooser: ModelChooser) -> Sequence[str]:
 
 
 def test_models_are_grouped_by_provider_after_favourites_and_recent_ones() -> None:
-    rows = grouped(MODELS, [OLDER.name], [LOCAL.name, OLDER.name, "gone/model"])
+    rows = group_models(MODELS, [OLDER.name], [LOCAL.name, OLDER.name, "gone/model"])
     shown = [row.model.name if row.model else row.heading for row in rows]
     assert shown[:4] == ["Favourites", OLDER.name, "Recent", LOCAL.name]
     assert shown[4:] == ["Anthropic", SONNET.name, OLDER.name, "OpenRouter", ROUTED.name, "Ollama", LOCAL.name]
@@ -50,7 +52,7 @@ def test_models_are_grouped_by_provider_after_favourites_and_recent_ones() -> No
 
 def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
     def found(words: str) -> Sequence[str]:
-        return [row.model.name for row in grouped(MODELS, [], [], words) if row.model]
+        return [row.model.name for row in group_models(MODELS, [], [], words) if row.model]
 
     assert found("sonn 4-5") == [OLDER.name]
     assert found("ollama") == [LOCAL.name]
@@ -59,16 +61,20 @@ def test_words_are_looked_for_in_names_providers_and_abilities() -> None:
 
 
 def test_what_was_learned_says_so_and_nothing_is_claimed_of_an_unknown_price() -> None:
-    assert window_words(LOCAL) == "8.2K · learned"
-    assert (price_words(SONNET), price_words(LOCAL), price_words(Model("x/y"))) == ("$3 / $15", "free", "")
-    assert price_words(Model("x/y", price_input=3.2, price_output=16)) == "$3.20 / $16.00"
-    assert price_words(Model("x/y", price_input=0.075, price_output=0.3)) == "$0.075 / $0.3"
+    assert format_model_window(LOCAL) == "8.2K · learned"
+    assert (format_model_price(SONNET), format_model_price(LOCAL), format_model_price(ModelChoice("x/y"))) == (
+        "$3 / $15",
+        "free",
+        "",
+    )
+    assert format_model_price(ModelChoice("x/y", price_input=3.2, price_output=16)) == "$3.20 / $16.00"
+    assert format_model_price(ModelChoice("x/y", price_input=0.075, price_output=0.3)) == "$0.075 / $0.3"
 
 
 def test_it_opens_at_the_model_in_use_and_enter_takes_another(chooser: ModelChooser) -> None:
     chosen = QSignalSpy(chooser.chosen)
-    chooser.open(chooser.box, ROUTED.name)
-    assert chooser.pointed() == ROUTED
+    chooser.open_below(chooser.box, ROUTED.name)
+    assert chooser.highlighted_model() == ROUTED
     QTest.keyClicks(chooser.line, "4-8")
     QTest.keyClick(chooser.line, Qt.Key.Key_Return)
     assert [chosen.at(at)[0] for at in range(chosen.count())] == [SONNET.name]
@@ -76,48 +82,51 @@ def test_it_opens_at_the_model_in_use_and_enter_takes_another(chooser: ModelChoo
 
 
 def test_the_model_in_use_is_there_even_when_no_provider_lists_it(chooser: ModelChooser) -> None:
-    chooser.open(chooser.box, "peer/unlisted")
-    assert chooser.pointed() == Model("peer/unlisted", provider="peer")
+    chooser.open_below(chooser.box, "peer/unlisted")
+    assert chooser.highlighted_model() == ModelChoice("peer/unlisted", provider="peer")
 
 
-def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, memory: Memory) -> None:
-    chooser.open(chooser.box, LOCAL.name)
+def test_a_favourite_comes_first_and_lasts(chooser: ModelChooser, memory: WindowMemory) -> None:
+    chooser.open_below(chooser.box, LOCAL.name)
     QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert names(chooser)[:2] == ["— Favourites", LOCAL.name]
-    assert memory.get("models", "favourites", default=[""]) == [LOCAL.name]
+    assert memory.get_remembered("models", "favourites", default=[""]) == [LOCAL.name]
     QTest.keyClick(chooser.line, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert "— Favourites" not in names(chooser)
 
 
 def test_a_provider_that_does_not_answer_is_named(chooser: ModelChooser) -> None:
-    chooser.open(chooser.box, "")
-    chooser.show_refreshed(Refreshed(tuple(MODELS), (("OpenRouter", "It is not there."),)))
+    chooser.open_below(chooser.box, "")
+    chooser.show_refreshed_models(RefreshedModels(tuple(MODELS), (("OpenRouter", "It is not there."),)))
     assert chooser._state.text() == "4 models · no response from OpenRouter"
-    chooser.show_refreshed(Refreshed(tuple(MODELS)))
+    chooser.show_refreshed_models(RefreshedModels(tuple(MODELS)))
     assert chooser._state.text() == "4 models · just refreshed"
 
 
 def test_headings_cannot_be_chosen(chooser: ModelChooser) -> None:
-    chooser.open(chooser.box, SONNET.name)
+    chooser.open_below(chooser.box, SONNET.name)
     for _ in range(2 * len(MODELS)):
         QTest.keyClick(chooser.line, Qt.Key.Key_Down)
-        assert chooser.pointed() is not None
+        assert chooser.highlighted_model() is not None
 
 
 def test_the_head_of_the_first_group_is_in_sight(chooser: ModelChooser) -> None:
     """Of 350 models of one server, the first could be seen, and not whose it is."""
     chooser.opened.disconnect()
-    chooser.open(chooser.box, "", "p")
-    chooser.show_models([Model(f"p/model-{n:03}", provider="p") for n in range(350)])
+    chooser.open_below(chooser.box, "", "p")
+    chooser.show_known_models([ModelChoice(f"p/model-{n:03}", provider="p") for n in range(350)])
     assert chooser.list.indexAt(QPoint(5, 5)).row() == 0
 
 
 def test_a_thousand_models_open_and_are_searched_at_once(chooser: ModelChooser) -> None:
-    many = [Model(f"p{n % 7}/family-{n % 90}/model-{n}", 128_000, 1.0, 2.0, provider=f"P{n % 7}") for n in range(1_000)]
+    many = [
+        ModelChoice(f"p{n % 7}/family-{n % 90}/model-{n}", 128_000, 1.0, 2.0, provider=f"P{n % 7}")
+        for n in range(1_000)
+    ]
     chooser.opened.disconnect()
-    chooser.opened.connect(lambda: chooser.show_models(many))
+    chooser.opened.connect(lambda: chooser.show_known_models(many))
     begun = time.thread_time()
-    chooser.open(chooser.box, many[500].name)
+    chooser.open_below(chooser.box, many[500].name)
     chooser.box.repaint()
     assert time.thread_time() - begun < 0.05
     took = []

@@ -4,7 +4,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 
-from helix_desktop.errors import NotThere
+from helix_desktop.errors import NotFound
 from helix_desktop.gui.frame.notices import Notices
 from helix_desktop.gui.theme import Theme
 
@@ -14,12 +14,12 @@ def test_a_notice_can_be_undone_once(theme: Theme) -> None:
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
-    notices.tell("It is in the trash.", act=lambda: undone.append("undone"))
-    assert notices.text == "It is in the trash."
+    notices.show_notice("It is in the trash.", act=lambda: undone.append("undone"))
+    assert notices.shown_text == "It is in the trash."
     QTest.mouseClick(notices._button, Qt.MouseButton.LeftButton)
-    notices.act()
+    notices.run_notice_action()
     assert undone == ["undone"]
-    assert notices.text == ""
+    assert notices.shown_text == ""
 
 
 def test_the_newest_wins_and_an_error_says_what_to_do(theme: Theme) -> None:
@@ -27,9 +27,9 @@ def test_the_newest_wins_and_an_error_says_what_to_do(theme: Theme) -> None:
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent, lambda: 100)
-    notices.tell("Saved.", act=lambda: None)
-    notices.tell_error(NotThere("It is gone.", remedy="Look in the trash."))
-    assert notices.text == "It is gone. Look in the trash."
+    notices.show_notice("Saved.", act=lambda: None)
+    notices.show_error_notice(NotFound("It is gone.", remedy="Look in the trash."))
+    assert notices.shown_text == "It is gone. Look in the trash."
     assert not notices._button.isVisible()
     assert notices.geometry().bottom() <= 300
 
@@ -40,15 +40,15 @@ def test_what_is_offered_to_be_read_comes_back_after_a_newer_notice(theme: Theme
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
-    notices.tell("It was mended.", button="Read", act=lambda: done.append("mended"))
-    notices.tell("There are rules.", button="Read", act=lambda: done.append("rules"))
-    notices.tell("Saved.")
-    notices._over()
-    assert notices.text == "There are rules."
-    notices.act()
-    assert notices.text == "It was mended."
+    notices.show_notice("It was mended.", button="Read", act=lambda: done.append("mended"))
+    notices.show_notice("There are rules.", button="Read", act=lambda: done.append("rules"))
+    notices.show_notice("Saved.")
+    notices._on_notice_timeout()
+    assert notices.shown_text == "There are rules."
+    notices.run_notice_action()
+    assert notices.shown_text == "It was mended."
     QTest.mouseClick(notices._close, Qt.MouseButton.LeftButton)
-    assert (notices.text, done) == ("", ["rules"])
+    assert (notices.shown_text, done) == ("", ["rules"])
 
 
 def test_what_was_offered_goes_with_its_workspace_and_an_undo_stays(theme: Theme) -> None:
@@ -56,13 +56,13 @@ def test_what_was_offered_goes_with_its_workspace_and_an_undo_stays(theme: Theme
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
-    notices.tell("Its folder is gone.", button="Choose a folder…", act=lambda: None)
-    notices.tell("There are rules.", button="Read", act=lambda: None)
-    notices.drop_offers()
-    assert notices.text == ""
-    notices.tell("It is in the trash.", act=lambda: None)
-    notices.drop_offers()
-    assert notices.text == "It is in the trash."
+    notices.show_notice("Its folder is gone.", button="Choose a folder…", act=lambda: None)
+    notices.show_notice("There are rules.", button="Read", act=lambda: None)
+    notices.discard_offers()
+    assert notices.shown_text == ""
+    notices.show_notice("It is in the trash.", act=lambda: None)
+    notices.discard_offers()
+    assert notices.shown_text == "It is in the trash."
 
 
 def test_errors_of_one_moment_stand_together_and_a_later_one_alone(theme: Theme) -> None:
@@ -71,14 +71,14 @@ def test_errors_of_one_moment_stand_together_and_a_later_one_alone(theme: Theme)
     parent.show()
     notices = Notices(theme, parent)
     for name in ("a", "b", "a"):
-        notices.tell_error(NotThere(f"{name} is gone."))
-    assert notices.text == "b is gone.\na is gone."
+        notices.show_error_notice(NotFound(f"{name} is gone."))
+    assert notices.shown_text == "b is gone.\na is gone."
     for number in range(6):
-        notices.tell_error(NotThere(f"{number} is gone."))
-    assert notices.text == "And 4 more:\n2 is gone.\n3 is gone.\n4 is gone.\n5 is gone."
-    notices.tell("Saved.")
-    notices.tell_error(NotThere("c is gone."))
-    assert notices.text == "c is gone."
+        notices.show_error_notice(NotFound(f"{number} is gone."))
+    assert notices.shown_text == "And 4 more:\n2 is gone.\n3 is gone.\n4 is gone.\n5 is gone."
+    notices.show_notice("Saved.")
+    notices.show_error_notice(NotFound("c is gone."))
+    assert notices.shown_text == "c is gone."
 
 
 def test_an_undo_comes_back_after_an_error_of_something_else_and_its_shortcut_means_no_other_offer(
@@ -88,15 +88,15 @@ def test_an_undo_comes_back_after_an_error_of_something_else_and_its_shortcut_me
     parent.resize(800, 400)
     parent.show()
     notices = Notices(theme, parent)
-    notices.tell("It is here.", button="Choose a folder…", act=lambda: done.append("chosen"))
-    notices.tell("It is in the trash.", act=lambda: done.append("undone"))
-    notices.tell_error(NotThere("The server is gone."))
-    notices.undo()
-    assert (notices.text, done) == ("It is in the trash.", [])
-    notices.undo()
-    notices.undo()
-    assert (notices.text, done) == ("It is here.", ["undone"])
-    notices.tell("It is in the archive.", act=lambda: done.append("back"))
-    notices.tell("It is in the trash.", act=lambda: None)
-    notices.act()
-    assert (notices.text, done) == ("It is here.", ["undone"])
+    notices.show_notice("It is here.", button="Choose a folder…", act=lambda: done.append("chosen"))
+    notices.show_notice("It is in the trash.", act=lambda: done.append("undone"))
+    notices.show_error_notice(NotFound("The server is gone."))
+    notices.run_notice_undo()
+    assert (notices.shown_text, done) == ("It is in the trash.", [])
+    notices.run_notice_undo()
+    notices.run_notice_undo()
+    assert (notices.shown_text, done) == ("It is here.", ["undone"])
+    notices.show_notice("It is in the archive.", act=lambda: done.append("back"))
+    notices.show_notice("It is in the trash.", act=lambda: None)
+    notices.run_notice_action()
+    assert (notices.shown_text, done) == ("It is here.", ["undone"])

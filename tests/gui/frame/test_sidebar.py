@@ -8,8 +8,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QSignalSpy, QTest
 from PySide6.QtWidgets import QMenu, QPushButton
 
-from helix_desktop.engine.rows import ConversationRow as Row
-from helix_desktop.gui.frame.sidebar import SearchBox, Sidebar, folder_words
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.gui.frame.sidebar import ConversationSearchField, Sidebar, format_folder
 from helix_desktop.gui.theme import Theme
 
 NOW = time.time()
@@ -25,15 +25,15 @@ ROWS = [
 def sidebar(theme: Theme) -> Sidebar:
     made = Sidebar(theme)
     made.resize(252, 600)
-    made.show_workspace("storage-engine", Path.home() / "code" / "storage-engine")
-    made.show_conversations(ROWS)
+    made.show_workspace_title("storage-engine", Path.home() / "code" / "storage-engine")
+    made.list_conversation_rows(ROWS)
     made.show()
     return made
 
 
 def test_nothing_is_offered_before_the_conversations_are_read(theme: Theme) -> None:
     made = Sidebar(theme)
-    made.show_workspace("storage-engine", None)
+    made.show_workspace_title("storage-engine", None)
     made.show()
     assert not [link.text() for link in made.findChildren(QPushButton) if link.isVisible()]
 
@@ -44,14 +44,14 @@ def titles(sidebar: Sidebar) -> list[str]:
 
 
 def offered(sidebar: Sidebar, conversation: str) -> list[str]:
-    sidebar._menu(conversation, sidebar.mapToGlobal(sidebar.rect().center()))
+    sidebar._show_conversation_menu(conversation, sidebar.mapToGlobal(sidebar.rect().center()))
     menu = sidebar.findChildren(QMenu)[-1]
     return [action.text() for action in menu.actions() if action.text()]
 
 
 def test_a_folder_is_written_as_people_write_it() -> None:
-    assert folder_words(Path.home() / "code" / "x") == "~/code/x"
-    assert folder_words(Path("/srv/x")) == "/srv/x"
+    assert format_folder(Path.home() / "code" / "x") == "~/code/x"
+    assert format_folder(Path("/srv/x")) == "/srv/x"
 
 
 def test_typing_filters_the_list_and_enter_looks_everywhere(sidebar: Sidebar) -> None:
@@ -66,10 +66,10 @@ def test_typing_filters_the_list_and_enter_looks_everywhere(sidebar: Sidebar) ->
 
 def test_what_is_not_there_says_what_to_do(sidebar: Sidebar) -> None:
     QTest.keyClicks(sidebar.search, "zebra")
-    assert "Press Enter to search messages" in sidebar._empty.text()
+    assert "Press Enter to search messages" in sidebar._empty_list_label.text()
     sidebar.search.clear()
-    sidebar.show_conversations([])
-    assert sidebar._empty.text() == "Your conversations appear here. Write a message to start one."
+    sidebar.list_conversation_rows([])
+    assert sidebar._empty_list_label.text() == "Your conversations appear here. Write a message to start one."
 
 
 def test_archive_and_trash_are_reached_from_below_the_list(sidebar: Sidebar) -> None:
@@ -88,7 +88,7 @@ def test_the_menu_offers_what_can_be_done(sidebar: Sidebar) -> None:
 
 
 def test_a_choice_of_the_menu_is_handed_on(sidebar: Sidebar) -> None:
-    wants = QSignalSpy(sidebar.wants)
+    wants = QSignalSpy(sidebar.conversation_action_wanted)
     offered(sidebar, "b")
     menu = sidebar.findChildren(QMenu)[-1]
     next(action for action in menu.actions() if action.text() == "Archive").trigger()
@@ -103,20 +103,20 @@ def test_the_arrow_goes_from_the_box_into_the_list(sidebar: Sidebar) -> None:
 
 
 def test_a_long_folder_is_shortened_to_the_room_there_is(sidebar: Sidebar) -> None:
-    sidebar.show_workspace("x", Path("/srv") / ("long-" * 30) / "end")
+    sidebar.show_workspace_title("x", Path("/srv") / ("long-" * 30) / "end")
     assert "…" in sidebar._path.text()
     assert sidebar._path.toolTip().endswith("/end")
 
 
 def test_a_long_name_ends_in_an_ellipsis(sidebar: Sidebar) -> None:
-    sidebar.show_workspace("a folder with a very long name " * 3, Path("/work"))
+    sidebar.show_workspace_title("a folder with a very long name " * 3, Path("/work"))
     sidebar.show()
     assert sidebar._title.text().endswith("…")
 
 
 def test_the_shortcut_of_the_search_never_stands_on_its_words(theme: Theme) -> None:
-    box = SearchBox(theme)
-    box.show_shortcut("Ctrl K")
+    box = ConversationSearchField(theme)
+    box.show_shortcut_in_field("Ctrl K")
     box.show()
     box.resize(260, 32)
     assert box._key.isVisible()

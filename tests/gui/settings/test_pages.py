@@ -25,23 +25,38 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from helix_desktop.engine import policy
-from helix_desktop.errors import NoKeyring
+from helix_desktop.engine import context_policy
+from helix_desktop.errors import NoUsableKeyring
 from helix_desktop.gui.main_window import MainWindow
-from helix_desktop.gui.settings.about import AboutPage
-from helix_desktop.gui.settings.declared import DeclaredPage
-from helix_desktop.gui.settings.dialog import GENERAL, SettingsDialog
-from helix_desktop.gui.settings.fields import LongText
-from helix_desktop.gui.settings.models import ModelsPage
-from helix_desktop.gui.settings.permissions import PermissionsPage, rule_words
-from helix_desktop.gui.settings.program import Offered, Server
-from helix_desktop.gui.settings.provider_dialog import ProviderDialog
-from helix_desktop.gui.settings.providers import ProvidersPage
-from helix_desktop.gui.settings.servers import ServersPage
-from helix_desktop.gui.settings.shortcuts import ShortcutsPage
-from helix_desktop.gui.settings.storage import StoragePage
-from helix_desktop.gui.settings.workspace import CheckpointsPage, InstructionsPage, LimitsPage, PolicyPage
-from helix_desktop.settings import ALL, FONT, INSTRUCTIONS, LOG_SIZE, NOTIFY_DONE, SHORTCUTS, THEME, ZOOM, Settings
+from helix_desktop.gui.settings.about_page import AboutPage
+from helix_desktop.gui.settings.edit_provider_dialog import EditProviderDialog
+from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
+from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
+from helix_desktop.gui.settings.models_page import ModelsPage
+from helix_desktop.gui.settings.permissions_page import PermissionsPage, describe_permission_rule
+from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
+from helix_desktop.gui.settings.providers_page import ProvidersPage
+from helix_desktop.gui.settings.setting_fields import LongTextField
+from helix_desktop.gui.settings.settings_dialog import GENERAL_SECTIONS, SettingsDialog
+from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
+from helix_desktop.gui.settings.storage_page import StoragePage
+from helix_desktop.gui.settings.workspace_settings_pages import (
+    CheckpointsPage,
+    InstructionsPage,
+    PolicyPage,
+    TurnLimitsPage,
+)
+from helix_desktop.program_settings import (
+    ALL,
+    FONT,
+    INSTRUCTIONS,
+    LOG_SIZE,
+    NOTIFY_DONE,
+    SHORTCUTS,
+    THEME,
+    ZOOM,
+    ProgramSettings,
+)
 from tests.gui.fake_desk import FakeWorkbench, Held, now
 from tests.gui.fake_setup import ANTHROPIC, OLLAMA, QWEN, SONNET, FakeInstallation, FakeSetup
 
@@ -70,10 +85,12 @@ def choose(box: QComboBox, data: str) -> None:
     box.activated.emit(box.currentIndex())
 
 
-def test_every_setting_of_the_program_has_a_row_and_changes_at_once(window: MainWindow, settings: Settings) -> None:
-    appearance = DeclaredPage("Appearance", settings, ["Appearance"])
-    general = DeclaredPage("General", settings, GENERAL)
-    names = {each.objectName() for page in (appearance, general) for each in page.inside.findChildren(QWidget)}
+def test_every_setting_of_the_program_has_a_row_and_changes_at_once(
+    window: MainWindow, settings: ProgramSettings
+) -> None:
+    appearance = ProgramSettingsPage("Appearance", settings, ["Appearance"])
+    general = ProgramSettingsPage("General", settings, GENERAL_SECTIONS)
+    names = {each.objectName() for page in (appearance, general) for each in page.page_content.findChildren(QWidget)}
     assert {setting.key for setting in ALL if setting is not SHORTCUTS} <= names
     box = child(appearance, QComboBox, THEME.key)
     assert isinstance(box, QComboBox)
@@ -89,28 +106,28 @@ def test_every_setting_of_the_program_has_a_row_and_changes_at_once(window: Main
     assert check.accessibleName() == NOTIFY_DONE.title
 
 
-def test_a_value_that_is_not_allowed_is_said(window: MainWindow, settings: Settings) -> None:
-    page = DeclaredPage("General", settings, ["Logs"])
-    page._change(LOG_SIZE, 5_000)
+def test_a_value_that_is_not_allowed_is_said(window: MainWindow, settings: ProgramSettings) -> None:
+    page = ProgramSettingsPage("General", settings, ["Logs"])
+    page._change_setting(LOG_SIZE, 5_000)
     assert "logs.size must be" in said(page)
     assert settings[LOG_SIZE] == LOG_SIZE.default
 
 
 def test_a_shortcut_is_changed_and_the_one_that_lost_it_is_named(window: MainWindow) -> None:
-    page = ShortcutsPage(window.actions_)
+    page = ShortcutsPage(window.window_actions)
     edits = {edit.accessibleName(): edit for edit in page.findChildren(QKeySequenceEdit)}
     edit = edits["Shortcut for Fork conversation"]
     edit.setKeySequence(QKeySequence("Ctrl+N"))
     edit.editingFinished.emit()
     assert "“New conversation” no longer has a shortcut." in said(page)
-    assert window.actions_["fork"].shortcut() == QKeySequence("Ctrl+N")
+    assert window.window_actions["fork"].shortcut() == QKeySequence("Ctrl+N")
     QTest.mouseClick(button(page, "Reset all"), Qt.MouseButton.LeftButton)
-    assert window.actions_["new"].shortcut() == QKeySequence("Ctrl+N")
+    assert window.window_actions["new"].shortcut() == QKeySequence("Ctrl+N")
 
 
 def test_a_pasted_key_is_tested_kept_and_its_best_model_taken(window: MainWindow) -> None:
     setup = FakeSetup()
-    page = ProvidersPage(setup, window.doing)
+    page = ProvidersPage(setup, window.background_runner)
     chosen = QSignalSpy(page.model_chosen)
     page._panel._key.setText("bad")
     QTest.mouseClick(button(page, "Connect"), Qt.MouseButton.LeftButton)
@@ -124,9 +141,9 @@ def test_a_pasted_key_is_tested_kept_and_its_best_model_taken(window: MainWindow
 
 
 def test_with_another_service_neither_the_key_nor_what_was_said_stays(window: MainWindow) -> None:
-    page = ProvidersPage(FakeSetup(), window.doing)
+    page = ProvidersPage(FakeSetup(), window.background_runner)
     page._panel._key.setText("bad")
-    page._panel.test()
+    page._panel.test_key()
     assert "does not accept this key" in said(page)
     page._panel._provider.setCurrentIndex(page._panel._provider.count() - 1)
     assert page._panel._key.text() == ""
@@ -135,9 +152,9 @@ def test_with_another_service_neither_the_key_nor_what_was_said_stays(window: Ma
 
 def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindow) -> None:
     setup = FakeSetup(keyring=False)
-    page = ProvidersPage(setup, window.doing)
+    page = ProvidersPage(setup, window.background_runner)
     page._panel._key.setText("good")
-    page._panel.test()
+    page._panel.test_key()
     assert setup.added == []
     QTest.mouseClick(button(page, "Use it for this session only"), Qt.MouseButton.LeftButton)
     assert setup.added == [(ANTHROPIC, "good", "session")]
@@ -146,9 +163,9 @@ def test_without_a_keyring_the_user_chooses_where_the_key_goes(window: MainWindo
 def test_a_changed_key_that_no_keyring_takes_is_not_lost(window: MainWindow) -> None:
     setup = FakeSetup(keyring=False)
     setup.added = [(ANTHROPIC, "old", "session")]
-    page = ProvidersPage(setup, window.doing)
+    page = ProvidersPage(setup, window.background_runner)
     QTest.mouseClick(button(page, "Edit…"), Qt.MouseButton.LeftButton)
-    dialog = page.findChildren(ProviderDialog)[0]
+    dialog = page.findChildren(EditProviderDialog)[0]
     QTest.keyClicks(dialog.key, "good")
     QTest.keyClick(dialog.key, Qt.Key.Key_Return)
     assert dialog.isVisible()
@@ -159,24 +176,24 @@ def test_a_changed_key_that_no_keyring_takes_is_not_lost(window: MainWindow) -> 
 
 
 def test_a_key_is_never_shown(window: MainWindow) -> None:
-    page = ProvidersPage(FakeSetup(), window.doing)
+    page = ProvidersPage(FakeSetup(), window.background_runner)
     assert page._panel._key.echoMode() is QLineEdit.EchoMode.Password
 
 
 def test_servers_on_this_machine_are_found_by_themselves(window: MainWindow) -> None:
     setup = FakeSetup()
-    page = ProvidersPage(setup, window.doing)
+    page = ProvidersPage(setup, window.background_runner)
     chosen = QSignalSpy(page.model_chosen)
     QTest.mouseClick(button(page, "qwen3 from Ollama · 32K tokens"), Qt.MouseButton.LeftButton)
     assert chosen.at(0) == [QWEN.name]
     assert setup.added == [(OLLAMA, "", "keyring")]
-    none = ProvidersPage(FakeSetup(servers=False), window.doing)
+    none = ProvidersPage(FakeSetup(servers=False), window.background_runner)
     assert "No local servers running." in said(none)
 
 
 def test_another_server_needs_an_address(window: MainWindow) -> None:
     setup = FakeSetup()
-    page = ProvidersPage(setup, window.doing)
+    page = ProvidersPage(setup, window.background_runner)
     panel = page._panel
     assert panel._key.placeholderText() == "Paste the key"
     panel._provider.setCurrentIndex(panel._provider.count() - 1)
@@ -184,7 +201,7 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
     assert not panel._address.isHidden()
     panel._address.setText("https://llm.example.org/v1")
     panel._key.setText("good")
-    panel.test()
+    panel.test_key()
     assert [(p.name, p.address, p.kind) for p, _, _ in setup.added] == [
         ("llm-example-org", "https://llm.example.org/v1", "openai-chat")
     ]
@@ -200,11 +217,11 @@ def test_another_server_needs_an_address(window: MainWindow) -> None:
 )
 def test_a_server_of_ones_own_needs_no_key(window: MainWindow, written: str, name: str, address: str) -> None:
     setup = FakeSetup()
-    page = ProvidersPage(setup, window.doing)
+    page = ProvidersPage(setup, window.background_runner)
     panel = page._panel
     panel._provider.setCurrentIndex(panel._provider.count() - 1)
     panel._address.setText(written)
-    panel.test()
+    panel.test_key()
     assert [(p.name, p.address, key) for p, key, _ in setup.added] == [(name, address, "")]
     assert "Connected. " in said(page)
 
@@ -212,7 +229,7 @@ def test_a_server_of_ones_own_needs_no_key(window: MainWindow, written: str, nam
 def test_removing_a_provider_is_asked_first(window: MainWindow) -> None:
     setup = FakeSetup()
     setup.added = [(ANTHROPIC, "good", "keyring")]
-    page = ProvidersPage(setup, window.doing)
+    page = ProvidersPage(setup, window.background_runner)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
     assert len(setup.added) == 1
@@ -238,7 +255,7 @@ def test_a_model_for_each_role_is_chosen_in_the_same_list_as_in_the_window(
     assert chooser is not None
     assert chooser.isVisible()
     chooser.line.setText("qwen")
-    chooser.choose()
+    chooser.accept_current_row()
     assert bench.workspace.settings.models == {"main": SONNET.name, "fast": QWEN.name}
     QTest.mouseClick(button(page, "Clear"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.models["fast"] == ""
@@ -259,16 +276,16 @@ def test_a_temperature_is_set_and_taken_back_and_a_model_that_takes_none_is_name
 
 
 def test_instructions_are_written_when_the_field_is_left(
-    window: MainWindow, bench: FakeWorkbench, settings: Settings
+    window: MainWindow, bench: FakeWorkbench, settings: ProgramSettings
 ) -> None:
-    page = InstructionsPage(bench, window.doing)
+    page = InstructionsPage(bench, window.background_runner)
     text = child(page, QPlainTextEdit, "instructions")
     assert isinstance(text, QPlainTextEdit)
     page.show()
     text.setPlainText("Answer in French.")
     page.hide()
     assert bench.written == [("instructions", "Answer in French.")]
-    general = DeclaredPage("General", settings, GENERAL)
+    general = ProgramSettingsPage("General", settings, GENERAL_SECTIONS)
     everywhere = child(general, QPlainTextEdit, INSTRUCTIONS.key)
     assert isinstance(everywhere, QPlainTextEdit)
     general.show()
@@ -277,8 +294,8 @@ def test_instructions_are_written_when_the_field_is_left(
     assert settings[INSTRUCTIONS] == "Be brief.\nNo emojis."
 
 
-def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings: Settings) -> None:
-    page = DeclaredPage("Appearance", settings, ["Appearance"])
+def test_a_font_is_chosen_from_those_of_the_system(window: MainWindow, settings: ProgramSettings) -> None:
+    page = ProgramSettingsPage("Appearance", settings, ["Appearance"])
     fonts = child(page, QFontComboBox, FONT.key)
     assert isinstance(fonts, QFontComboBox)
     assert fonts.currentText() == "System font"
@@ -300,8 +317,8 @@ def test_how_long_the_main_model_thinks(window: MainWindow, bench: FakeWorkbench
 
 
 def test_every_threshold_has_a_row_and_what_differs_is_kept(window: MainWindow, bench: FakeWorkbench) -> None:
-    page = PolicyPage(bench, window.doing)
-    for name, threshold in policy.thresholds().items():
+    page = PolicyPage(bench, window.background_runner)
+    for name, threshold in context_policy.declared_thresholds().items():
         assert page.findChild(QWidget, name) is not None, name
         assert threshold.sentence in said(page)
     share = child(page, QDoubleSpinBox, "handover_share")
@@ -313,8 +330,8 @@ def test_every_threshold_has_a_row_and_what_differs_is_kept(window: MainWindow, 
 
 
 def test_every_choice_of_a_threshold_is_said_in_words(window: MainWindow, bench: FakeWorkbench) -> None:
-    page = PolicyPage(bench, window.doing)
-    for threshold in policy.thresholds().values():
+    page = PolicyPage(bench, window.background_runner)
+    for threshold in context_policy.declared_thresholds().values():
         if threshold.choices:
             box = child(page, QComboBox, threshold.name)
             assert isinstance(box, QComboBox)
@@ -325,30 +342,30 @@ def test_every_choice_of_a_threshold_is_said_in_words(window: MainWindow, bench:
 
 def test_another_preset_begins_with_its_own_numbers(window: MainWindow, bench: FakeWorkbench) -> None:
     bench.workspace.settings.policy = {"handover_share": 0.7}
-    page = PolicyPage(bench, window.doing)
+    page = PolicyPage(bench, window.background_runner)
     assert "Preset: 0.85." in said(page)
     preset = child(page, QComboBox, "preset")
     assert isinstance(preset, QComboBox)
     choose(preset, "observational")
     assert (bench.workspace.settings.preset, bench.workspace.settings.policy) == ("observational", {})
-    assert policy.PRESETS["observational"] in said(page)
+    assert context_policy.PRESETS["observational"] in said(page)
 
 
 def test_rules_are_added_and_removed(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
-    page = PermissionsPage(bench, program, window.doing)
+    page = PermissionsPage(bench, program, window.background_runner)
     page._command.setText("cargo test *")
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == [{"decision": "allow", "command": "cargo test *"}]
     assert "allow · cargo test *" in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == []
-    assert rule_words({"decision": "deny"}) == "deny · everything"
+    assert describe_permission_rule({"decision": "deny"}) == "deny · everything"
 
 
 def test_what_of_the_home_is_open_to_commands_is_chosen_by_one_press_each(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    page = PermissionsPage(bench, program, window.doing)
+    page = PermissionsPage(bench, program, window.background_runner)
     assert "can read your SSH keys" in said(page)
     ssh, gh = child(page, QCheckBox, "ssh"), child(page, QCheckBox, "gh")
     assert isinstance(ssh, QCheckBox)
@@ -362,19 +379,19 @@ def test_what_of_the_home_is_open_to_commands_is_chosen_by_one_press_each(
 def test_files_that_agents_do_not_see_are_written_line_by_line(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    page = PermissionsPage(bench, program, window.doing)
-    patterns = child(page, LongText, "hidden")
-    assert isinstance(patterns, LongText)
+    page = PermissionsPage(bench, program, window.background_runner)
+    patterns = child(page, LongTextField, "hidden")
+    assert isinstance(patterns, LongTextField)
     assert patterns.toPlainText() == ".env\n*.pem"
     patterns.setPlainText(" secrets/ \n\n*.pem")
-    patterns._finish()
+    patterns._report_changed_text()
     assert bench.written == [("permissions.hidden", ["secrets/", "*.pem"])]
 
 
 def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    page = ServersPage(bench, program, window.doing)
+    page = McpServersPage(bench, program, window.background_runner)
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     assert "This text doesn't contain an MCP server configuration." in said(page)
     page._text.setPlainText("npx server 'a b'")
@@ -382,9 +399,9 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
     assert "github: npx server 'a b'" in box.text()
-    assert bench.servers.running == []
+    assert bench.mcp_servers.running == []
     next(each for each in box.buttons() if each.text() == "Add").click()
-    assert bench.servers.running == [Server("github", "npx server 'a b'")]
+    assert bench.mcp_servers.running == [McpServerState("github", "npx server 'a b'")]
 
 
 @pytest.mark.parametrize(
@@ -393,7 +410,7 @@ def test_a_server_is_shown_as_it_will_be_started_before_it_is_kept(
 def test_of_a_server_far_away_it_is_not_said_that_it_is_started(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, text: str, becomes: str
 ) -> None:
-    page = ServersPage(bench, program, window.doing)
+    page = McpServersPage(bench, program, window.background_runner)
     page._text.setPlainText(text)
     QTest.mouseClick(button(page, "Add"), Qt.MouseButton.LeftButton)
     asked = page.findChildren(QMessageBox)[0].text()
@@ -406,42 +423,42 @@ def test_what_was_pasted_stays_until_it_is_kept(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refused(*_: object) -> None:
-        raise NoKeyring("There is no keyring here.")
+        raise NoUsableKeyring("There is no keyring here.")
 
-    page = ServersPage(bench, program, window.doing)
+    page = McpServersPage(bench, program, window.background_runner)
     page._text.setPlainText("npx server")
     with monkeypatch.context() as patched:
-        patched.setattr(bench.servers, "paste", refused)
-        page._add("npx server", "")
+        patched.setattr(bench.mcp_servers, "add_pasted_servers", refused)
+        page._add_server("npx server", "")
     assert "There is no keyring here." in said(page)
     assert page._text.toPlainText() == "npx server"
-    page._add("npx server", "")
+    page._add_server("npx server", "")
     assert page._text.toPlainText() == ""
 
 
 def test_a_server_is_switched_off_restarted_and_removed(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.servers.running = [Server("github", "npx server", "ready", tools=3)]
-    page = ServersPage(bench, program, window.doing)
+    bench.mcp_servers.running = [McpServerState("github", "npx server", "ready", tools=3)]
+    page = McpServersPage(bench, program, window.background_runner)
     assert "ready · 3 tools" in said(page)
     QTest.mouseClick(button(page, "Restart"), Qt.MouseButton.LeftButton)
-    assert page._wrong.text() == "There is no MCP server github."
+    assert page._error_label.text() == "There is no MCP server github."
     QTest.mouseClick(button(page, "Turn off"), Qt.MouseButton.LeftButton)
     assert "off" in said(page)
     QTest.mouseClick(button(page, "Test"), Qt.MouseButton.LeftButton)
     assert "github answers: 3 tools." in said(page)
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
-    assert len(bench.servers.running) == 1
+    assert len(bench.mcp_servers.running) == 1
     next(each for each in page.findChildren(QMessageBox)[0].buttons() if each.text() == "Remove").click()
-    assert bench.servers.running == []
+    assert bench.mcp_servers.running == []
 
 
 def test_a_server_that_waits_for_its_user_is_signed_in_to(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.servers.running = [Server("far", "https://far.example/mcp", "sign in", "Sign-in required.")]
-    page = ServersPage(bench, program, window.doing)
+    bench.mcp_servers.running = [McpServerState("far", "https://far.example/mcp", "sign in", "Sign-in required.")]
+    page = McpServersPage(bench, program, window.background_runner)
     assert "Waiting for you to sign in." in said(page)
     QTest.mouseClick(button(page, "Sign in"), Qt.MouseButton.LeftButton)
     assert "ready" in said(page)
@@ -451,12 +468,14 @@ def test_a_server_that_waits_for_its_user_is_signed_in_to(
 def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    offered = (Offered("search", "Searches issues."), Offered("delete", on=False))
-    bench.servers.running = [
-        Server("github", "npx server", "ready", tools=2, offered=offered, log=("hello",), approvals=("delete",)),
-        Server("broken", "", mistake="args have to be texts"),
+    offered = (ServerTool("search", "Searches issues."), ServerTool("delete", is_enabled=False))
+    bench.mcp_servers.running = [
+        McpServerState(
+            "github", "npx server", "ready", tools=2, offered=offered, log=("hello",), approvals=("delete",)
+        ),
+        McpServerState("broken", "", mistake="args have to be texts"),
     ]
-    page = ServersPage(bench, program, window.doing)
+    page = McpServersPage(bench, program, window.background_runner)
     page.show()
     assert "Couldn't read the server's settings: args have to be texts" in said(page)
     QTest.mouseClick(button(page, "Tools and log"), Qt.MouseButton.LeftButton)
@@ -466,20 +485,20 @@ def test_a_servers_tools_limits_and_log_are_there_when_it_is_opened(
     log = page._cards["github"].findChildren(QPlainTextEdit)[0]
     assert (log.toPlainText(), log.isVisible()) == ("hello", True)
     checks["search"].click()
-    assert [each.on for each in bench.servers.running[0].offered] == [False, False]
+    assert [each.is_enabled for each in bench.mcp_servers.running[0].offered] == [False, False]
     seconds = child(page, QDoubleSpinBox, "call_seconds")
     assert isinstance(seconds, QDoubleSpinBox)
     seconds.setFocus()
     seconds.setValue(30)
-    assert bench.servers.changes == [("github.call_seconds", 30.0)]
-    bench.servers.running[0] = replace(bench.servers.running[0], log=("hello", "more"))
-    page.refresh()
+    assert bench.mcp_servers.changes == [("github.call_seconds", 30.0)]
+    bench.mcp_servers.running[0] = replace(bench.mcp_servers.running[0], log=("hello", "more"))
+    page.refresh_server_cards()
     assert log.toPlainText() == "hello\nmore"
     assert seconds.isVisible()
 
 
 def test_limits_are_written(window: MainWindow, bench: FakeWorkbench) -> None:
-    page = LimitsPage(bench, window.doing)
+    page = TurnLimitsPage(bench, window.background_runner)
     steps, cost = child(page, QSpinBox, "steps"), child(page, QDoubleSpinBox, "day_cost")
     assert isinstance(steps, QSpinBox)
     assert isinstance(cost, QDoubleSpinBox)
@@ -491,7 +510,7 @@ def test_limits_are_written(window: MainWindow, bench: FakeWorkbench) -> None:
 def test_storage_says_what_is_kept_and_looks_after_it(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    page = StoragePage(bench, program, window.doing)
+    page = StoragePage(bench, program, window.background_runner)
     assert "1,284 entries" in said(page)
     assert "Last backup: 20 Nov 2026" in said(page)
     for pressed, answer in (
@@ -499,32 +518,32 @@ def test_storage_says_what_is_kept_and_looks_after_it(
         ("Back up now", "Backed up."),
     ):
         QTest.mouseClick(button(page, pressed), Qt.MouseButton.LeftButton)
-        assert page._said.text() == answer
+        assert page._status_label.text() == answer
         assert button(page, pressed).isEnabled()
 
 
 def test_about_shows_versions_and_what_the_doctor_says(window: MainWindow, program: FakeInstallation) -> None:
-    page = AboutPage(program, window.doing)
+    page = AboutPage(program, window.background_runner)
     assert "PySide6-Essentials 6.11.3" in said(page)
     assert "✕ Keyring: There is none. Install one." in said(page)
 
 
 def test_the_dialog_makes_a_page_when_it_is_looked_at(window: MainWindow, program: FakeInstallation) -> None:
     dialog = SettingsDialog(window, FakeSetup(), program)
-    dialog.open_at("workspace")
+    dialog.show_settings_page("workspace")
     assert isinstance(dialog._stack.currentWidget(), ModelsPage)
-    for name in dialog.names():
-        dialog.open_at(name)
+    for name in dialog.page_names():
+        dialog.show_settings_page(name)
         assert dialog._buttons[name].isChecked()
         assert dialog.focusWidget() is dialog._buttons[name]
-    dialog.open_at("no such page")
+    dialog.show_settings_page("no such page")
     assert dialog._buttons["appearance"].isChecked()
 
 
 def test_room_is_made_after_it_was_said_what_would_go(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    page = StoragePage(bench, program, window.doing)
+    page = StoragePage(bench, program, window.background_runner)
     QTest.mouseClick(button(page, "Free up space…"), Qt.MouseButton.LeftButton)
     box = page.findChildren(QMessageBox)[0]
     for words in (
@@ -534,14 +553,14 @@ def test_room_is_made_after_it_was_said_what_would_go(
         "still be 3.0 MB over",
     ):
         assert words in box.text()
-    assert page._said.text() == ""
+    assert page._status_label.text() == ""
     next(each for each in box.buttons() if each.text() == "Remove").click()
-    assert page._said.text() == "The disk refused. Try again."
+    assert page._status_label.text() == "The disk refused. Try again."
 
 
 def test_another_folder_is_chosen_from_the_permissions(window: MainWindow, program: FakeInstallation) -> None:
     dialog = SettingsDialog(window, FakeSetup(), program)
-    dialog.open_at("permissions")
+    dialog.show_settings_page("permissions")
     dialog.show()
     QTest.mouseClick(button(dialog._pages["permissions"], "Choose another folder…"), Qt.MouseButton.LeftButton)
     assert not dialog.isVisible()
@@ -551,7 +570,7 @@ def test_another_folder_is_chosen_from_the_permissions(window: MainWindow, progr
 def test_a_rule_is_removed_by_what_it_says(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
     """“Always allow” under a question may have made another one since the page was opened."""
     bench.workspace.settings.rules = [{"decision": "deny", "tool": "fetch"}]
-    page = PermissionsPage(bench, program, window.doing)
+    page = PermissionsPage(bench, program, window.background_runner)
     bench.workspace.settings.rules = [{"decision": "allow", "tool": "search"}, *bench.workspace.settings.rules]
     QTest.mouseClick(button(page, "Remove"), Qt.MouseButton.LeftButton)
     assert bench.workspace.settings.rules == [{"decision": "allow", "tool": "search"}]
@@ -560,21 +579,24 @@ def test_a_rule_is_removed_by_what_it_says(window: MainWindow, bench: FakeWorkbe
 def test_what_is_asked_for_on_a_page_that_is_gone_comes_to_nothing(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.servers.running = [Server("github", "npx server", "ready", tools=3)]
-    storage, servers = StoragePage(bench, program, window.doing), ServersPage(bench, program, window.doing)
+    bench.mcp_servers.running = [McpServerState("github", "npx server", "ready", tools=3)]
+    storage, servers = (
+        StoragePage(bench, program, window.background_runner),
+        McpServersPage(bench, program, window.background_runner),
+    )
     setup = FakeSetup()
     setup.added = [(OLLAMA, "", "")]
-    providers = ProvidersPage(setup, window.doing)
-    held = window.doing._spawn = Held()
+    providers = ProvidersPage(setup, window.background_runner)
+    held = window.background_runner._spawn = Held()
     QTest.mouseClick(button(storage, "Verify all entries"), Qt.MouseButton.LeftButton)
     QTest.mouseClick(button(servers, "Test"), Qt.MouseButton.LeftButton)
     QTest.mouseClick(button(providers, "Test"), Qt.MouseButton.LeftButton)
     for page in (storage, servers, providers):
         shiboken6.delete(page)
-    window.doing._spawn = now
+    window.background_runner._spawn = now
     held.let()
     assert held.stopped == 1
-    assert window.notices.text == ""
+    assert window.notices.shown_text == ""
 
 
 def test_a_rule_that_allows_other_programs_as_well_is_marked(
@@ -584,23 +606,23 @@ def test_a_rule_that_allows_other_programs_as_well_is_marked(
         {"decision": "allow", "command": "python3 *"},
         {"decision": "allow", "command": "cargo test *"},
     ]
-    page = PermissionsPage(bench, program, window.doing)
+    page = PermissionsPage(bench, program, window.background_runner)
     assert said(page).count("Too broad: also allows other programs") == 1
 
 
 def test_a_tool_of_a_server_is_marked_as_reading(
     window: MainWindow, bench: FakeWorkbench, program: FakeInstallation
 ) -> None:
-    bench.servers.running = [Server("issues", "npx", "ready", tools=1, offered=(Offered("search"),))]
-    page = ServersPage(bench, program, window.doing)
+    bench.mcp_servers.running = [McpServerState("issues", "npx", "ready", tools=1, offered=(ServerTool("search"),))]
+    page = McpServersPage(bench, program, window.background_runner)
     box = next(box for box in page.findChildren(QCheckBox) if box.accessibleName() == "Read-only: search")
     assert not box.isChecked()
     box.setChecked(True)
-    assert bench.servers.marked == [("issues", "search", True)]
+    assert bench.mcp_servers.marked == [("issues", "search", True)]
 
 
 def test_what_checkpoints_cover_is_changed(window: MainWindow, bench: FakeWorkbench, program: FakeInstallation) -> None:
-    page = CheckpointsPage(bench, program, window.doing)
+    page = CheckpointsPage(bench, program, window.background_runner)
     rules = child(page, QPlainTextEdit, "leave_out")
     assert isinstance(rules, QPlainTextEdit)
     assert rules.toPlainText() == "node_modules/\n*.iso"

@@ -6,22 +6,22 @@ import random
 
 import pytest
 
-from helix_desktop.engine import exact
-from helix_desktop.gui.shared.difference_rows import patch_rows
-from helix_desktop.tools import difference
+from helix_desktop.engine import exact_text
+from helix_desktop.gui.shared.difference_rows import build_patch_rows
+from helix_desktop.tools import unified_diff
 from tests.faults import cards
 
 
 def read_back(text: str, *, columns: bool) -> str:
     lines: list[str] = []
     goes_on = False
-    for row in patch_rows(text, columns=columns):
+    for row in build_patch_rows(text, columns=columns):
         if row.head:
             lines.append(row.head)
         elif row.right is not None:
-            lines.append(row.right.text if goes_on else row.right.sign + row.right.text)
-            goes_on = row.right.text.endswith(exact.GOES_ON)
-    return exact.read_back("\n".join(lines))
+            lines.append(row.right.text if goes_on else row.right.mark + row.right.text)
+            goes_on = row.right.text.endswith(exact_text.GOES_ON)
+    return exact_text.unmark_text("\n".join(lines))
 
 
 @pytest.mark.parametrize("seed", range(300))
@@ -29,14 +29,18 @@ def test_every_line_is_there(seed: int) -> None:
     chance = random.Random(seed)
     before = "".join(cards.value(chance) + chance.choice(("\n", "\r\n", "")) for _ in range(chance.randrange(6)))
     after = before.replace(chance.choice(cards.WORDS), cards.value(chance)) + chance.choice(("", cards.value(chance)))
-    text = difference.unified(before, after, "file")
+    text = unified_diff.format_unified_diff(before, after, "file")
     assert read_back(text, columns=False) == text.removesuffix("\n")
-    both = [line for row in patch_rows(text, columns=True) for line in (row.left, row.right) if line is not None]
-    one = [row.right for row in patch_rows(text, columns=False) if row.right is not None]
-    assert {(line.sign, line.text) for line in both} == {(line.sign, line.text) for line in one}
+    both = [line for row in build_patch_rows(text, columns=True) for line in (row.left, row.right) if line is not None]
+    one = [row.right for row in build_patch_rows(text, columns=False) if row.right is not None]
+    assert {(line.mark, line.text) for line in both} == {(line.mark, line.text) for line in one}
 
 
 def test_numbers_are_those_of_the_lines() -> None:
     text = "--- a\n+++ a\n@@ -3,2 +3,3 @@\n same\n-old\n+" + "x" * 1_500 + "\n+more\n"
-    found = [(line.sign, line.old, line.new) for row in patch_rows(text, columns=False) if (line := row.right)][2:]
+    found = [
+        (line.mark, line.old_number, line.new_number)
+        for row in build_patch_rows(text, columns=False)
+        if (line := row.right)
+    ][2:]
     assert found == [(" ", 3, 3), ("-", 4, 0), ("+", 0, 4), ("+", 0, 0), ("+", 0, 5)]

@@ -30,11 +30,11 @@ from helix_desktop.engine.facts import (
     Usage,
     UserSaid,
 )
-from helix_desktop.gui.timeline import page as timeline_page
+from helix_desktop.gui.timeline import timeline_page
 from tests.gui import story
 from tests.gui.fake_desk import FakeSession
 
-HASH = Digest.of(b"source").hex
+HASH = Digest.of_content(b"source").hex
 
 
 class Written:
@@ -55,7 +55,9 @@ class Written:
     def output(self, number: int, tokens: int = 5_000) -> int:
         call = ToolCall(f"c{number}", "read_file", f'{{"path": "src/{number}.rs"}}', 10)
         self.step(20_000 + number * 1_000, call)
-        return self.add(ToolReturned(call.id, Stored(Digest.of(b"%d" % number), 20_000, 400), tokens, head="head"))
+        return self.add(
+            ToolReturned(call.id, Stored(Digest.of_content(b"%d" % number), 20_000, 400), tokens, head="head")
+        )
 
     def handover(self, number: int, text: str = story.DOCUMENT) -> int:
         return self.add(
@@ -85,7 +87,7 @@ def written() -> Written:
     made.add(UserSaid((Text("go", 10),)))
     outputs = [made.output(number) for number in range(3)]
     for number, seq in enumerate(outputs):
-        digest = Digest.of(b"%d" % number)
+        digest = Digest.of_content(b"%d" % number)
         made.add(Folded(f"m{number}", FoldKind.MARKER, PartRef(seq), "[CACHED]", 30, 5_000, "batch", (digest,)))
     made.step(40_000)
     made.handover(1, story.DOCUMENT.replace("61 call sites", "12 call sites"))
@@ -103,7 +105,7 @@ def session(written: Written) -> FakeSession:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The list does not wait for a frame."""
-    monkeypatch.setattr(timeline_page, "FRAME", 0)
+    monkeypatch.setattr(timeline_page, "FRAME_MS", 0)
 
 
 @pytest.fixture

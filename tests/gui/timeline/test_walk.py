@@ -14,20 +14,20 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from helix_desktop import places
+from helix_desktop import program_folders
 from helix_desktop.engine.facts import DocumentEdited, Fact, Folded, FoldKind, Pinned, Refolded, Unfolded
 from helix_desktop.engine.session import Session
-from helix_desktop.errors import NotThere
-from helix_desktop.gui.background import Doing
-from helix_desktop.gui.cache.page import CachePage
-from helix_desktop.gui.inspector.panel import Inspector
+from helix_desktop.errors import NotFound
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache.cache_page import CachePage
+from helix_desktop.gui.inspector.context_inspector import ContextInspector
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.timeline.page import TimelinePage
-from helix_desktop.gui.transcript.intents import Recall, ShowInChat, Want
-from helix_desktop.secrets import Secrets
-from helix_desktop.tasks import Tasks
-from helix_desktop.workbench import Desk, Workbench
-from helix_desktop.workbench.tour import Quick, make_folder, take
+from helix_desktop.gui.timeline.timeline_page import TimelinePage
+from helix_desktop.gui.transcript.chat_intents import ChatIntent, RecallEntry, ShowInChat
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.workbench import Workbench, Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses, create_tour_folder, run_tour_session
 
 LEFT = Qt.MouseButton.LeftButton
 
@@ -42,121 +42,125 @@ async def until(done: Callable[[], object]) -> None:
     raise AssertionError("it did not come about")
 
 
-def desk_at(home: Path) -> Desk:
-    where = places.find(home)
-    return Desk(where, Secrets(where.key_file, environ={}), clock=Quick())
+def desk_at(home: Path) -> Workbenches:
+    where = program_folders.find_program_folders(home)
+    return Workbenches(where, SecretStorage(where.key_file, environ={}), clock=ClockWithoutPauses())
 
 
 def last(session: Session) -> Fact:
-    return session.facts[-1].fact
+    return session.all_facts[-1].fact
 
 
 async def test_a_walk(theme: Theme, tmp_path: Path) -> None:
     folder = tmp_path / "project"
     folder.mkdir()
-    make_folder(folder)
-    desk, tasks = desk_at(tmp_path / "home"), Tasks("walk")
-    bench = await desk.create("walk", folder)
-    report = await take(bench, lambda _: None)
-    await bench.workspace.index.caught_up()
-    session = await bench.session(report.conversation)
+    create_tour_folder(folder)
+    desk, tasks = desk_at(tmp_path / "home"), OwnedTasks("walk")
+    bench = await desk.create_workspace("walk", folder)
+    report = await run_tour_session(bench, lambda _: None)
+    await bench.workspace.index.wait_until_indexed()
+    session = await bench.open_session(report.conversation)
     await read_the_timeline(theme, tasks, bench, session)
-    blocks = session.view().blocks
+    blocks = session.view_for_model().blocks
     await look_into_the_inspector(theme, tasks, session)
     await find_in_the_cache(theme, tasks, bench)
     await tasks.aclose()
     await desk.aclose()
     again = desk_at(tmp_path / "home")
-    opened = await again.open(bench.id)
-    restarted = await opened.session(report.conversation)
-    assert [(block.source, block.fold) for block in restarted.view().blocks] == [(b.source, b.fold) for b in blocks]
-    assert restarted.view().blocks[-1].pinned
+    opened = await again.open_workspace(bench.id)
+    restarted = await opened.open_session(report.conversation)
+    assert [(block.source, block.fold) for block in restarted.view_for_model().blocks] == [
+        (b.source, b.fold) for b in blocks
+    ]
+    assert restarted.view_for_model().blocks[-1].pinned
     await again.aclose()
 
 
-async def read_the_timeline(theme: Theme, tasks: Tasks, bench: Workbench, session: Session) -> None:
+async def read_the_timeline(theme: Theme, tasks: OwnedTasks, bench: Workbench, session: Session) -> None:
     """Every fold is there; undo, redo and the user's wording become facts, and the view follows."""
-    page = TimelinePage(theme, Doing(tasks.spawn))
+    page = TimelinePage(theme, BackgroundRunner(tasks.spawn_task))
     page.resize(600, 800)
     page.show()
     page.panel.resize(560, 800)
     page.panel.show()
-    leave = session.subscribe(lambda event: page.hear([event]))
-    page.open(session, bench)
-    await until(lambda: page.story.events and page.panel._shown is not None)
-    folds = [recorded.fact for recorded in session.facts if isinstance(recorded.fact, Folded)]
-    assert sum(len(event.folds) for event in page.story.events) == len(folds)
+    leave = session.subscribe_to_events(lambda event: page.update_timeline_from_events([event]))
+    page.show_timeline_of(session, bench)
+    await until(lambda: page.timeline.events and page.panel._shown is not None)
+    folds = [recorded.fact for recorded in session.all_facts if isinstance(recorded.fact, Folded)]
+    assert sum(len(event.current_folds) for event in page.timeline.events) == len(folds)
     handover = next(fold for fold in folds if fold.kind is FoldKind.HANDOVER)
-    page.show_fold(handover.fold)
-    with_it = session.view().blocks
+    page.choose_fold(handover.fold)
+    with_it = session.view_for_model().blocks
     QTest.mouseClick(page.panel._undo, LEFT)
     await until(lambda: last(session) == Unfolded(handover.fold))
-    assert session.view().blocks != with_it
+    assert session.view_for_model().blocks != with_it
     await until(lambda: page.panel._undo.text() == "Redo")
     QTest.mouseClick(page.panel._undo, LEFT)
     await until(lambda: last(session) == Refolded(handover.fold))
-    assert session.view().blocks == with_it
+    assert session.view_for_model().blocks == with_it
     QTest.mouseClick(page.panel._edit, LEFT)
     page.panel._editor.setPlainText("## User Preferences\nNever change a file outside of src/.")
-    page.panel._save_edit()
+    page.panel._save_document_edit()
     await until(lambda: isinstance(last(session), DocumentEdited))
-    assert any("Never change a file" in getattr(block.content, "text", "") for block in session.view().blocks)
+    assert any("Never change a file" in getattr(block.content, "text", "") for block in session.view_for_model().blocks)
     leave()
     page.close()
     page.panel.close()
 
 
-async def look_into_the_inspector(theme: Theme, tasks: Tasks, session: Session) -> None:
+async def look_into_the_inspector(theme: Theme, tasks: OwnedTasks, session: Session) -> None:
     """The figures and the blocks are the session's own; a pin is a fact."""
-    panel = Inspector(theme, Doing(tasks.spawn))
+    panel = ContextInspector(theme, BackgroundRunner(tasks.spawn_task))
     panel.resize(300, 1_400)
     panel.show()
-    leave = session.subscribe(lambda event: panel.hear([event]))
-    panel.open(session)
+    leave = session.subscribe_to_events(lambda event: panel.update_inspector_from_events([event]))
+    panel.inspect_conversation(session)
     await until(lambda: panel._parts)
-    assert [part.block for part in panel._parts] == list(session.view().blocks)
-    number = next(part.number for part in panel._parts if part.block.source == session.view().blocks[-1].source)
-    next(action for action in panel.menu_of(number).actions() if "Pin" in action.text()).trigger()
+    assert [part.block for part in panel._parts] == list(session.view_for_model().blocks)
+    number = next(
+        part.number for part in panel._parts if part.block.source == session.view_for_model().blocks[-1].source
+    )
+    next(action for action in panel.build_block_menu(number).actions() if "Pin" in action.text()).trigger()
     await until(lambda: isinstance(last(session), Pinned))
     leave()
     panel.close()
 
 
-async def find_in_the_cache(theme: Theme, tasks: Tasks, bench: Workbench) -> None:
+async def find_in_the_cache(theme: Theme, tasks: OwnedTasks, bench: Workbench) -> None:
     """Found by words and by hash; recalled by lines; pinned, verified, forgotten in the store itself."""
-    page, wanted = CachePage(theme, Doing(tasks.spawn)), list[Want]()
-    page.wanted.connect(wanted.append)
+    page, wanted = CachePage(theme, BackgroundRunner(tasks.spawn_task)), list[ChatIntent]()
+    page.intent_wanted.connect(wanted.append)
     page.resize(1_100, 800)
     page.show()
-    page.open(bench.workspace)
+    page.show_cache_of(bench.workspace)
     await until(lambda: page.viewer.row is not None)
     QTest.keyClicks(page.bar.field, "adapter not trimmed")
     QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
-    await until(lambda: page.model.searching and page.model.rowCount())
-    await until(lambda: page.viewer.uses and len(page.viewer.body.lines.lines) > 1)
+    await until(lambda: page.model.shows_search_hits and page.model.rowCount())
+    await until(lambda: page.viewer.uses and len(page.viewer.content_view.lines.viewed_lines) > 1)
     row = page.viewer.row
     assert row is not None
     digest = row.stored.digest
-    lines = page.viewer.body.lines
+    lines = page.viewer.content_view.lines
     lines.verticalScrollBar().setValue(0)
-    in_the_margin = QPoint(2, round(lines._ink.px(10) + 1.5 * lines._height))
+    in_the_margin = QPoint(2, round(lines._ink.scaled_pixels(10) + 1.5 * lines._line_height))
     QTest.mouseClick(lines.viewport(), LEFT, pos=in_the_margin)
     QTest.keyClick(lines, Qt.Key.Key_Down, Qt.KeyboardModifier.ShiftModifier)
     QTest.mouseClick(page.viewer._recall, LEFT)
     QTest.mouseClick(page.viewer._show, LEFT)
-    assert wanted[0] == Recall(digest, (2, 3))
+    assert wanted[0] == RecallEntry(digest, (2, 3))
     assert isinstance(wanted[1], ShowInChat)
     page.table.setFocus()
     QTest.keyClick(page.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
     assert digest.hex in QGuiApplication.clipboard().text()
     page.viewer._toggle_pin()
     await until(lambda: page.viewer.row is not None and page.viewer.row.pinned)
-    page.verify()
-    await until(lambda: "matches its hash" in page._counts.text())
-    page.forget()
+    page.verify_shown_entry()
+    await until(lambda: "matches its hash" in page._figures_label.text())
+    page.ask_to_forget_entry()
     (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
     QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
     await until(lambda: page.viewer.row is None or page.viewer.row.stored.digest != digest)
-    with pytest.raises(NotThere):
-        await bench.workspace.cache.get(digest)
+    with pytest.raises(NotFound):
+        await bench.workspace.cache.read_content(digest)
     page.close()

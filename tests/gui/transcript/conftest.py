@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QApplication
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import Recorded
-from helix_desktop.errors import HelixError, NotThere
-from helix_desktop.gui.background import Doing
+from helix_desktop.errors import HelixError, NotFound
+from helix_desktop.gui.background_runner import BackgroundRunner
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript import view
-from helix_desktop.gui.transcript.pane import TranscriptPane
+from helix_desktop.gui.transcript import transcript_canvas
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from tests.gui.fake_desk import now
 
 
@@ -31,10 +31,10 @@ class MemorySource:
         if self.broken is not None:
             raise self.broken
         if digest not in self.contents:
-            raise NotThere("This entry is not in the cache any more.")
+            raise NotFound("This entry is not in the cache any more.")
         return self.contents[digest][start : start + length]
 
-    async def child(self, conversation: str) -> Sequence[Recorded]:
+    async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
         return self.children[conversation]
 
 
@@ -45,8 +45,8 @@ def source() -> MemorySource:
 
 @pytest.fixture
 def pane(theme: Theme, source: MemorySource, monkeypatch: pytest.MonkeyPatch) -> Iterator[TranscriptPane]:
-    monkeypatch.setattr(view, "BUDGET", 600.0)  # all of a frame is in it, on a busy machine as well
-    made = TranscriptPane(theme, Doing(now), source)
+    monkeypatch.setattr(transcript_canvas, "BUDGET", 600.0)  # all of a frame is in it, on a busy machine as well
+    made = TranscriptPane(theme, BackgroundRunner(now), source)
     made.resize(820, 600)
     made.show()
     QApplication.processEvents()

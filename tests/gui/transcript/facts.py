@@ -21,7 +21,7 @@ from helix_desktop.engine.facts import (
     UserSaid,
 )
 
-OUTPUT = Stored(Digest.of(b"one\ntwo\n"), 8, 2)
+OUTPUT = Stored(Digest.of_content(b"one\ntwo\n"), 8, 2)
 
 
 class Told:

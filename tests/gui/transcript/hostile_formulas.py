@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from helix_desktop.gui.transcript.formula import LONGEST
+from helix_desktop.gui.transcript.formula_pictures import LONGEST
 
 _AROUND = (
     r"\frac{1}{%}", r"\frac{%}{2}", r"x^{%}", r"x_{%}", r"x_{%}^{2}", r"\sqrt{%}", r"\sqrt[3]{%}", r"\left(%\right)", r"\left\{%\right.", r"\overline{%}", r"\hat{%}", r"\overbrace{%}", r"\binom{%}{2}", r"\mathbf{%}", r"\text{%}", r"{%}",

@@ -9,47 +9,54 @@ from PySide6.QtCore import QPoint, QRectF, Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 
-from helix_desktop.engine.events import FactAppended
 from helix_desktop.engine.facts import Rewound
-from helix_desktop.engine.view import state_of
-from helix_desktop.gui.transcript.hover_bar import BAR, time_of
-from helix_desktop.gui.transcript.intents import ChooseAnswer, Edit, Fork, Regenerate, ShowRequest, Want
-from helix_desktop.gui.transcript.pane import TranscriptPane
+from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.view import build_state
+from helix_desktop.gui.transcript.chat_intents import (
+    ChatIntent,
+    ChooseAnswer,
+    EditMessage,
+    ForkConversation,
+    RegenerateAnswer,
+    ShowRequest,
+)
+from helix_desktop.gui.transcript.hover_bar import BAR, format_message_time
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from tests.gui.transcript.facts import Told
 
 Settle = Callable[[], None]
 
 
 @pytest.fixture
-def wanted(pane: TranscriptPane, settle: Settle) -> list[Want]:
+def wanted(pane: TranscriptPane, settle: Settle) -> list[ChatIntent]:
     told = Told()
     told.user("why?")
     told.reply("one")
     told.add(Rewound(1, again=True))
     told.reply("*two*")
-    pane.open(state_of(told.facts))
+    pane.open_transcript(build_state(told.facts))
     settle()
-    found: list[Want] = []
-    pane.wanted.connect(found.append)
+    found: list[ChatIntent] = []
+    pane.intent_requested.connect(found.append)
     return found
 
 
 def over(pane: TranscriptPane, index: int) -> None:
-    laid = pane.view.column.whole(index)
-    inner = QRectF(0, 0, pane.view.column.page.width, laid.height)
-    QTest.mouseMove(pane.view.viewport(), pane.view.rect_of(index, inner).center().toPoint())
-    pane.view._hover(pane.view.rect_of(index, inner).center().toPoint())
+    laid = pane.view.column.full_layout(index)
+    inner = QRectF(0, 0, pane.view.column.page.width, laid.current_height)
+    QTest.mouseMove(pane.view.viewport(), pane.view.rect_in_viewport(index, inner).center().toPoint())
+    pane.view._update_hover(pane.view.rect_in_viewport(index, inner).center().toPoint())
 
 
 def press(pane: TranscriptPane, index: int, name: str) -> None:
-    bar = pane.view.bar(index)
+    bar = pane.view.hover_bar_of(index)
     assert bar is not None
-    hot = next(hot for hot in bar.hots if hot.name == name)
-    at = hot.place.translated(pane.view.bar_place(index, bar).topLeft()).center().toPoint()
+    hot = next(hot for hot in bar.hot_spots if hot.name == name)
+    at = hot.place.translated(pane.view.hover_bar_rect(index, bar).topLeft()).center().toPoint()
     QTest.mouseClick(pane.view.viewport(), Qt.MouseButton.LeftButton, pos=at)
 
 
-def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted: list[Want]) -> None:
+def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
     over(pane, 0)
     press(pane, 0, "Edit and resend…")
     press(pane, 0, "Fork from here")
@@ -58,59 +65,59 @@ def test_the_buttons_of_a_message_and_of_an_answer(pane: TranscriptPane, wanted:
     press(pane, 2, "Regenerate")
     press(pane, 2, "What the model saw")
     press(pane, 2, "Previous answer")
-    assert wanted == [Edit(1), Fork(1), Regenerate(4), ShowRequest(4), ChooseAnswer(2)]
+    assert wanted == [EditMessage(1), ForkConversation(1), RegenerateAnswer(4), ShowRequest(4), ChooseAnswer(2)]
     assert QGuiApplication.clipboard().text() == "*two*"
 
 
-def test_the_name_over_an_answer_says_which_it_is(pane: TranscriptPane, wanted: list[Want]) -> None:
-    laid = pane.view.column.whole(2)
-    assert [hot.name for hot in laid.boxes[0].hots] == ["Previous answer"]
+def test_the_name_over_an_answer_says_which_it_is(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    laid = pane.view.column.full_layout(2)
+    assert [hot.name for hot in laid.boxes[0].hot_spots] == ["Previous answer"]
 
 
-def test_the_keyboard_reaches_the_bar_and_goes_along_it(pane: TranscriptPane, wanted: list[Want]) -> None:
+def test_the_keyboard_reaches_the_bar_and_goes_along_it(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
     pane.window().activateWindow()
     pane.view.setFocus()
     while pane.view.focusNextPrevChild(True) and not (pane.view._spot and pane.view._spot == (2, pane.view._spot[1])):
         pass
     while pane.view._spot is not None and pane.view._spot[1].box != BAR:
         pane.view.focusNextPrevChild(True)
-    assert pane.view._with_bar == 2 or not pane.view.hasFocus()
+    assert pane.view._item_with_hover_bar == 2 or not pane.view.hasFocus()
     for _ in range(2):
         QTest.keyClick(pane.view, Qt.Key.Key_Right)
     QTest.keyClick(pane.view, Qt.Key.Key_Return)
-    assert wanted == [Regenerate(4)]
+    assert wanted == [RegenerateAnswer(4)]
 
 
 def test_it_stays_in_sight_above_what_is_long(pane: TranscriptPane, settle: Settle) -> None:
     told = Told()
     told.user("a line\n\n" * 90)
-    pane.open(state_of(told.facts))
+    pane.open_transcript(build_state(told.facts))
     settle()
-    bar = pane.view.bar(0)
+    bar = pane.view.hover_bar_of(0)
     assert bar is not None
-    assert pane.view.bar_place(0, bar).top() == 2.0
-    pane.view.go_to((1, 0, False))
+    assert pane.view.hover_bar_rect(0, bar).top() == 2.0
+    pane.view.restore_reading_position((1, 0, False))
     pane.view.verticalScrollBar().setValue(0)
-    place = pane.view.bar_place(0, bar)
-    assert place.bottom() <= pane.view.rect_of(0, QRectF(0, 0, 1, 1)).top() + 8
-    assert pane.view.bar(0) is bar
+    place = pane.view.hover_bar_rect(0, bar)
+    assert place.bottom() <= pane.view.rect_in_viewport(0, QRectF(0, 0, 1, 1)).top() + 8
+    assert pane.view.hover_bar_of(0) is bar
     pane.view._over = 0
     pane.view.viewport().grab()
-    assert pane.view._hot_at(QPoint(place.toRect().right() - 12, place.toRect().center().y())) is not None
+    assert pane.view._hot_spot_at(QPoint(place.toRect().right() - 12, place.toRect().center().y())) is not None
 
 
 def test_a_message_that_a_rewind_hides_takes_its_bar_along(pane: TranscriptPane, settle: Settle) -> None:
     told = Told()
     told.user("one")
     told.user("two")
-    pane.open(state_of(told.facts))
+    pane.open_transcript(build_state(told.facts))
     settle()
     over(pane, 1)
-    assert pane.view.bar(1) is not None
+    assert pane.view.hover_bar_of(1) is not None
     told.add(Rewound(1))
-    pane.hear([FactAppended(told.facts[-1])])
-    assert pane.view.bar(1) is None
+    pane.show_new_events([FactAppended(told.facts[-1])])
+    assert pane.view.hover_bar_of(1) is None
 
 
 def test_the_day_is_said_where_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(time_of(1_000.0)) > len("00:00")
+    assert len(format_message_time(1_000.0)) > len("00:00")

@@ -10,14 +10,14 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from helix_desktop.gui.theme import Theme
-from helix_desktop.gui.transcript.boxes import Box, note
-from helix_desktop.gui.transcript.drawing import Ink
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox, build_note_box
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
 from helix_desktop.gui.views import boxes_view
 from helix_desktop.gui.views.boxes_view import BoxesView
 
 
-def lines(ink: Ink, width: float) -> Iterator[Box]:
-    return (note(ink, width, f"line {number}") for number in range(300))
+def lines(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+    return (build_note_box(ink, width, f"line {number}") for number in range(300))
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def view(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> BoxesView:
 
 def settle(view: BoxesView) -> None:
     while view._slices.isActive():
-        view._go_on()
+        view._continue_box_layout()
 
 
 def test_the_place_is_kept_though_the_boxes_come_in_slices(view: BoxesView) -> None:
@@ -61,7 +61,7 @@ def test_who_scrolls_meanwhile_stays_where_he_went(view: BoxesView) -> None:
 def test_another_width_is_laid_out_a_few_times_however_slowly(view: BoxesView) -> None:
     widths: list[float] = []
 
-    def made(ink: Ink, width: float) -> Iterator[Box]:
+    def made(ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
         widths.append(width)
         return lines(ink, width)
 

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from helix_desktop.store.shared import sealing
-from helix_desktop.store.shared.engine import Engine
-from helix_desktop.store.shared.memory import MemoryEngine, Shelf
-from helix_desktop.store.shared.postgres import PostgresEngine
-from helix_desktop.store.shared.s3 import S3Engine
+from helix_desktop.store.shared import row_encryption
+from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from helix_desktop.store.shared.row_store import RowStore
+from helix_desktop.store.shared.s3_rows import S3RowStore
 from tests.peers import pgbouncer, postgres
 
-Another = Callable[[], Engine]
+Another = Callable[[], RowStore]
 
 
 @pytest.fixture(scope="session")
@@ -58,26 +58,26 @@ def bucket() -> Iterator[str]:
 
 
 @pytest.fixture
-def seal() -> sealing.Seal:
+def seal() -> row_encryption.RowCipher:
     """Of a workspace nobody has met yet."""
-    return sealing.Seal(sealing.new_key())
+    return row_encryption.RowCipher(row_encryption.new_workspace_key())
 
 
 @pytest.fixture(params=["memory", "postgres", "pgbouncer", "s3"])
-def another(request: pytest.FixtureRequest, seal: sealing.Seal) -> Iterator[Another]:
+def another(request: pytest.FixtureRequest, seal: row_encryption.RowCipher) -> Iterator[Another]:
     """Opens the same engine for one machine more."""
-    opened: list[Engine] = []
-    shelf = Shelf()
+    opened: list[RowStore] = []
+    shelf = MemoryServer()
 
-    def one() -> Engine:
-        engine: Engine
+    def one() -> RowStore:
+        engine: RowStore
         if request.param == "memory":
-            engine = MemoryEngine(shelf, seal.space)
+            engine = MemoryRowStore(shelf, seal.space)
         elif request.param == "s3":
-            engine = S3Engine(request.getfixturevalue("bucket"), seal.space, login="key:secret")
+            engine = S3RowStore(request.getfixturevalue("bucket"), seal.space, login="key:secret")
         else:
             peer = "pooler" if request.param == "pgbouncer" else "server"
-            engine = PostgresEngine(request.getfixturevalue(peer).url, seal.space)
+            engine = PostgresRowStore(request.getfixturevalue(peer).url, seal.space)
         opened.append(engine)
         return engine
 
@@ -87,5 +87,5 @@ def another(request: pytest.FixtureRequest, seal: sealing.Seal) -> Iterator[Anot
 
 
 @pytest.fixture
-def engine(another: Another) -> Engine:
+def engine(another: Another) -> RowStore:
     return another()

@@ -7,43 +7,43 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from helix_desktop.store.engine_ports import Cache
-from helix_desktop.store.shared.engine import Engine
-from helix_desktop.store.shared.link import LOCAL, Connected, Link
-from helix_desktop.store.shared.remote import Remote
-from helix_desktop.store.shared.sealing import Seal
-from helix_desktop.store.workspace import Workspace
-from helix_desktop.store.workspaces import Workspaces
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_store import RowStore
+from helix_desktop.store.shared.shared_store_link import LOCAL, SharedStoreConnection, SharedStoreLink
+from helix_desktop.store.store_ports import StoreCache
+from helix_desktop.store.stored_workspace import StoredWorkspace
 
 
 @dataclass
 class Machine:
     """One machine with the workspace open. `begin` makes its link work by itself; else it does what it is told."""
 
-    workspaces: Workspaces
-    workspace: Workspace
-    link: Link
+    workspaces: AllWorkspaces
+    workspace: StoredWorkspace
+    link: SharedStoreLink
 
     @property
-    def cache(self) -> Cache:
+    def cache(self) -> StoreCache:
         return self.workspace.cache
 
 
 @asynccontextmanager
 async def machine(
-    home: Path, engine: Callable[[], Engine], seal: Seal, *, acknowledge: str = LOCAL, begin: bool = False
+    home: Path, engine: Callable[[], RowStore], seal: RowCipher, *, acknowledge: str = LOCAL, begin: bool = False
 ) -> AsyncIterator[Machine]:
     """The machine of this home, made at the first time."""
-    workspaces = Workspaces(home)
-    known = next(iter(workspaces.list()), None) or workspaces.create("Shared")
-    workspace = await workspaces.open(known.id)
+    workspaces = AllWorkspaces(home)
+    known = next(iter(workspaces.list_workspaces()), None) or workspaces.create_stored_workspace("Shared")
+    workspace = await workspaces.open_stored_workspace(known.id)
 
-    async def connect() -> Connected:
-        return Connected(Remote(engine()), seal)
+    async def connect() -> SharedStoreConnection:
+        return SharedStoreConnection(AsyncRowStore(engine()), seal)
 
-    link = workspace.share("memory://", connect, acknowledge=acknowledge)
+    link = workspace.share_content("memory://", connect, acknowledge=acknowledge)
     if begin:
-        link.begin()
+        link.start_syncing()
     async with AsyncExitStack() as last:
         last.push_async_callback(workspace.aclose)
         yield Machine(workspaces, workspace, link)

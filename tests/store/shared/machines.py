@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from helix_desktop.engine.facts import ConversationStarted, Fact, Recorded, Text, UserSaid
-from helix_desktop.errors import Away, Refused
-from helix_desktop.store import forget as forgetting
-from helix_desktop.store.journal import JournalFile
-from helix_desktop.store.shared.conversations import Conversations, Nobody
-from helix_desktop.store.shared.engine import Engine
-from helix_desktop.store.shared.heads import Heads
-from helix_desktop.store.shared.in_step import InStep
-from helix_desktop.store.shared.remote import Remote
-from helix_desktop.store.shared.sealing import Seal
-from helix_desktop.store.thread import StoreThread
+from helix_desktop.errors import ActionRefused, SharedStoreUnreachable
+from helix_desktop.store import content_forgetting as forgetting
+from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.conversation_heads import ConversationHeads
+from helix_desktop.store.shared.conversation_sync import ConversationSync, NoOpenConversations
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_store import RowStore
+from helix_desktop.store.shared.sync_state import SyncState
+from helix_desktop.store.store_thread import StoreThread
 
 KEY = bytes(range(32))
 LEASE = 30.0
@@ -32,7 +32,7 @@ class Here(StoreThread):
     def __init__(self) -> None:
         return
 
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_there(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         return work(*args, **kwargs)
 
     async def aclose(self) -> None:
@@ -49,16 +49,16 @@ class Clock:
         return self.time
 
 
-class Way(Remote):
+class Way(AsyncRowStore):
     """To the engine, at once. `left`: calls that still go through (None: all); of the one it ends in, the answer alone may be lost."""
 
-    def __init__(self, engine: Engine, heads: Heads) -> None:
+    def __init__(self, engine: RowStore, heads: ConversationHeads) -> None:
         self.engine = engine
         self.heads = heads
         self.left: int | None = None
         self.answer_lost = False
 
-    async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_in_thread(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         if self.left is None:
             return work(*args, **kwargs)
         if self.left > 0:
@@ -67,10 +67,10 @@ class Way(Remote):
         if self.answer_lost:
             self.answer_lost = False
             work(*args, **kwargs)
-        raise Away("The shared store is not responding.")
+        raise SharedStoreUnreachable("The shared store is not responding.")
 
 
-class Desk(Nobody):
+class Desk(NoOpenConversations):
     """Somebody works in these conversations: their facts must not change."""
 
     def __init__(self) -> None:
@@ -78,12 +78,12 @@ class Desk(Nobody):
         self.parted_: list[tuple[str, str]] = []
 
     @asynccontextmanager
-    async def still(self, conversation: str) -> AsyncIterator[None]:
+    async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:
         if conversation in self.working:
-            raise Refused("The agent works.")
+            raise ActionRefused("The agent works.")
         yield
 
-    def parted(self, conversation: str, branch: str) -> None:
+    def note_branch(self, conversation: str, branch: str) -> None:
         self.parted_.append((conversation, branch))
 
 
@@ -97,7 +97,7 @@ class Machine:
     way: Way
     clock: Clock
     desk: Desk = field(default_factory=Desk)
-    shared: Conversations = field(init=False)
+    shared: ConversationSync = field(init=False)
 
     def __post_init__(self) -> None:
         self.start()
@@ -110,9 +110,9 @@ class Machine:
 
     def start(self) -> None:
         """Also again, after the program was killed."""
-        seal = Seal(KEY)
-        steps = InStep(self.journal, seal)
-        self.shared = Conversations(
+        seal = RowCipher(KEY)
+        steps = SyncState(self.journal, seal)
+        self.shared = ConversationSync(
             self.journal, self.thread, steps, self.way, self.way.heads, seal, self.name, self.desk
         )
         self.shared.now, self.shared.lease = self.clock.now, LEASE
@@ -125,31 +125,31 @@ class Machine:
         await self.append(conversation, ConversationStarted(title))
 
     async def append(self, conversation: str, *facts: Fact) -> tuple[Recorded, ...]:
-        return await self.thread.run(self.journal.append, conversation, facts)
+        return await self.thread.run_there(self.journal.append_in_transaction, conversation, facts)
 
     def forget(self, text: str) -> None:
         """Blanked in place in every conversation, with a mark, as forgetting does."""
-        wanted = forgetting.Wanted(text, ())
+        wanted = forgetting.ForgetRequest(text, ())
         changed = forgetting.purge_journal(self.journal, wanted)
         forgetting.leave_tombstones(self.journal, changed, wanted)
-        self.shared.steps.rewritten(changed)
+        self.shared.sync_state.plan_new_generation(changed)
 
     async def step(self) -> bool:
         """Whether it got through."""
         try:
-            await self.shared.step()
-        except Away:
+            await self.shared.sync_once()
+        except SharedStoreUnreachable:
             return False
         return True
 
     async def everything(self) -> dict[str, list[tuple[int, float, str]]]:
         """All facts by conversation."""
-        lines = await self.thread.run(self.journal.since, 0, 1 << 30)
+        lines = await self.thread.run_there(self.journal.stored_facts_since, 0, 1 << 30)
         found: dict[str, list[tuple[int, float, str]]] = {}
         for line in sorted(lines, key=lambda line: line.seq):
             found.setdefault(line.conversation, []).append((line.seq, line.time, line.fact))
         return found
 
     async def aclose(self) -> None:
-        await self.thread.run(self.journal.close)
+        await self.thread.run_there(self.journal.close)
         await self.thread.aclose()

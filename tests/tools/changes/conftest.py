@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.changes import tree
+from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.facts import FilesChanged
-from helix_desktop.store.engine_ports import Cache
-from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.tools.changes import checkpoints, restore
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.store_ports import StoreCache
+from helix_desktop.tools.changes import change_restoring, checkpoints
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import Checkpoints
-from helix_desktop.tools.changes.coverage import Coverage
 
 State = dict[str, object]
 
@@ -32,28 +32,28 @@ class Net:
     """`folder` and what watches it."""
 
     folder: Path
-    cache: Cache
+    cache: StoreCache
     checkpoints: Checkpoints
     file: Path
 
-    def again(self, coverage: Coverage | None = None) -> Checkpoints:
+    def again(self, coverage: CheckpointCoverage | None = None) -> Checkpoints:
         """As after a restart."""
-        wanted = Coverage() if coverage is None else coverage
+        wanted = CheckpointCoverage() if coverage is None else coverage
         self.checkpoints = Checkpoints([self.folder], self.cache, file=self.file, coverage=wanted)
         return self.checkpoints
 
     async def step(self, act: object, by: str = "command") -> FilesChanged | None:
         """Have something done between two checkpoints."""
-        window = await self.checkpoints.begin("call", "c", by)
+        window = await self.checkpoints.begin_step("call", "c", by)
         assert window is not None
         act()  # type: ignore[operator]
-        return await self.checkpoints.end(window)
+        return await self.checkpoints.end_step(window)
 
-    async def undo(self, fact: FilesChanged, choose: dict[str, str] | None = None) -> restore.Done:
-        changes = tree.read_difference(await self.cache.get(fact.difference.digest))
-        planned = await restore.plan(self.checkpoints, changes)
+    async def undo(self, fact: FilesChanged, choose: dict[str, str] | None = None) -> change_restoring.RestoreResult:
+        changes = folder_state.decode_difference(await self.cache.read_content(fact.difference.digest))
+        planned = await change_restoring.plan_undo_of_changes(self.checkpoints, changes)
         chosen = {one.path: one.before for one in planned if (choose or {}).get(one.path) == "before"}
-        return await restore.put_back(self.checkpoints, restore.steps(planned, chosen))
+        return await change_restoring.restore_paths(self.checkpoints, change_restoring.restore_steps(planned, chosen))
 
 
 Read = dict[bytes, tuple[tuple[int, ...], bytes]]  # by path: what its times and inode were, and its bytes
@@ -93,8 +93,8 @@ def state(folder: Path, read: Read | None = None) -> State:
 async def net(tmp_path: Path) -> AsyncIterator[Net]:
     folder = tmp_path / "project"
     folder.mkdir()
-    known = Workspaces(tmp_path / "home")
-    workspace = await known.open(known.create("net", folder).id)
+    known = AllWorkspaces(tmp_path / "home")
+    workspace = await known.open_stored_workspace(known.create_stored_workspace("net", folder).id)
     file = tmp_path / "folders.known"
     made = Net(folder, workspace.cache, Checkpoints([folder], workspace.cache, file=file), file)
     yield made

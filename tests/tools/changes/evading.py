@@ -13,13 +13,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from helix_desktop.engine.changes import tree
-from helix_desktop.store.workspaces import Workspaces
-from helix_desktop.tools.changes import restore
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.tools.changes import change_restoring
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
 from helix_desktop.tools.changes.checkpoints import Checkpoints
-from helix_desktop.tools.changes.coverage import Coverage
 
-SMALL = Coverage(most_files=400, most_bytes=8_000_000, most_file_bytes=3_000_000)
+SMALL = CheckpointCoverage(most_files=400, most_bytes=8_000_000, most_file_bytes=3_000_000)
 FILES = {"thesis.txt": "thesis", "docs/chapter.txt": "chapter", "docs/deep/er/notes.txt": "notes", "target/plan.txt": "plan", "venv/own.txt": "own"}  # fmt: skip
 # How a file of the user's is lost; {f} is the file, {d} its folder.
 LOSSES = {
@@ -86,20 +86,22 @@ async def lost(base: Path, line: str) -> list[str]:
     folder = base / "project"
     folder.mkdir(parents=True)
     contents = fill(folder)
-    known = Workspaces(base / "home")
-    workspace = await known.open(known.create("net", folder).id)
+    known = AllWorkspaces(base / "home")
+    workspace = await known.open_stored_workspace(known.create_stored_workspace("net", folder).id)
     checkpoints = Checkpoints([folder], workspace.cache, coverage=SMALL)
     try:
-        window = await checkpoints.begin("1", "c", "command")
-        if window is None or checkpoints.left_out():
+        window = await checkpoints.begin_step("1", "c", "command")
+        if window is None or checkpoints.uncovered_entries():
             return ["no checkpoint"]
         subprocess.run(["/bin/bash", "-c", line], cwd=folder, check=False, capture_output=True)
-        fact = await checkpoints.end(window, thorough=True)
+        fact = await checkpoints.end_step(window, thorough=True)
         left = []
         if fact is not None:
-            changes = tree.read_difference(await workspace.cache.get(fact.difference.digest))
-            planned = await restore.plan(checkpoints, changes)
-            left = (await restore.put_back(checkpoints, restore.steps(planned))).left
+            changes = folder_state.decode_difference(await workspace.cache.read_content(fact.difference.digest))
+            planned = await change_restoring.plan_undo_of_changes(checkpoints, changes)
+            left = (
+                await change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
+            ).paths_left_alone
         return [f"{name} ({left})" for name, content in contents.items() if not _is(folder / name, content)]
     finally:
         await checkpoints.aclose()

@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from helix_desktop.engine.changes import tree
+from helix_desktop.engine.changes import folder_state
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FilesChanged
 from helix_desktop.errors import StoreFailed, StoreFull
-from helix_desktop.tools.changes.reading import ABOUT
+from helix_desktop.tools.changes.content_storing import ABOUT
 from tests.tools.changes.conftest import Net
 
 
 async def names(net: Net, fact: FilesChanged | None) -> list[str]:
     assert fact is not None
-    return [change.path for change in tree.read_difference(await net.cache.get(fact.difference.digest))]
+    return [
+        change.path for change in folder_state.decode_difference(await net.cache.read_content(fact.difference.digest))
+    ]
 
 
 async def test_a_step_that_changes_nothing_has_no_fact(net: Net) -> None:
@@ -31,9 +33,14 @@ async def test_counts_names_and_the_states_around_it(net: Net) -> None:
     fact = await net.step(lambda: (net.folder / "a").write_text("one\n2\n3\n"))
     assert fact is not None
     assert (fact.files, fact.added, fact.removed, fact.names, fact.call) == (1, 2, 1, ("a",), "call")
-    before, after = await net.checkpoints.state(fact.before), await net.checkpoints.state(fact.after)
-    assert tree.compared(before, after) == tree.read_difference(await net.cache.get(fact.difference.digest))
-    assert after == net.checkpoints.items()
+    before, after = (
+        await net.checkpoints.read_checkpoint_state(fact.before),
+        await net.checkpoints.read_checkpoint_state(fact.after),
+    )
+    assert folder_state.compare_trees(before, after) == folder_state.decode_difference(
+        await net.cache.read_content(fact.difference.digest)
+    )
+    assert after == net.checkpoints.known_items()
 
 
 async def test_what_somebody_wrote_between_two_steps_is_theirs(net: Net) -> None:
@@ -45,51 +52,51 @@ async def test_what_somebody_wrote_between_two_steps_is_theirs(net: Net) -> None
 
 
 async def test_a_tool_for_files_answers_for_its_own_paths_alone(net: Net) -> None:
-    await net.checkpoints.prepare()
-    window = await net.checkpoints.begin("1", "c", "tool")
+    await net.checkpoints.ensure_first_look()
+    window = await net.checkpoints.begin_step("1", "c", "tool")
     assert window is not None
     (net.folder / "new").mkdir()
     (net.folder / "new" / "a").write_text("agent")
     (net.folder / "b").write_text("somebody else, at the same time")
-    fact = await net.checkpoints.end(window, [str(net.folder / "new" / "a")])
+    fact = await net.checkpoints.end_step(window, [str(net.folder / "new" / "a")])
     assert await names(net, fact) == ["0/new", "0/new/a"]
 
 
 async def test_two_conversations_at_once_do_not_take_each_others_changes(net: Net) -> None:
-    await net.checkpoints.prepare()
-    one = await net.checkpoints.begin("1", "one", "command")
-    two = await net.checkpoints.begin("2", "two", "tool")
+    await net.checkpoints.ensure_first_look()
+    one = await net.checkpoints.begin_step("1", "one", "command")
+    two = await net.checkpoints.begin_step("2", "two", "tool")
     assert one is not None
     assert two is not None
     (net.folder / "two").write_text("2")
-    assert await names(net, await net.checkpoints.end(two, ["two"])) == ["0/two"]
+    assert await names(net, await net.checkpoints.end_step(two, ["two"])) == ["0/two"]
     (net.folder / "one").write_text("1")
-    assert await names(net, await net.checkpoints.end(one)) == ["0/one"]
+    assert await names(net, await net.checkpoints.end_step(one)) == ["0/one"]
 
 
 async def test_after_a_restart_nothing_unchanged_is_read_again(net: Net) -> None:
     for number in range(20):
         (net.folder / f"f{number}").write_text(str(number))
     subprocess.run(["touch", "-d", "2020-01-01", *(f"f{n}" for n in range(20))], cwd=net.folder, check=True)
-    await net.checkpoints.prepare()
-    first = net.checkpoints.items()
+    await net.checkpoints.ensure_first_look()
+    first = net.checkpoints.known_items()
     await net.checkpoints.aclose()
     (net.folder / "f3").write_text("other")
     again = net.again()
-    await again.prepare()
-    assert tree.compared(first, again.items()) != ()
-    assert {change.path for change in tree.compared(first, again.items())} == {"0/f3"}
+    await again.ensure_first_look()
+    assert folder_state.compare_trees(first, again.known_items()) != ()
+    assert {change.path for change in folder_state.compare_trees(first, again.known_items())} == {"0/f3"}
 
 
 async def test_a_damaged_file_of_stamps_only_costs_time(net: Net) -> None:
     (net.folder / "a").write_text("a")
-    await net.checkpoints.prepare()
+    await net.checkpoints.ensure_first_look()
     await net.checkpoints.aclose()
     net.file.write_bytes(net.file.read_bytes()[:-1] + b"?")
     again = net.again()
-    await again.prepare()
-    assert again.ready
-    assert list(again.items()) == ["0/a"]
+    await again.ensure_first_look()
+    assert again.is_ready
+    assert list(again.known_items()) == ["0/a"]
 
 
 async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Net) -> None:
@@ -97,47 +104,52 @@ async def test_what_is_left_out_is_named_before_and_git_is_never_covered(net: Ne
         (net.folder / path).parent.mkdir(parents=True, exist_ok=True)
         (net.folder / path).write_text("x")
     (net.folder / "rust" / "Cargo.toml").write_text("")
-    await net.checkpoints.prepare()
-    left = {(one.path, one.why) for one in net.checkpoints.left_out()}
+    await net.checkpoints.ensure_first_look()
+    left = {(one.path, one.why) for one in net.checkpoints.uncovered_entries()}
     assert left == {("0/node_modules", "node_modules/"), ("0/rust/target", "target/ beside Cargo.toml")}
-    assert sorted(net.checkpoints.items()) == ["0/rust", "0/rust/Cargo.toml", "0/src", "0/target", "0/target/y"]
+    assert sorted(net.checkpoints.known_items()) == ["0/rust", "0/rust/Cargo.toml", "0/src", "0/target", "0/target/y"]
 
 
 async def test_what_was_forgotten_is_not_stored_again(net: Net, tmp_path: Path) -> None:
     (net.folder / "secret").write_text("the secret")
-    await net.checkpoints.prepare()
-    item = net.checkpoints.item("0/secret")
+    await net.checkpoints.ensure_first_look()
+    item = net.checkpoints.known_item("0/secret")
     assert item is not None
-    assert item.digest is not None
-    assert list(await net.cache.lacking([item.digest])) == []
+    assert item.file_digest is not None
+    assert list(await net.cache.find_missing_content([item.file_digest])) == []
 
 
 async def test_a_long_chain_becomes_a_manifest_again(net: Net, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree, "LONGEST_CHAIN", 5)
-    await net.checkpoints.prepare()
+    monkeypatch.setattr(folder_state, "LONGEST_CHAIN", 5)
+    await net.checkpoints.ensure_first_look()
     for number in range(8):
         (net.folder / "a").write_text(str(number))
-        await net.checkpoints.look()
-        assert net.checkpoints.now is not None
-        assert await net.checkpoints.state(net.checkpoints.now) == net.checkpoints.items()
-    assert net.checkpoints.now is not None
-    assert await entries_for(net, net.checkpoints.now) == 3
+        await net.checkpoints.look_for_changes()
+        assert net.checkpoints.latest_checkpoint is not None
+        assert (
+            await net.checkpoints.read_checkpoint_state(net.checkpoints.latest_checkpoint)
+            == net.checkpoints.known_items()
+        )
+    assert net.checkpoints.latest_checkpoint is not None
+    assert await entries_for(net, net.checkpoints.latest_checkpoint) == 3
 
 
 async def entries_for(net: Net, digest: Digest) -> int:
-    behind = tree.behind(await net.cache.get(digest))
+    behind = folder_state.entries_needed_before(await net.cache.read_content(digest))
     return 1 + sum([await entries_for(net, each) for each in behind])
 
 
 async def test_a_checkpoint_of_the_first_form_is_read(net: Net) -> None:
-    item = tree.Item(tree.Kind.FILE, 0o644, 1, b"1" * 32)
-    manifest = b"".join(tree.write_manifest([("0/a", tree.pack(item)), ("0/b", tree.pack(item))]))
-    linked = tree.write_difference([tree.Change("0/a", item, None)], Digest(bytes(32)))
+    item = folder_state.TreeItem(folder_state.PathKind.FILE, 0o644, 1, b"1" * 32)
+    manifest = b"".join(
+        folder_state.encode_manifest([("0/a", folder_state.pack_item(item)), ("0/b", folder_state.pack_item(item))])
+    )
+    linked = folder_state.encode_difference([folder_state.PathChange("0/a", item, None)], Digest(bytes(32)))
     difference = b"helix difference 1\n" + linked[len(b"helix difference 2\n") + 32 :]
-    first, second = await net.cache.put_many([(manifest, ABOUT), (difference, ABOUT)])
+    first, second = await net.cache.store_many([(manifest, ABOUT), (difference, ABOUT)])
     named = {"checkpoint": 1, "roots": ["/x"], "manifest": first.digest.hex, "differences": [second.digest.hex]}
-    (old,) = await net.cache.put_many([(json.dumps(named).encode(), ABOUT)])
-    assert await net.checkpoints.state(old.digest) == {"0/b": item}
+    (old,) = await net.cache.store_many([(json.dumps(named).encode(), ABOUT)])
+    assert await net.checkpoints.read_checkpoint_state(old.digest) == {"0/b": item}
 
 
 async def test_writing_through_another_name_is_seen(net: Net) -> None:
@@ -159,8 +171,8 @@ async def test_a_root_that_was_not_there_and_comes_back_is_nobodys_work(net: Net
         await net.checkpoints.aclose()
         net.again()
     net.folder.rename(away)
-    await net.checkpoints.prepare()
-    assert await net.checkpoints.begin("early", "c", "command") is None
+    await net.checkpoints.ensure_first_look()
+    assert await net.checkpoints.begin_step("early", "c", "command") is None
     away.rename(net.folder)
     fact = await net.step(lambda: (net.folder / "b").write_text("agent"))
     assert await names(net, fact) == ["0/b"]
@@ -192,17 +204,17 @@ async def test_a_step_is_not_begun_when_its_checkpoint_cannot_be_stored(
     net: Net, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a full disk: the next command would have run without a net, and nobody was told."""
-    await net.checkpoints.prepare()
+    await net.checkpoints.ensure_first_look()
     (net.folder / "a").write_text("a")
 
     async def full(contents: object) -> object:
         raise StoreFull("No space is left on the disk.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(net.cache, "put_many", full)
+        patch.setattr(net.cache, "store_many", full)
         with pytest.raises(StoreFailed, match="could not be undone: No space"):
-            await net.checkpoints.begin("1", "c", "command")
-    assert await net.checkpoints.begin("2", "c", "command") is not None
+            await net.checkpoints.begin_step("1", "c", "command")
+    assert await net.checkpoints.begin_step("2", "c", "command") is not None
 
 
 async def test_what_a_step_did_while_nothing_could_be_stored_is_told_later(
@@ -210,7 +222,7 @@ async def test_what_a_step_did_while_nothing_could_be_stored_is_told_later(
 ) -> None:
     """A command that fills the disk had no turn, and nothing to restore."""
     (net.folder / "thesis").write_text("mine")
-    window = await net.checkpoints.begin("1", "c", "command")
+    window = await net.checkpoints.begin_step("1", "c", "command")
     assert window is not None
     (net.folder / "thesis").write_text("lost")
 
@@ -218,12 +230,12 @@ async def test_what_a_step_did_while_nothing_could_be_stored_is_told_later(
         raise StoreFull("No space is left on the disk.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(net.cache, "put_many", full)
-        assert await net.checkpoints.end(window) is None
-    (open_window,) = net.checkpoints.of_conversation("c")
-    fact = await net.checkpoints.end(open_window)
+        patch.setattr(net.cache, "store_many", full)
+        assert await net.checkpoints.end_step(window) is None
+    (open_window,) = net.checkpoints.open_steps_of_conversation("c")
+    fact = await net.checkpoints.end_step(open_window)
     assert await names(net, fact) == ["0/thesis"]
     assert fact is not None
     await net.undo(fact)
     assert (net.folder / "thesis").read_text() == "mine"
-    assert net.checkpoints.of_conversation("c") == ()
+    assert net.checkpoints.open_steps_of_conversation("c") == ()

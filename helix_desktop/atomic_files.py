@@ -1,0 +1,145 @@
+"""Files that stand there whole or not at all, also when the power goes or the disk is full while they are written."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from helix_desktop.errors import InvalidInput, StoreFailed
+
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+_NAMELESS = getattr(os, "O_TMPFILE", 0)
+_LEFT = ".*-????????"  # how the name of a file begins that was to take another one's place
+_OLD = 3_600.0  # seconds after which nobody still writes it
+
+
+class ReplacementFile:
+    """A file that takes the place of `path` when it is whole, and is gone otherwise.
+
+    Where the system can, it has no name until then, so that a program that is killed leaves nothing behind.
+    """
+
+    def __init__(self, path: Path, mode: int = 0o666) -> None:
+        self._path = path
+        self._name = path.with_name(f".{path.name[:200]}-{os.urandom(4).hex()}")
+        self.file = os.fdopen(self._open_beside_target(mode), "w+b")
+
+    def _open_beside_target(self, mode: int) -> int:
+        if _NAMELESS:
+            with suppress(OSError):  # a file system that knows no such files, or one that is full: the next call tells
+                return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
+        return os.open(self._name, _NEW, mode)
+
+    def replace_target(self) -> None:
+        """Put what was written on the disk, and then in the other file's place."""
+        try:
+            self.file.flush()
+            os.fsync(self.file.fileno())
+            if not self._name.exists() and os.name != "nt":
+                self._rename_over_target()
+            self.file.close()  # Windows moves no open file
+            self._name.replace(self._path)
+            sync_folder_to_disk(self._path.parent)
+        finally:
+            self.discard_replacement()
+
+    def _rename_over_target(self) -> None:
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:  # with a folder's handle Python follows the link to the file that has no name
+            source = f"/proc/self/fd/{self.file.fileno()}"
+            os.link(source, self._name, src_dir_fd=folder, follow_symlinks=True)
+        finally:
+            os.close(folder)
+
+    def discard_replacement(self) -> None:
+        """Leave nothing. After `replace_target` it does nothing."""
+        with suppress(OSError):
+            self.file.close()
+        with suppress(OSError):
+            self._name.unlink(missing_ok=True)
+
+
+def find_abandoned_files(folder: Path) -> Iterator[Path]:
+    """What a program that was killed has left of files it was writing there, if it is sure that nobody writes them still."""
+    for path in folder.glob(_LEFT):
+        with suppress(OSError):
+            about = path.lstat()
+            if stat.S_ISREG(about.st_mode) and _is_hexadecimal(path.name[-8:]) and time.time() - about.st_mtime > _OLD:
+                yield path
+
+
+def _is_hexadecimal(text: str) -> bool:
+    return all(sign in "0123456789abcdef" for sign in text)
+
+
+def write_file_atomically(path: Path, text: str | bytes, *, private: bool = False) -> None:
+    """Put the text, or the bytes, in the file's place; where that is a link, in the place of what it names.
+
+    `private`: for this user alone, from the first byte on. Else with the rights the file had, or those of any new one.
+    """
+    try:
+        content = text.encode("utf-8") if isinstance(text, str) else text
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"Only UTF-8 text can be written to {path.name}.", remedy="Nothing was changed.") from error
+    try:
+        _write_replacement(Path(os.path.realpath(path)), content, private=private)
+    except OSError as error:
+        raise StoreFailed(f"{path} could not be written: {error.strerror}.", remedy="Nothing was changed.") from error
+
+
+def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    there = path.exists()
+    beside = ReplacementFile(path, 0o600 if private or there else 0o666)
+    try:
+        beside.file.write(content)
+        if there and not private and os.name != "nt":
+            os.fchmod(beside.file.fileno(), stat.S_IMODE(path.stat().st_mode))
+        beside.replace_target()
+    finally:
+        beside.discard_replacement()
+
+
+def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
+    """A small file of settings. WrongUse where it is something else: a pipe would be waited for, a device has no end."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(handle, "rb") as file:
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode):
+            raise InvalidInput(f"{path} is not a regular file.", remedy="Replace it with a text file.")
+        if about.st_size > most:
+            raise InvalidInput(f"{path} is larger than {most >> 20} MB.", remedy="Replace it with a smaller file.")
+        return file.read(most)
+
+
+def make_path_private(path: Path) -> None:
+    """For this user alone, whatever the umask was. What belongs to somebody else, or to everybody, is left as it is."""
+    if os.name == "nt":
+        return
+    with suppress(OSError):
+        about = path.lstat()
+        mode = stat.S_IMODE(about.st_mode)
+        ours = about.st_uid == os.getuid() and not mode & stat.S_ISVTX and path not in (Path.home(), Path("/"))
+        if ours and mode & 0o077 and not stat.S_ISLNK(about.st_mode):
+            path.chmod(mode & 0o700)
+
+
+def ensure_private_folder(path: Path) -> None:
+    """Make it where it is not there, and keep it private."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_path_private(path)
+
+
+def sync_folder_to_disk(folder: Path) -> None:
+    """Make a rename or a new file in `folder` last; Windows has no such call and needs none."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,252 @@
+"""`ask`: one turn of a conversation without a window, streamed. Works beside an open window on the same sessions."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import workspace_access
+from helix_desktop.console import Console
+from helix_desktop.errors import (
+    ActionRefused,
+    AmbiguousName,
+    HelixError,
+    InvalidInput,
+    NotFound,
+    SharedStoreUnreachable,
+)
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.session import Session
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench import Workbench
+
+FETCH_SECONDS = 20.0  # that a turn waits for what other machines wrote
+WAIT_SECONDS = 1.0  # between two looks whether another machine has finished
+
+
+def add_ask_command(nouns: Subparsers) -> None:
+    ask = nouns.add_parser("ask", help="send a message and print the agent's answer, without a window")
+    ask.add_argument(
+        "--workspace", "-w", metavar="W", help="the workspace's name or ID (default: the workspace of this folder)"
+    )
+    ask.add_argument(
+        "--conversation", "-c", default="", metavar="C", help="the ID or title of the conversation to continue"
+    )
+    ask.add_argument(
+        "--model", "-m", default="", metavar="M", help="the model for this conversation, as provider/model"
+    )
+    ask.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="WHAT",
+        help="edits, commands, all, or the name of a tool; five things must be allowed by name: hidden (commands that hide what they run), held (commands that a rule may hold back), outside_sandbox, opened (what is closed to other commands, such as hidden files and keys), and runs_later (changes to files that other programs run); anything else that needs permission is refused",
+    )
+    ask.add_argument(
+        "--if-busy",
+        choices=("refuse", "wait", "branch"),
+        default="refuse",
+        help="what to do when another computer is working in the conversation: send nothing, wait until it has finished, or continue in a copy (default: refuse)",
+    )
+    ask.add_argument(
+        "--resume",
+        action="store_true",
+        help="with --conversation and without TEXT: go on with a turn that was interrupted or stopped at a limit",
+    )
+    ask.add_argument(
+        "--json", action="store_true", help="print every fact of the turn as a line of JSON instead of text"
+    )
+    ask.add_argument(
+        "text",
+        nargs="*",
+        metavar="TEXT",
+        help="the message; - reads standard input, /NAME uses a slash command or skill from the folder",
+    )
+    ask.set_defaults(run=run_ask_command, work=ask_in_workspace, lasting=True)
+
+
+def run_ask_command(arguments: argparse.Namespace) -> int:
+    if arguments.resume and (arguments.text or not arguments.conversation):
+        raise InvalidInput("To resume a turn, specify its conversation with --conversation and no TEXT.")
+    if not arguments.resume and not arguments.text:
+        raise InvalidInput("There is no message.", remedy="Specify it as TEXT, or - to read standard input.")
+    if arguments.workspace is None:
+        arguments.workspace = _find_workspace_here(arguments.home)
+    return workspace_access.run_on_workspace(arguments, source=None)
+
+
+def _find_workspace_here(home: Path | None) -> str:
+    """The workspace whose folder we are in, the innermost; or the only one there is."""
+    here = Path.cwd()
+    known = workspace_access.open_all_workspaces(program_folders.find_program_folders(home)).list_workspaces()
+    inside = [(len(root), one.id) for one in known for root in one.settings.roots if here.is_relative_to(root)]
+    if inside:
+        return max(inside)[1]
+    if len(known) == 1:
+        return known[0].id
+    raise NotFound(
+        f"{here} is not in a workspace folder.",
+        remedy="Specify a workspace with --workspace, or create one for this folder.",
+    )
+
+
+async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    from helix_desktop import workbench
+
+    text = "" if arguments.resume else await _read_message(arguments, console)
+    bench = workbench.workbench_of(workspace)
+    if bench is not None:
+        return await _run_asked_turn(
+            bench, arguments, text, console, reached=await _fetch_from_other_machines(bench, console)
+        )
+    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+        reached = await _fetch_from_other_machines(bench, console)
+        resumed = arguments.conversation if arguments.resume else ""
+        await _end_interrupted(bench, resumed, console)
+        return await _run_asked_turn(bench, arguments, text, console, reached=reached)
+
+
+async def _end_interrupted(bench: Workbench, resumed: str, console: Console) -> None:
+    """Nothing else will end the turns of a command that was killed. One that is to be resumed stays open."""
+    from helix_desktop.workbench import interrupted_turns
+
+    keep = (await _open_named_session(bench, resumed)).id if resumed else ""
+    for conversation in await interrupted_turns.end_interrupted_turns(bench, keep=keep):
+        row = bench.conversation_row(conversation)
+        await console.print_error(
+            f"The program was ended during a turn in {row.title if row else conversation}."
+            f" To go on with it, run: helix-desktop ask -c {conversation} --resume"
+        )
+
+
+async def _read_message(arguments: argparse.Namespace, console: Console) -> str:
+    text = " ".join(arguments.text)
+    if text == "-":
+        text = await _read_whole_input(console)
+    if not text.strip():
+        raise InvalidInput("The message is empty.")
+    return text
+
+
+async def _read_whole_input(console: Console) -> str:
+    pieces = []
+    while piece := await console.read_input():
+        pieces.append(piece)
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+async def _run_asked_turn(
+    bench: Workbench, arguments: argparse.Namespace, text: str, console: Console, *, reached: bool
+) -> int:
+    from helix_desktop.commands.turn_output import TurnPrinter
+    from helix_desktop.engine.facts import Text, TurnEnd
+
+    if arguments.model:
+        bench.models.model_by_name(arguments.model)  # what is wrong with it is said before a conversation is begun
+    elif not arguments.conversation and not bench.main_model_name:
+        raise _no_model_chosen_error(bench)
+    session = await _open_named_session(bench, arguments.conversation)
+    if reached:
+        session = await _begin_writable_turn(bench, session, arguments.if_busy, console)
+    if arguments.model:
+        bench.use_conversation_model(session.id, arguments.model)
+    elif not bench.model_of_conversation(session.id):
+        raise _no_model_chosen_error(bench)
+    telling = TurnPrinter(session, frozenset(arguments.allow), as_lines=arguments.json)
+    unsubscribe = session.subscribe_to_events(telling.answer_early_question)
+    try:
+        parts = await bench.expand_command_message(session, (Text(text),)) if text else ()
+    finally:
+        unsubscribe()
+    unsubscribe = session.subscribe_to_events(telling.print_event)
+    try:
+        session.send_message(parts) if parts else session.resume_turn()
+        await telling.print_until_turn_ends(console)
+    finally:
+        unsubscribe()
+        if not telling.ended:
+            session.stop_turn()
+    if telling.refused:
+        names = list(dict.fromkeys(telling.refused))
+        await console.print_error(
+            f"Refused, because nobody could be asked: {', '.join(names)}. "
+            f"`--allow {' --allow '.join(names)}` would have let it."
+        )
+    done = telling.ended is not None and telling.ended.reason is TurnEnd.DONE
+    if not done:
+        await console.print_error(telling.failure_reason)
+    return 0 if (not reached or await _deliver_to_other_machines(bench, console)) and done else 1
+
+
+async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
+    """Whether what other machines wrote is here. Where the store does not answer, the turn goes on with what is here."""
+    try:
+        async with asyncio.timeout(FETCH_SECONDS):
+            await bench.sharing.fetch_facts_of_others()
+            return True
+    except SharedStoreUnreachable as error:
+        await console.print_error(error.what)
+    except TimeoutError:
+        await console.print_error("The shared store is taking too long to respond.")
+    return False
+
+
+async def _begin_writable_turn(bench: Workbench, session: Session, if_busy: str, console: Console) -> Session:
+    """The conversation in which this machine may write now: where another one works in it, by the user's choice."""
+    told = ""
+    while True:
+        try:
+            await bench.sharing.lease_for_turn(session.id)
+        except SharedStoreUnreachable:
+            return session
+        except ActionRefused as error:
+            machine = bench.sharing.machine_writing_now(session.id)
+            if if_busy == "branch":
+                return await bench.fork_conversation(session.id)
+            if not machine or if_busy == "refuse":
+                raise ActionRefused(
+                    error.what, remedy="Nothing was sent. Add --if-busy wait or --if-busy branch."
+                ) from error
+            if machine != told:
+                told = machine
+                await console.print_error(f"Waiting for {machine}, which is working in this conversation.")
+            await asyncio.sleep(WAIT_SECONDS)
+        else:
+            return session
+
+
+async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool:
+    """Whether other machines can read the turn. What could not be sent waits here, and is none of the turn's failures, unless
+    work counts as done only when the store has it.
+    """
+    try:
+        await bench.sharing.wait_until_sent()
+    except HelixError as error:
+        await console.print_error(f"Not sent to the shared store yet: {error}")
+        link = bench.workspace.link
+        return link is None or link.acknowledge == "local"
+    return True
+
+
+async def _open_named_session(bench: Workbench, name: str) -> Session:
+    """By id, by the title only one conversation has, or a new one."""
+    if not name:
+        return await bench.start_conversation()
+    rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
+    if not rows:
+        raise NotFound(f"There is no conversation {name} in {bench.name}.")
+    if len(rows) > 1:
+        ids = ", ".join(row.id for row in rows[:10])
+        raise AmbiguousName(f"{len(rows)} conversations are called {name}: {ids}.", remedy="Use the id.")
+    return await bench.open_session(rows[0].id)
+
+
+def _no_model_chosen_error(bench: Workbench) -> InvalidInput:
+    return InvalidInput(
+        f"No model is chosen for {bench.name}.", remedy="Choose a model with --model or `helix-desktop model set`."
+    )

@@ -1,0 +1,228 @@
+"""`changes`: what the agent changed in the workspace's folders, as a list or a patch, and taking it back."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
+from helix_desktop.commands.workspace_access import ASKING, Work, ask_yes_or_no, print_json
+from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.errors import NotFound
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, TurnOfChanges
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench import Workbench
+
+    _Act = Callable[[Workbench, argparse.Namespace, Console], Awaitable[int]]
+
+
+def add_changes_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("changes", help="show and undo the changes that agents made to your files")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    _add_changes_verb(verbs, "list", "list the turns that changed files, or the files of one turn", run_list_changes)
+    one = _add_changes_verb(verbs, "show", "print the changes as a patch for `git apply`", run_show_changes)
+    one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
+    one = _add_changes_verb(
+        verbs, "restore", "restore files to their state before the agent changed them", run_restore_changes
+    )
+    one.add_argument("paths", nargs="*", metavar="PATH", help="only these files")
+    one.add_argument(
+        "--yes",
+        action="store_true",
+        help="do not ask for confirmation (by default, show what would be done, and ask if there is a terminal)",
+    )
+    one.add_argument(
+        "--conflicts",
+        choices=("now", "before", "merge"),
+        default="now",
+        help="what to do with files that were changed later: leave them unchanged (default), restore them anyway, or undo only the agent's lines",
+    )
+
+
+def _add_changes_verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    add_workspace_argument(one)
+    one.add_argument(
+        "--conversation",
+        "-c",
+        default="",
+        metavar="C",
+        help="the conversation's ID or title (default: the newest conversation)",
+    )
+    one.add_argument("--turn", default="", metavar="N", help="the number of a turn, or last (default: all turns)")
+    add_json_option(one)
+    one.set_defaults(
+        run=_run_after_asking if work is run_restore_changes else workspace_access.run_on_workspace,
+        work=work,
+        counts=False,
+    )
+    return one
+
+
+def _run_after_asking(arguments: argparse.Namespace) -> int:
+    """Ask here, after what would be done has been shown: who has the workspace open must not wait for a person."""
+    code = workspace_access.run_on_workspace(arguments)
+    if code != ASKING:
+        return code
+    if not ask_yes_or_no("Restore these files? [y/N] "):
+        return 1
+    arguments.yes, arguments.argv = True, [*arguments.argv, "--yes"]
+    return workspace_access.run_on_workspace(arguments)
+
+
+async def run_list_changes(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    return await _act_on_workbench(workspace, arguments, console, _print_turns_or_files)
+
+
+async def run_show_changes(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    return await _act_on_workbench(workspace, arguments, console, _print_patch)
+
+
+async def run_restore_changes(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    return await _act_on_workbench(workspace, arguments, console, _restore_files)
+
+
+async def _act_on_workbench(
+    workspace: StoredWorkspace, arguments: argparse.Namespace, console: Console, act: _Act
+) -> int:
+    from helix_desktop import workbench
+
+    bench = workbench.workbench_of(workspace)
+    if bench is not None:
+        return await act(bench, arguments, console)
+    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+        return await act(bench, arguments, console)
+
+
+async def _print_turns_or_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+    conversation = _find_conversation_with_changes(bench, arguments.conversation)
+    turns = await _chosen_turns_of_changes(bench, arguments, conversation)
+    told = []
+    for turn in turns:
+        files = await bench.file_changes.file_changes_of_steps(turn.sources)
+        told.append(
+            {"turn": turn.number, "message": turn.title, "files": [_describe_file_change(file) for file in files]}
+        )
+        if not arguments.json:
+            await console.print_line(f"Turn {turn.turn_numbers}: {turn.title}")
+            for file in files:
+                await console.print_line(
+                    f"  {file.change_word:<8} +{file.added:<6} -{file.removed:<6} {escape_control_characters(_decode_for_console(file.place))}"
+                )
+    if arguments.json:
+        await bench.file_changes.prepare_checkpoints()
+        left = [{"path": left.place, "why": left.why} for left in bench.file_changes.list_uncovered_paths()]
+        await print_json(console, {"conversation": conversation, "turns": told, "not_covered": left})
+    elif not turns:
+        await console.print_line("No turn of this conversation changed files.")
+    return 0
+
+
+async def _print_patch(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+    files, _ = await _chosen_file_changes(bench, arguments)
+    patch = await bench.file_changes.build_git_patch([file for file in files if _is_file_named(file, arguments.paths)])
+    if arguments.json:
+        await print_json(console, {"patch": patch.decode("utf-8", "replace")})
+    else:
+        await console.write_output(patch)
+    return 0
+
+
+async def _restore_files(bench: Workbench, arguments: argparse.Namespace, console: Console) -> int:
+    files, conversation = await _chosen_file_changes(bench, arguments)
+    files = [file for file in files if _is_file_named(file, arguments.paths)]
+    await bench.file_changes.prepare_checkpoints()
+    plan = await bench.file_changes.plan_undo(files)
+    if not arguments.yes:
+        await _print_restore_plan(files, plan, arguments, console)
+        await console.print_error("Nothing was changed. Add --yes to restore the files.")
+        return 1 if arguments.json else ASKING
+    choices = {one.path: arguments.conflicts for one in plan}
+    undone = await bench.file_changes.undo_file_changes(files, conversation=conversation, choices=choices)
+    left = [{"path": _decode_for_console(place), "why": why} for place, why in undone.paths_left_alone]
+    if arguments.json:
+        await print_json(console, {"restored": [_decode_for_console(place) for place in undone.restored], "left": left})
+    else:
+        await console.print_line(f"{len(undone.restored):,} files and folders were restored.")
+        for one in left:
+            await console.print_error(f"{escape_control_characters(one['path'])} was not changed: {one['why']}.")
+    return 1 if left else 0
+
+
+async def _print_restore_plan(
+    files: Sequence[FileChange], plan: Sequence[PlannedUndo], arguments: argparse.Namespace, console: Console
+) -> None:
+    places = {file.path_of_change: _decode_for_console(file.place) for file in files}
+    words = {
+        "restore": "would be restored",
+        "already": "has not changed",
+        "conflict": {
+            "now": "was changed since, and would be left as it is",
+            "before": "was changed since, and would be restored anyway",
+            "merge": "was changed since; only the agent's lines would be undone",
+        }[arguments.conflicts],
+    }
+    if arguments.json:
+        await print_json(console, [{"path": places[one.path], "how": one.how.value} for one in plan])
+        return
+    for one in plan:
+        await console.print_line(f"{escape_control_characters(places[one.path])} {words[one.how.value]}")
+
+
+async def _chosen_file_changes(bench: Workbench, arguments: argparse.Namespace) -> tuple[Sequence[FileChange], str]:
+    conversation = _find_conversation_with_changes(bench, arguments.conversation)
+    turns = await _chosen_turns_of_changes(bench, arguments, conversation)
+    return await bench.file_changes.changes_with_folders(
+        [source for turn in turns for source in turn.sources]
+    ), conversation
+
+
+async def _chosen_turns_of_changes(
+    bench: Workbench, arguments: argparse.Namespace, conversation: str
+) -> Sequence[TurnOfChanges]:
+    turns = await bench.file_changes.turns_with_changes(conversation)
+    if arguments.turn == "last":
+        return turns[-1:]
+    if arguments.turn:
+        turns = [turn for turn in turns if arguments.turn in map(str, range(turn.number, turn.last + 1))]
+        if not turns:
+            raise NotFound(f"Turn {arguments.turn} of this conversation changed no files.")
+    return turns
+
+
+def _find_conversation_with_changes(bench: Workbench, name: str) -> str:
+    """By id, or by title; the one that changed last without a name."""
+    rows = [row for row in bench.list_conversations() if not row.trashed and not row.parent]
+    if name:
+        rows = [row for row in bench.list_conversations() if name in (row.id, row.title)]
+    if not rows:
+        raise NotFound(f"There is no conversation {name} in {bench.name}.".replace("  ", " "))
+    return rows[0].id
+
+
+def _is_file_named(file: FileChange, paths: Sequence[str]) -> bool:
+    """Whether it is one of `paths`, or lies in one of them."""
+    if not paths:
+        return True
+    wanted = [path.rstrip("/").removeprefix("./") for path in paths]
+    return any(file.place == path or file.place.startswith(f"{path}/") for path in wanted)
+
+
+def _describe_file_change(file: FileChange) -> dict[str, object]:
+    return {
+        "path": _decode_for_console(file.place),
+        "change": file.change_word,
+        "added": file.added,
+        "removed": file.removed,
+        "by": file.by,
+    }
+
+
+def _decode_for_console(place: str) -> str:
+    from helix_desktop.engine.changes.turn_changes import printable_path
+
+    return printable_path(place)

@@ -1,0 +1,61 @@
+"""`doctor`: check the installation, and write a file that can be read before it is sent."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option
+from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.console import Terminal
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.installation_checks import DoctorFinding
+
+MARKS = {"good": "ok", "note": "--", "bad": "!!"}
+
+
+def add_doctor_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("doctor", help="check this installation", description="Check this installation.")
+    noun.add_argument(
+        "--output",
+        "-o",
+        type=Path,
+        metavar="FILE",
+        help="write a report to this file; read it before you send it to anyone",
+    )
+    add_json_option(noun)
+    noun.set_defaults(run=run_doctor_command)
+
+
+def run_doctor_command(arguments: argparse.Namespace) -> int:
+    """1 where something is wrong, 0 where there are only notes."""
+    from helix_desktop import installation_checks
+
+    findings, text = installation_checks.run_checks_with_diagnostics(
+        program_folders.find_program_folders(arguments.home)
+    )
+    with Terminal(target=arguments.output) as console:
+        if arguments.output:
+            asyncio.run(console.write_output(text.encode()))
+    asyncio.run(_print_findings(arguments, findings, Terminal()))  # with the file in its place
+    return int(any(finding.state is installation_checks.DoctorFindingState.BAD for finding in findings))
+
+
+async def _print_findings(
+    arguments: argparse.Namespace, findings: tuple[DoctorFinding, ...], console: Terminal
+) -> None:
+    if arguments.json:
+        await print_json(console, [asdict(finding) for finding in findings])
+        return
+    for finding in findings:
+        await console.print_line(f"{MARKS[finding.state]}  {finding.what:<18} {finding.says}")
+        if finding.remedy:
+            await console.print_line(f"{'':<23}{finding.remedy}")
+    if arguments.output:
+        await console.print_line(f"Written to {arguments.output}. Read it before you send it to anyone.")

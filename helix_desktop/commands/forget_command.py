@@ -1,0 +1,94 @@
+"""`forget_in_workspace`: remove a text from all of a workspace, or entries of its cache, for good."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
+from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.console import Console
+from helix_desktop.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.ports import ForgetResult
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+STANDARD = "-"
+
+
+def add_forget_command(nouns: Subparsers) -> None:
+    sentence = "permanently remove a piece of text, or entries, from the cache, the conversations and the backups"
+    noun = nouns.add_parser("forget", help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    noun.add_argument("hashes", nargs="*", metavar="HASH", help="the hash of an entry, or the first part of it")
+    noun.add_argument("--text", default="", help="the text to remove everywhere; - reads standard input")
+    noun.add_argument("--yes", action="store_true", help="required, because this cannot be undone")
+    add_workspace_argument(noun)
+    add_json_option(noun)
+    noun.set_defaults(run=run_forget_command, work=forget_in_workspace, counts=False)
+
+
+def run_forget_command(arguments: argparse.Namespace) -> int:
+    if not arguments.hashes and not arguments.text:
+        raise InvalidInput("There is nothing to forget.", remedy="Specify --text TEXT, or the hash of an entry.")
+    if not arguments.yes:
+        raise InvalidInput("Nothing was forgotten. Forgetting cannot be undone.", remedy="Add --yes to confirm.")
+    return workspace_access.run_on_workspace(arguments, gather=arguments.text == STANDARD)
+
+
+async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    text = await _read_text_to_forget(console) if arguments.text == STANDARD else arguments.text
+    if not text and not arguments.hashes:
+        raise InvalidInput("There is nothing to forget: standard input was empty.")
+    entries = [await workspace.cache.resolve_prefix(name) for name in arguments.hashes]
+    purged = await workspace.content_forgetter(text=text, entries=entries)
+    if arguments.json:
+        await print_json(console, _forget_result_as_json(purged))
+    else:
+        await console.print_line(_describe_forget_result(purged))
+    remembered = await asyncio.to_thread(_places_in_window_memory, arguments.places.window, text)
+    for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
+        await console.print_error(sentence)
+    return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1
+
+
+async def _read_text_to_forget(console: Console) -> str:
+    """All of the input, without the end of its last line."""
+    content = bytearray()
+    while piece := await console.read_input():
+        content += piece
+    return content.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+
+
+def _forget_result_as_json(purged: ForgetResult) -> dict[str, object]:
+    return {
+        "entries": [digest.hex for digest in purged.entries],
+        "facts": purged.facts,
+        "conversations": list(purged.conversations),
+        "backups": purged.backups,
+        "elsewhere": list(purged.elsewhere),
+        "ciphertext": list(purged.ciphertext),
+    }
+
+
+def _places_in_window_memory(window: Path, text: str) -> tuple[str, ...]:
+    """The window alone can change its drafts, and what was typed before: a running one would write them again."""
+    from helix_desktop.engine.forgotten_text_forms import TextForms
+
+    if not text or not window.exists() or not TextForms(text).occurs_in_bytes(window.read_bytes()):
+        return ()
+    return (
+        f"The text is also in {window}, in a draft or in your input history. To forget it there, use the window: Settings > Storage.",
+    )
+
+
+def _describe_forget_result(purged: ForgetResult) -> str:
+    if not purged.entries and not purged.facts:
+        return "Nothing in this workspace contains that."
+    return (
+        f"Forgotten: {len(purged.entries):,} entries; {purged.facts:,} facts in {len(purged.conversations):,} "
+        f"conversations and {purged.backups:,} backups were changed."
+    )

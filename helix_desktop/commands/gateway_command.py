@@ -1,0 +1,146 @@
+"""`gateway`: an address for agents people already use, without a window."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import sys
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from helix_desktop import glibc_memory, program_folders
+from helix_desktop.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.console import Console
+    from helix_desktop.gateway.gateway_workspaces import WorkspaceCommandServer
+    from helix_desktop.gateway.registration import GatewayRegistration
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+TURN = 0.0005  # seconds after which a thread that reads a large body lets other clients' streams go on
+LARGE = 4 << 20  # bytes from which on a buffer grows where it is: copying a body of 30 MB would hold the streams up
+KEPT = 32 << 20  # bytes that are free and stay, so that a usual body does not ask the system for its pages anew
+
+
+def add_gateway_command(nouns: Subparsers) -> None:
+    gateway = nouns.add_parser(
+        "gateway", help="run a local server that makes the requests of other agents smaller, with recall and undo"
+    )
+    gateway.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace for the agents' conversations (default: Connected agents)",
+    )
+    gateway.add_argument(
+        "--port", type=int, metavar="N", help="the port on 127.0.0.1 (default: 4356; 0 picks a free port)"
+    )
+    gateway.add_argument(
+        "--upstream",
+        metavar="URL",
+        default="",
+        help="send all requests to this address instead of each protocol's usual provider",
+    )
+    gateway.add_argument("--no-folds", action="store_true", help="only record requests, and pass them on unchanged")
+    gateway.add_argument(
+        "--fold-plans", action="store_true", help="fold even if an agent is signed in with a subscription"
+    )
+    gateway.add_argument(
+        "--key", metavar="PROVIDER", default="", help="use the stored key of this provider if an agent sends no key"
+    )
+    gateway.add_argument("--socket", type=int, default=-1, help=argparse.SUPPRESS)
+    gateway.add_argument("--told", action="store_true", help=argparse.SUPPRESS)
+    gateway.add_argument("--engine", action="store_true", help=argparse.SUPPRESS)
+    gateway.add_argument("--release", action="store_true", help=argparse.SUPPRESS)
+    gateway.set_defaults(run=run_gateway_command, work=answer_gateway_request, lasting=True)
+
+
+def run_gateway_command(arguments: argparse.Namespace) -> int:
+    from helix_desktop.commands import workspace_access
+    from helix_desktop.gateway import gateway_server, gateway_socket
+    from helix_desktop.gateway.registration import GatewayRegistrations
+
+    sys.setswitchinterval(TURN)
+    glibc_memory.share_one_heap_between_threads(LARGE, KEPT)
+    where = program_folders.find_program_folders(arguments.home)
+    _check_upstream_address(arguments.upstream)
+    if arguments.workspace:
+        workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
+    if arguments.socket >= 0:  # it listens already, in whoever started this
+        sock = socket.socket(fileno=arguments.socket)
+    else:
+        sock = gateway_socket.listen_on_loopback(
+            gateway_socket.GATEWAY_PORT if arguments.port is None else arguments.port
+        )
+    told = sys.stdin.buffer if arguments.told else None
+    if told is not None:
+        registrations = GatewayRegistrations(*gateway_server.parse_registrations(told.readline() or b"[]"))
+    else:
+        registration = _build_hand_started_registration(arguments, where)
+        registrations = GatewayRegistrations(registration)
+        sys.stdout.write(f"listening on {gateway_socket.agent_address(sock.getsockname()[1], registration.token)}\n")
+        sys.stdout.flush()
+
+    async def serve_gateway_workspace(workspace: StoredWorkspace) -> WorkspaceCommandServer | None:
+        return await workspace_access.serve_commands(workspace, where)
+
+    asyncio.run(
+        gateway_server.serve_gateway(where, sock, registrations, arguments.workspace, serve_gateway_workspace, told)
+    )
+    return 0
+
+
+def _build_hand_started_registration(
+    arguments: argparse.Namespace, where: program_folders.ProgramFolders
+) -> GatewayRegistration:
+    """The one address of a gateway that was started by hand."""
+    from helix_desktop.gateway import gateway_server
+    from helix_desktop.gateway.registration import GatewayRegistration
+
+    key, key_host = asyncio.run(_provider_key_and_host(where, arguments.key)) if arguments.key else ("", "")
+    return GatewayRegistration(
+        gateway_server.read_or_create_token(where),
+        arguments.upstream,
+        folds=not arguments.no_folds,
+        folds_plans=arguments.fold_plans,
+        key=key,
+        key_host=key_host,
+    )
+
+
+async def _provider_key_and_host(where: program_folders.ProgramFolders, provider: str) -> tuple[str, str]:
+    """The key of a provider, and the host of its address, to which alone it goes."""
+    from helix_desktop.commands import workspace_access
+    from helix_desktop.providers.configured_providers import ConfiguredProviders
+    from helix_desktop.providers.provider_catalog import find_provider_key
+
+    config = await asyncio.to_thread(ConfiguredProviders(where.providers_file).find_provider, provider)
+    key = await find_provider_key(config, workspace_access.open_secrets(where))
+    if not key:
+        raise InvalidInput(
+            f"There is no stored key for {provider}.",
+            remedy=f"To store a key, run: helix-desktop provider add {provider} --key.",
+        )
+    return key, urlsplit(config.base_url).netloc.lower()
+
+
+async def answer_gateway_request(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Asked of the program that has the workspace open: be the engine of a gateway, or let the workspace go."""
+    from helix_desktop import workbench
+    from helix_desktop.gateway import gateway_workspaces, remote_conversations
+
+    if arguments.release:
+        return gateway_workspaces.close_for_other_process(workspace.id)
+    bench = workbench.workbench_of(workspace)
+    return 1 if bench is None else await remote_conversations.serve_gateway_process(bench, console)
+
+
+def _check_upstream_address(upstream: str) -> None:
+    parts = urlsplit(upstream)
+    if upstream and (parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query):
+        raise InvalidInput(
+            f"{upstream} is not the address of a provider.", remedy="For example: https://api.anthropic.com."
+        )

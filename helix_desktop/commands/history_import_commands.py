@@ -1,0 +1,251 @@
+"""`conversation import`, `find`, `list_imports` and `undo-import`: histories of other programs."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import add_json_option, add_workspace_argument, format_local_minute, workspace_access
+from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.console import Console
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.histories.history_finding import FoundHistories
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench.history_imports import ImportResult
+
+SHOWN = 20  # complaints that are printed
+KEYS_SHOWN = 20
+
+
+def add_history_import_commands(verbs: Subparsers) -> None:
+    one = _add_import_verb(verbs, "import", "import conversations from other programs, except those already imported")
+    one.add_argument(
+        "paths", metavar="PATH", nargs="*", type=Path, help="a file or a folder (default: everything that `find` lists)"
+    )
+    one.add_argument(
+        "--from", dest="kind", metavar="KIND", default="", help="the program or format, if it can't be detected"
+    )
+    one.add_argument("--watch", action="store_true", help="keep importing new conversations until you press Ctrl+C")
+    one.add_argument(
+        "--forget-keys",
+        action="store_true",
+        help="after the import, permanently remove everything that looks like a key",
+    )
+    one.set_defaults(run=run_import, work=import_into_workspace, counts=True)
+    found = verbs.add_parser("find", help="list conversations from other programs on this computer", description="List conversations from other programs on this computer.")  # fmt: skip
+    add_json_option(found)
+    found.set_defaults(run=run_find_histories)
+    _add_import_verb(verbs, "imports", "list imports, newest first").set_defaults(work=list_imports)
+    back = _add_import_verb(verbs, "undo-import", "undo an import and move its conversations to the trash")
+    back.add_argument("import_run", metavar="IMPORT", help="the import, as shown by `conversation imports`")
+    back.set_defaults(work=undo_named_import)
+
+
+def _add_import_verb(verbs: Subparsers, name: str, sentence: str) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    add_workspace_argument(one)
+    add_json_option(one)
+    one.set_defaults(run=workspace_access.run_on_workspace, counts=False)
+    return one
+
+
+# --- finding --------------------------------------------------------------------------------------------------------
+
+
+def run_find_histories(arguments: argparse.Namespace) -> int:
+    import json
+
+    from helix_desktop.histories import history_finding
+
+    found = list(history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()))
+    if arguments.json:
+        print(json.dumps({"found": [_histories_as_json(one) for one in found]}, ensure_ascii=False, indent=1))
+        return 0
+    if not found:
+        print("No conversations from other programs were found on this computer.")
+        return 0
+    for line in _describe_histories_by_folder(found):
+        print(line)
+    return 0
+
+
+def _histories_as_json(one: FoundHistories) -> dict[str, object]:
+    return {**asdict(one), "path": str(one.path)}
+
+
+def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[str]:
+    """A line for each program and folder, and one for all."""
+    from helix_desktop.histories.program_names import NAMES
+
+    groups: dict[tuple[str, str], list[FoundHistories]] = {}
+    for one in found:
+        groups.setdefault((one.kind, one.folder), []).append(one)
+    lines = []
+    for (kind, folder), those in sorted(groups.items()):
+        count, size = sum(one.conversations for one in those), sum(one.size for one in those)
+        days = f"{format_local_minute(min(one.first for one in those))[:10]} to {format_local_minute(max(one.last for one in those))[:10]}"
+        lines.append(
+            f"{NAMES.get(kind, kind):<12} {count:>5}  {size / 1e6:>9,.1f} MB  {days}  {folder or '(no folder)'}"
+        )
+    whole = sum(one.conversations for one in found)
+    return [*lines, f"{whole:,} conversations found, {sum(one.size for one in found) / 1e6:,.1f} MB."]
+
+
+# --- bringing in ----------------------------------------------------------------------------------------------------
+
+
+def run_import(arguments: argparse.Namespace) -> int:
+    """The paths as whoever does the work has to see them: it may be a program in another folder."""
+    given = {str(path): str(path.absolute()) for path in arguments.paths}
+    if not given and not arguments.watch:
+        arguments.paths = _find_history_files()
+        arguments.argv = [*arguments.argv, *map(str, arguments.paths)]
+    arguments.argv = [given.get(word, word) for word in arguments.argv]
+    arguments.paths = [path.absolute() for path in arguments.paths]
+    arguments.lasting = arguments.watch
+    return workspace_access.run_on_workspace(arguments)
+
+
+def _find_history_files() -> list[Path]:
+    from helix_desktop.histories import history_finding
+
+    return [
+        file
+        for one in history_finding.find_histories(history_finding.HistoryPlaces.of_this_user())
+        for file in history_finding.files_belonging_to(one)
+    ]
+
+
+async def import_into_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    if arguments.watch:
+        return await _import_until_stopped(arguments, workspace, console)
+    await _say_import_result(arguments, workspace, await _import_once(arguments, workspace), console)
+    return 0
+
+
+async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace) -> ImportResult:
+    from helix_desktop import workbench
+    from helix_desktop.token_counting import TiktokenCounter
+    from helix_desktop.workbench.history_imports import HistoryImport, find_files_to_import
+
+    files = await asyncio.to_thread(find_files_to_import, arguments.paths) if arguments.paths else _find_history_files()
+    if (bench := workbench.workbench_of(workspace)) is not None:
+        return await bench.import_histories(files, kind=arguments.kind)
+    return await HistoryImport(workspace, TiktokenCounter(), arguments.kind).import_files(files)
+
+
+async def _import_until_stopped(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Import, and again whenever a file has changed; Ctrl+C ends it and tells what came."""
+    import watchfiles
+
+    from helix_desktop.histories import history_finding
+
+    places = history_finding.HistoryPlaces.of_this_user()
+    all_roots = (
+        folder for folders in history_finding.history_folders(places).values() for folder in folders if folder.is_dir()
+    )
+    folders = {path if path.is_dir() else path.parent for path in arguments.paths} or set(all_roots)
+    seen: dict[str, str] = {}
+    begun = False
+    changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
+    try:
+        async for changed in changes:  # the first comes when the folders are watched, so that nothing is missed
+            if changed or not begun:
+                result = await _import_once(arguments, workspace)
+                seen |= {one.id: one.state for one in result.imported}
+                if result.imported or not begun:
+                    await _say_import_result(arguments, workspace, result, console)
+                begun = True
+    except asyncio.CancelledError:
+        if (task := asyncio.current_task()) is not None:
+            task.uncancel()
+        if not arguments.json:
+            await console.print_line(
+                f"Stopped watching. Conversations that were new or had new messages: {len(seen):,}."
+            )
+    return 0
+
+
+async def _say_import_result(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, result: ImportResult, console: Console
+) -> None:
+    from helix_desktop.histories.leaked_keys import mask_key
+
+    keys = [{"key": mask_key(key), "places": counts} for key, counts in result.keys.places.items()]
+    forgotten = 0
+    if arguments.forget_keys:
+        for key in result.keys.places:
+            await workspace.content_forgetter(text=key)
+            forgotten += 1
+    if arguments.json:
+        told = {
+            "run": result.run,
+            "imported": [asdict(one) for one in result.imported],
+            "unchanged": result.unchanged_count,
+            "complaints": result.complaints,
+            "keys": keys,
+            "forgotten": forgotten,
+        }
+        await print_json(console, told)
+        return
+    for one in result.imported:
+        await console.print_line(
+            f"{one.id}  {one.messages:>5} messages {one.outputs:>5} outputs  {one.title or one.path}"
+        )
+    await _say_import_complaints(result, console)
+    for found in keys[:KEYS_SHOWN]:
+        await console.print_line(f"This looks like a key: {found['key']}{' (forgotten)' if forgotten else ''}")
+    if keys and not forgotten:
+        await console.print_line(
+            "To remove these keys permanently, use `helix-desktop forget`, or import again with --forget-keys."
+        )
+
+
+async def _say_import_complaints(result: ImportResult, console: Console) -> None:
+    for complaint in result.complaints[:SHOWN]:
+        await console.print_error(complaint)
+    if len(result.complaints) > SHOWN:
+        await console.print_error(f"… and {len(result.complaints) - SHOWN} more; --json lists all of them.")
+    await console.print_line(
+        f"{len(result.imported):,} imported (import {result.run}); {result.unchanged_count:,} had already been imported."
+    )
+
+
+async def list_imports(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    from helix_desktop.workbench.history_imports import list_import_runs
+
+    found = await list_import_runs(workspace)
+    if arguments.json:
+        await print_json(
+            console, [{"run": run, "conversations": count, "undone": undone} for run, count, undone in found]
+        )
+        return 0
+    for run, count, undone in found:
+        await console.print_line(f"{run}  {count:>5} conversations{'  (undone)' if undone else ''}")
+    return 0
+
+
+async def undo_named_import(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    from helix_desktop import workbench
+    from helix_desktop.workbench import history_imports as bringing
+
+    bench = workbench.workbench_of(workspace)
+    if bench is not None:
+        count, stayed = await bench.undo_import_run(arguments.import_run)
+    else:
+        count, stayed = await bringing.undo_import(workspace, arguments.import_run)
+    if arguments.json:
+        await print_json(console, {"undone": count, "stayed": stayed})
+        return 0
+    for sentence in stayed:
+        await console.print_error(sentence)
+    await console.print_line(
+        f"The import of {count:,} conversations was undone. Newly imported conversations are in the trash."
+    )
+    return 0

@@ -1,0 +1,247 @@
+"""`mcp`: a workspace's cache as an MCP server for other programs, their configuration for it, and signing in to the user's own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import os
+import secrets
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option, add_workspace_argument, workspace_access
+from helix_desktop.console import Console
+from helix_desktop.engine.facts import ModelRole
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.processes.starter import find_program, open_page, own_program_command
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.context_server.context_shelf import ContextShelf, ShelfEntryRow
+    from helix_desktop.engine.digest import Digest
+    from helix_desktop.engine.ports import SearchHit
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench.mcp_servers import WorkspaceServers
+
+TOKEN = "HELIX_MCP_TOKEN"  # noqa: S105 -- the name of the variable
+
+
+def add_mcp_command(nouns: Subparsers) -> None:
+    mcp = nouns.add_parser("mcp", help="serve a workspace's cache to other programs over MCP")
+    mcp.add_argument("--workspace", "-w", metavar="W", help="the workspace's name or ID")
+    mcp.add_argument(
+        "--http",
+        type=_parse_port,
+        metavar="PORT",
+        help="listen on this local port instead of using stdio; 0 picks a free port",
+    )
+    mcp.set_defaults(run=run_mcp_command, work=serve_workspace_over_mcp, lasting=True, verb="")
+    mcp.add_argument("--token", default="", help=argparse.SUPPRESS)
+    verbs = mcp.add_subparsers(metavar="VERB")
+    one = verbs.add_parser("install", help="show or write the configuration for other programs")
+    add_workspace_argument(one)
+    add_json_option(one)
+    one.add_argument(
+        "--client",
+        choices=("claude-code", "cursor", "vscode", "goose"),
+        help="show the configuration for this program only",
+    )
+    one.add_argument(
+        "--write", action="store_true", help="write the configuration to the program's file in the workspace's folder"
+    )
+    one.set_defaults(run=run_install_for_client, work=None)
+    one = verbs.add_parser("sign-in", help="sign in to one of the workspace's MCP servers, in the browser")
+    add_workspace_argument(one)
+    add_json_option(one)
+    one.add_argument("server", metavar="SERVER", help="the server's name in the workspace's settings")
+    one.set_defaults(run=workspace_access.run_on_workspace, work=sign_in_to_server, lasting=True, counts=False)
+
+
+def _parse_port(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port number")
+    return int(text)
+
+
+def run_mcp_command(arguments: argparse.Namespace) -> int:
+    if arguments.workspace is None:
+        raise InvalidInput("No workspace was specified. Use --workspace.")
+    if arguments.http is not None:
+        # The token goes to the owner in the command line over a private socket, never onto a process list.
+        token = os.environ.get(TOKEN) or secrets.token_urlsafe(32)
+        arguments.argv = [*arguments.argv, f"--token={token}"]
+        arguments.token = token
+    return workspace_access.run_on_workspace(arguments)
+
+
+async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Answer MCP requests about this workspace and no other, until the caller goes away."""
+    for name in ("server", "stdio", "http")[
+        : 2 if arguments.http is None else 3
+    ]:  # half a second, and a window may be open
+        await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
+    from helix_desktop.context_server import cache_mcp_server, mcp_over_console
+
+    shelf = build_context_shelf(workspace, arguments.places)
+    if arguments.http is None:
+        await mcp_over_console.serve_mcp_over_console(
+            cache_mcp_server.build_cache_server(shelf), console.read_input, console.write_output
+        )
+        return 0
+    from helix_desktop.context_server import mcp_over_http
+
+    async def print_server_address(port: int) -> None:
+        await console.print_line(f"http://{mcp_over_http.HOST}:{port}{mcp_over_http.PATH}")
+        await console.print_line(f"Authorization: Bearer {arguments.token}")
+
+    await mcp_over_http.serve_mcp_over_http(
+        cache_mcp_server.build_cache_server(shelf), arguments.http, arguments.token, print_server_address
+    )
+    return 0
+
+
+def build_context_shelf(workspace: StoredWorkspace, where: program_folders.ProgramFolders) -> ContextShelf:
+    """A workspace as the server needs it."""
+    from helix_desktop import token_counting
+    from helix_desktop.context_server.context_shelf import ContextShelf
+    from helix_desktop.tools.recall_tools import grep_entry_lines
+
+    async def compact_shelf_entry(digest: Digest, keep: str) -> str:
+        return await _compact_with_fast_model(workspace, where, digest, keep)
+
+    return ContextShelf(
+        workspace.name,
+        workspace.cache,
+        _WorkspaceShelfCatalogue(workspace),
+        workspace.journal,
+        token_counting.TiktokenCounter(),
+        grep_entry_lines,
+        compact_shelf_entry,
+    )
+
+
+class _WorkspaceShelfCatalogue:
+    """The workspace's index, as the server needs it."""
+
+    def __init__(self, workspace: StoredWorkspace) -> None:
+        self._index = workspace.index
+
+    async def search_index(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[SearchHit]:
+        await self._index.wait_until_indexed()
+        return await self._index.search_index(query, tool=tool, limit=limit, entries_only=entries_only)
+
+    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]:
+        from helix_desktop.engine.entry_catalogue import EntryFilter, EntrySort
+
+        await self._index.wait_until_indexed()
+        chosen = EntryFilter(tool=tool)
+        rows = await self._index.entries_page(chosen, sort=EntrySort.TIME, descending=True, limit=limit)
+        return rows, await self._index.count_entries(chosen)
+
+    async def compute_cache_figures(self) -> dict[str, int]:
+        await self._index.wait_until_indexed()
+        return (await self._index.stats()).figures_by_name()
+
+
+async def _compact_with_fast_model(
+    workspace: StoredWorkspace, where: program_folders.ProgramFolders, digest: Digest, keep: str
+) -> str:
+    from helix_desktop import workbench
+    from helix_desktop.engine import content_recall
+
+    bench = workbench.workbench_of(workspace)
+    if bench is None:
+        async with workbench.open_single_workbench(workspace, where) as opened:
+            client = opened.models.client_for_role(ModelRole.FAST) or opened.models.client_for_role(ModelRole.MAIN)
+            if client is None:
+                raise NotFound("This workspace has no model that can shorten the content.")
+            return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
+    client = bench.models.client_for_role(ModelRole.FAST) or bench.models.client_for_role(ModelRole.MAIN)
+    if client is None:
+        raise NotFound("This workspace has no model that can shorten the content.")
+    return await content_recall.compact_entry(workspace.cache, client, digest.hex, keep, lambda _: None)
+
+
+# --- sign-in ---------------------------------------------------------------------------------------------------------
+
+
+async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Through the process that has the workspace open, so that its server goes on with the token."""
+    from helix_desktop import workbench
+
+    bench = workbench.workbench_of(workspace)
+    if bench is not None:
+        return await _sign_in_and_wait(bench.mcp_servers, arguments, console)
+    async with workbench.open_single_workbench(workspace, arguments.places) as opened:
+        return await _sign_in_and_wait(opened.mcp_servers, arguments, console)
+
+
+async def _sign_in_and_wait(servers: WorkspaceServers, arguments: argparse.Namespace, console: Console) -> int:
+    from helix_desktop.mcp_host.hosted_server import McpConnectionState
+
+    name = arguments.server
+
+    async def print_sign_in_address(address: str) -> None:
+        await console.print_error(f"Sign in on this page, which also opens in your browser: {address}")
+        await asyncio.to_thread(open_page, address)
+
+    status = await servers.sign_in_at_server(name, print_sign_in_address)
+    if status.state is not McpConnectionState.READY:
+        raise ActionRefused(
+            f"{name} is not ready. {status.why}".strip(), remedy="Try again, or check the server's settings."
+        )
+    if arguments.json:
+        await workspace_access.print_json(console, {"server": name, "tools": status.tools})
+    else:
+        await console.print_line(f"{name} is ready, with {status.tools} tools.")
+    return 0
+
+
+# --- install ---------------------------------------------------------------------------------------------------------
+
+
+def run_install_for_client(arguments: argparse.Namespace) -> int:
+    from helix_desktop.context_server import client_snippets
+
+    if arguments.write and not arguments.client:
+        raise InvalidInput("No program was specified. Use --client to say which program's file should be written.")
+    where = program_folders.find_program_folders(arguments.home)
+    known = workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
+    folder = Path(known.settings.roots[0]) if known.settings.roots else Path.cwd()
+    command = [
+        *_own_start_command(),
+        *(["--home", str(where.data)] if arguments.home or os.environ.get("HELIX_HOME") else []),
+    ]
+    command += ["mcp", "--workspace", known.id]
+    wanted = [arguments.client] if arguments.client else client_snippets.CLIENTS
+    found = [
+        client_snippets.build_client_snippet(each, command, "helix-context-cache", folder=folder, home=Path.home())
+        for each in wanted
+    ]
+    if arguments.json:
+        print(_snippets_as_json(found))
+    for one in found if not arguments.json else ():
+        print(f"{one.client}: {one.file}\n\n{one.text}\n")
+    if arguments.write:
+        written = client_snippets.write_client_snippet(found[0])
+        print(f"{found[0].file} {'written' if written else 'already has it'}.", file=sys.stderr)
+    return 0
+
+
+def _snippets_as_json(found: Sequence[object]) -> str:
+    import dataclasses
+    import json
+
+    return json.dumps([dataclasses.asdict(one) for one in found], ensure_ascii=False, indent=1, default=str)  # type: ignore[call-overload]
+
+
+def _own_start_command() -> list[str]:
+    """How other programs start us: by our command where it is on the path, else by ourselves."""
+    command = find_program("helix-desktop")
+    return [command] if command else own_program_command()

@@ -1,0 +1,211 @@
+"""`model`: list those that can be chosen, and set the main, fast and long-window model of a workspace."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.commands import add_json_option, workspace_access
+from helix_desktop.commands.provider_command import ProviderTools, run_with_provider_tools
+from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.engine.facts import ModelRole
+from helix_desktop.errors import HelixError, InvalidInput, ModelFailed
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.console import Console
+    from helix_desktop.providers.known_models import ModelInfo
+    from helix_desktop.providers.provider_catalog import ProviderConfig
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+FIGURES = {"window": int, "max_output": int, "input": float, "output": float, "cache_read": float, "cache_write": float}
+
+
+def add_model_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("model", help="list models, choose models for a workspace, and override their limits")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    one = verbs.add_parser(
+        "list", help="list the models of all providers", description="List the models of all providers."
+    )
+    one.add_argument("--provider", default="", metavar="P", help="list only models from this provider")
+    add_json_option(one)
+    one.set_defaults(run=_run_with_provider_tools(print_model_list))
+    one = verbs.add_parser(
+        "set", help="choose a model for a workspace, or override its limits and prices", description="Choose a model."
+    )
+    one.add_argument(
+        "model", type=_parse_model_name, metavar="PROVIDER/MODEL", help="the model, as shown by `model list`"
+    )
+    one.add_argument("--workspace", "-w", default="", metavar="W", help="the workspace that should use the model")
+    one.add_argument(
+        "--role", choices=list(ModelRole), default=ModelRole.MAIN, help="what the workspace uses the model for"
+    )
+    for name, kind in FIGURES.items():
+        words = ", in tokens" if kind is int else " price, in dollars per million tokens"
+        one.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=kind,
+            metavar="N",
+            help=f"override the model's {name.replace('_', ' ').replace('max ', 'maximum ')}{words}",
+        )
+    add_json_option(one)
+    one.set_defaults(run=run_choose_model, work=use_model_in_workspace)
+
+
+def _parse_model_name(text: str) -> str:
+    return "demo/demo" if text == "demo" else text  # `ask` knows the built-in one by its name alone as well
+
+
+def _run_with_provider_tools(
+    work: Callable[[argparse.Namespace, ProviderTools], Awaitable[int]],
+) -> Callable[[argparse.Namespace], int]:
+    return lambda arguments: asyncio.run(run_with_provider_tools(arguments, work))
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+async def print_model_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+    """A provider that cannot be asked is a line on standard error; the others are listed all the same."""
+    configs = (
+        [desk.configured.find_provider(arguments.provider)] if arguments.provider else await _usable_providers(desk)
+    )
+    answers = await asyncio.gather(
+        *(_list_models_of_provider(desk, config) for config in configs), return_exceptions=True
+    )
+    models: list[ModelInfo] = []
+    for answer in answers:
+        if isinstance(answer, HelixError):
+            await desk.console.print_error(str(answer))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            models += answer
+    if arguments.json:
+        await print_json(desk.console, [_model_as_json(model) for model in models])
+    else:
+        for model in models:
+            await desk.console.print_line(_format_model_line(model))
+    return 1 if arguments.provider and not models else 0
+
+
+async def _usable_providers(desk: ProviderTools) -> list[ProviderConfig]:
+    """Those set up, the well-known ones whose key is there, the servers on this machine, and the demonstration."""
+    from helix_desktop.errors import NoUsableKeyring
+    from helix_desktop.providers import local_servers
+    from helix_desktop.providers.provider_catalog import PRESETS
+
+    configs = {config.name: config for config in desk.configured.list_providers()}
+    for preset in PRESETS.values():
+        if preset.name in configs or not preset.needs_key:
+            continue
+        try:
+            if await desk.secrets.find_secret_keeper(preset.provider_key):
+                configs[preset.name] = desk.configured.find_provider(preset.name)
+        except NoUsableKeyring:
+            break
+    for found in await local_servers.detect_local_servers(desk.connections):
+        configs.setdefault(found.config.name, found.config)
+    configs.setdefault("demo", PRESETS["demo"])
+    return list(configs.values())
+
+
+async def _list_models_of_provider(desk: ProviderTools, config: ProviderConfig) -> tuple[ModelInfo, ...]:
+    from helix_desktop.providers import model_listing
+
+    return await model_listing.list_and_save_models(
+        desk.configured, config.name, await desk.key_of_provider(config), desk.connections
+    )
+
+
+def _model_as_json(model: ModelInfo) -> dict[str, Any]:
+    prices, abilities = model.prices, model.abilities
+    return {
+        "name": model.name,
+        "window": model.window,
+        "max_output": abilities.max_output,
+        "input": prices.input,
+        "output": prices.output,
+        "cache_read": prices.cache_read,
+        "cache_write": prices.cache_write,
+        "images": abilities.images,
+        "tools": abilities.tools,
+        "reasoning": abilities.reasoning,
+        "note": model.note,
+    }
+
+
+def _format_model_line(model: ModelInfo) -> str:
+    price = f"${model.prices.input:g} in, ${model.prices.output:g} out" if model.prices.input else "price unknown"
+    lacks = [
+        word
+        for word, there in (("no tools", model.abilities.tools), ("no images", model.abilities.images))
+        if not there
+    ]
+    return f"{model.name:<48}{model.window:>10,}  {price:<24}{', '.join([*lacks, model.note])}"
+
+
+# --- set -------------------------------------------------------------------------------------------------------------
+
+
+def run_choose_model(arguments: argparse.Namespace) -> int:
+    """First what is known of the model, then the workspace's choice."""
+    code = asyncio.run(run_with_provider_tools(arguments, _check_chosen_model))
+    if code or not arguments.workspace:
+        return code
+    return workspace_access.run_on_workspace(arguments)
+
+
+async def _check_chosen_model(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+    from helix_desktop.providers.provider_catalog import describe_model
+
+    provider, slash, name = arguments.model.partition("/")
+    if not slash or not name:
+        raise InvalidInput(
+            "Specify the model as PROVIDER/MODEL.", remedy="To list all models, run `helix-desktop model list`."
+        )
+    corrections = {figure: value for figure in FIGURES if (value := getattr(arguments, figure)) is not None}
+    if not all(0 <= value < math.inf for value in corrections.values()):
+        raise InvalidInput("A window size or price must be a number, 0 or greater.", remedy="Nothing was changed.")
+    if not arguments.workspace and not corrections:
+        raise InvalidInput(
+            "Nothing to set.",
+            remedy="Use --workspace to choose the model for a workspace, or specify at least one setting to override.",
+        )
+    config = desk.configured.find_provider(provider)
+    await _check_provider_has_model(desk, config, name)
+    if corrections:
+        desk.configured.correct_model(provider, name, corrections)
+    if not arguments.workspace:
+        info = describe_model(desk.configured.find_provider(provider), name)
+        await (
+            print_json(desk.console, _model_as_json(info))
+            if arguments.json
+            else desk.console.print_line(_format_model_line(info))
+        )
+    return 0
+
+
+async def _check_provider_has_model(desk: ProviderTools, config: ProviderConfig, name: str) -> None:
+    """Ask the provider; what it does not have is refused, a provider that cannot be asked now is only said."""
+    from helix_desktop.providers import model_listing
+
+    try:
+        await model_listing.learn_about_model(
+            desk.configured, config.name, name, await desk.key_of_provider(config), desk.connections
+        )
+    except ModelFailed as error:
+        await desk.console.print_error(f"Not checked with the provider: {error}")
+
+
+async def use_model_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Here, or in the program that has the workspace open."""
+    workspace.change_settings({f"models.{arguments.role}": arguments.model})
+    if arguments.json:
+        await print_json(console, {"workspace": workspace.id, "role": arguments.role, "model": arguments.model})
+    else:
+        await console.print_line(f"{workspace.name}: {arguments.role} model {arguments.model}")
+    return 0

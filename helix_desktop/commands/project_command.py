@@ -1,0 +1,132 @@
+"""`project`: what a workspace's folders bring for agents; trusting it by its hash, and switching it off and on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands.workspace_access import add_workspace_verb, print_json
+from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.engine import exact_text
+from helix_desktop.errors import ActionRefused, AmbiguousName, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.project.project_item import ProjectItem
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+LEAST = 12  # characters of a hash that name a content
+
+
+def add_project_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser(
+        "project", help="list and trust the rules, skills, slash commands, hooks and agents in a folder"
+    )
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    add_workspace_verb(
+        verbs, "list", "list all items for agents in the folder, with their state and hash", print_project_items
+    )
+    one = add_workspace_verb(verbs, "show", "show the text of an item and its hash", show_project_item)
+    one.add_argument("item", metavar="ITEM", help="the item's path or name")
+    one = add_workspace_verb(
+        verbs, "trust", "trust an item, identified by its hash, after you have read its content", trust_project_items
+    )
+    one.add_argument(
+        "items", nargs="+", metavar="ITEM=HASH", help=f"an item, and at least {LEAST} characters of its hash"
+    )
+    for name, sentence in (("off", "stop using items"), ("on", "use items again")):
+        one = add_workspace_verb(verbs, name, sentence, switch_project_item)
+        one.add_argument("items", nargs="+", metavar="ITEM", help="the item's path or name")
+        one.set_defaults(on=name == "on")
+
+
+async def print_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    await _print_items(arguments, console, await _read_project_items(workspace))
+    return 0
+
+
+async def show_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    item = _item_by_name(await _read_project_items(workspace), arguments.item)
+    if arguments.json:
+        await print_json(console, {**_project_item_as_json(item), "text": item.text})
+        return 0
+    await console.print_line(exact_text.mark_text(item.text))
+    await console.print_line(
+        f"{item.describe_state}, {escape_control_characters(item.settings_key)}={item.content_sha256}"
+    )
+    return 0
+
+
+async def trust_project_items(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    from helix_desktop.workbench.project_in_use import ProjectInUse
+
+    project = ProjectInUse(workspace)
+    items = (await project.reread_project_folders()).items
+    agreed = [_item_with_hash(items, each) for each in arguments.items]
+    await project.trust_items(*agreed)
+    keys = {item.settings_key for item in agreed}
+    await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
+    return 0
+
+
+async def switch_project_item(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    from helix_desktop.workbench.project_in_use import ProjectInUse
+
+    project = ProjectInUse(workspace)
+    items = (await project.reread_project_folders()).items
+    keys = [_item_by_name(items, each).settings_key for each in arguments.items]
+    for key in keys:
+        await project.switch_item(key, on=arguments.on)
+    await _print_items(arguments, console, [item for item in project.now.items if item.settings_key in keys])
+    return 0
+
+
+async def _read_project_items(workspace: StoredWorkspace) -> Sequence[ProjectItem]:
+    from helix_desktop.workbench.project_in_use import ProjectInUse
+
+    return (await ProjectInUse(workspace).reread_project_folders()).items
+
+
+def _item_with_hash(items: Sequence[ProjectItem], text: str) -> ProjectItem:
+    """Only the content whose hash the user has: what changed since it was read is refused."""
+    name, _, digest = text.rpartition("=")
+    if not name or len(digest) < LEAST:
+        raise InvalidInput(
+            f"{text} does not have the form ITEM=HASH.",
+            remedy=f"Write ITEM=HASH with at least {LEAST} characters of the hash; `project show` prints it.",
+        )
+    item = _item_by_name(items, name)
+    if not item.content_sha256.startswith(digest.lower()):
+        raise ActionRefused(
+            f"{name} does not match this hash. Nothing was trusted.", remedy="Read the item with `project show`."
+        )
+    return item
+
+
+def _item_by_name(items: Sequence[ProjectItem], name: str) -> ProjectItem:
+    found = [item for item in items if name == item.settings_key] or [item for item in items if name == item.name]
+    if not found:
+        raise NotFound(f"This folder contains no item called {name}.", remedy="`project list` shows all items.")
+    if len(found) > 1:
+        raise AmbiguousName(f"{len(found)} items are called {name}.", remedy="Use the path.")
+    return found[0]
+
+
+async def _print_items(arguments: argparse.Namespace, console: Console, items: Sequence[ProjectItem]) -> None:
+    if arguments.json:
+        await print_json(console, [_project_item_as_json(item) for item in items])
+        return
+    for item in items:
+        await console.print_line(
+            f"{item.kind:<8} {item.describe_state:<26} {item.content_sha256[:LEAST]}  {escape_control_characters(item.name)}  {escape_control_characters(item.settings_key)}"
+        )
+    if not items:
+        await console.print_line("This folder contains nothing for agents.")
+
+
+def _project_item_as_json(item: ProjectItem) -> dict[str, object]:
+    return {
+        "kind": item.kind, "name": item.name, "item": item.settings_key, "state": item.describe_state, "sha256": item.content_sha256,
+        "about": item.about, "notes": list(item.notes),
+    }  # fmt: skip

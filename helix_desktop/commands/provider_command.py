@@ -1,0 +1,305 @@
+"""`provider`: add, list, test, remove. Keys are asked for or read from standard input, never taken from arguments:
+those stand in the shell's history and in the list of processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option
+from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.console import Terminal
+from helix_desktop.engine.facts import Purpose
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.providers.configured_providers import ConfiguredProviders
+    from helix_desktop.providers.http_transport import ProviderConnections
+    from helix_desktop.providers.provider_catalog import ProviderConfig
+    from helix_desktop.secrets import SecretStorage
+
+KEEP = ("keyring", "file")
+
+
+def add_provider_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("provider", help="set up services and local servers that provide models")
+    verbs = noun.add_subparsers(required=True, metavar="VERB")
+    one = _add_provider_verb(verbs, "add", "set up or change a provider", set_up_provider)
+    one.add_argument(
+        "name", metavar="NAME", help="openai, anthropic, gemini, openrouter, ollama, ... or any other name"
+    )
+    one.add_argument(
+        "--kind", default="", help="openai-chat (default for other names), openai-responses, anthropic or gemini"
+    )
+    one.add_argument(
+        "--base-url", default="", metavar="URL", help="the provider's address, such as https://llm.example.org/v1"
+    )
+    one.add_argument("--key", action="store_true", help="ask for the provider's key, or read it from standard input")
+    one.add_argument("--keep", choices=KEEP, default="keyring", help="where to store the key")
+    one.add_argument("--variable", default="", metavar="NAME", help="the environment variable to read the key from")
+    one.add_argument(
+        "--key-header", default="", metavar="NAME", help="the header that contains the key, such as api-key (Azure)"
+    )
+    one.add_argument("--header", action="append", default=[], metavar="NAME=VALUE", help="an additional header")
+    one.add_argument(
+        "--query",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an additional query parameter, such as api-version=2024-10-21",
+    )
+    _add_provider_verb(
+        verbs, "list", "list the providers that are set up, and the servers found on this computer", print_provider_list
+    )
+    one = _add_provider_verb(
+        verbs, "test", "list a provider's models, and send one of them a test request", test_provider_connection
+    )
+    one.add_argument("name", metavar="NAME")
+    one.add_argument("--model", default="", metavar="M", help="the model to send a test request to (default: none)")
+    one = _add_provider_verb(verbs, "remove", "remove a provider and its key", run_remove_provider)
+    one.add_argument("name", metavar="NAME")
+
+
+def _add_provider_verb(
+    verbs: Subparsers, name: str, sentence: str, work: Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
+) -> argparse.ArgumentParser:
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    add_json_option(one)
+    one.set_defaults(run=lambda arguments: asyncio.run(run_with_provider_tools(arguments, work)))
+    return one
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTools:
+    """What these commands work with."""
+
+    configured: ConfiguredProviders
+    secrets: SecretStorage
+    connections: ProviderConnections
+    console: Terminal
+
+    async def key_of_provider(self, config: ProviderConfig) -> str | None:
+        """The key of a provider, from wherever it is kept."""
+        from helix_desktop.providers.provider_catalog import find_provider_key
+
+        return await find_provider_key(config, self.secrets)
+
+
+async def run_with_provider_tools(
+    arguments: argparse.Namespace, work: Callable[[argparse.Namespace, ProviderTools], Awaitable[int]]
+) -> int:
+    """Run the work with everything it needs, and close that."""
+    from helix_desktop import program_settings
+    from helix_desktop.providers.configured_providers import ConfiguredProviders
+    from helix_desktop.providers.http_transport import ProviderConnections
+    from helix_desktop.secrets import SecretStorage
+
+    where = program_folders.find_program_folders(arguments.home)
+    consent = program_settings.ProgramSettings(where.settings_file)[program_settings.KEYS_IN_FILE]
+    connections = ProviderConnections()
+    secrets = SecretStorage(where.key_file, consent=lambda: consent)
+    try:
+        return await work(
+            arguments, ProviderTools(ConfiguredProviders(where.providers_file), secrets, connections, Terminal())
+        )
+    finally:
+        await connections.aclose()
+
+
+# --- add and remove --------------------------------------------------------------------------------------------------
+
+
+async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+    from helix_desktop.providers.http_transport import check_key
+    from helix_desktop.secrets import SecretKeeper
+
+    config = _provider_from_arguments(arguments, desk.configured)
+    key = check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
+    if key:  # first, so that a key that cannot be kept changes nothing
+        config = replace(config, key_host=config.host)
+        await desk.secrets.store_secret_at(
+            config.provider_key, key, where=SecretKeeper.FILE if arguments.keep == "file" else SecretKeeper.KEYRING
+        )
+    config = desk.configured.save_provider(config)
+    return await _print_saved_provider(arguments, desk, config)
+
+
+def _provider_from_arguments(arguments: argparse.Namespace, configured: ConfiguredProviders) -> ProviderConfig:
+    """What is there under this name, or usual for it, with what the arguments change."""
+    from helix_desktop.errors import NotFound
+    from helix_desktop.providers.provider_catalog import ProviderConfig, with_base_url
+
+    try:
+        config = configured.find_provider(arguments.name)
+    except NotFound:
+        config = ProviderConfig(arguments.name)
+    changes: dict[str, Any] = {
+        name: value for name in ("kind", "variable", "key_header") if (value := getattr(arguments, name))
+    }
+    changes |= {
+        field: pairs
+        for field, pairs in (
+            ("headers", _parse_name_value_pairs(arguments.header)),
+            ("query", _parse_name_value_pairs(arguments.query)),
+        )
+        if pairs
+    }
+    if arguments.base_url:
+        config = with_base_url(config, arguments.base_url)
+    config = replace(config, **changes)
+    if not config.base_url and config.kind != "demo":
+        raise InvalidInput(
+            f"{arguments.name} is not a known provider, so you need to specify its address.",
+            remedy="Give --base-url.",
+        )
+    return config
+
+
+def _parse_name_value_pairs(given: list[str]) -> tuple[tuple[str, str], ...]:
+    split = [one.partition("=") for one in given]
+    if not all(name.strip() and equals for name, equals, _ in split):
+        raise InvalidInput("Specify headers and query parameters as NAME=VALUE.")
+    return tuple((name.strip(), value.strip()) for name, _, value in split)
+
+
+def _ask_for_key(name: str) -> str:
+    """From a person without showing it, from a pipe as its first line."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        import getpass
+
+        key = getpass.getpass(f"Key of {name} (not shown): ")
+    else:
+        key = sys.stdin.readline() if sys.stdin else ""
+    if not key.strip():
+        raise InvalidInput("No key was given.", remedy="Type the key when you are asked for it, or pipe it in.")
+    return key
+
+
+async def _print_saved_provider(arguments: argparse.Namespace, desk: ProviderTools, config: ProviderConfig) -> int:
+    described = await _provider_as_json(desk, config)
+    if arguments.json:
+        await print_json(desk.console, described)
+    else:
+        await desk.console.print_line(_format_provider_line(described))
+        if config.needs_key and not described["key"]:
+            await desk.console.print_line(
+                f"This provider needs a key. Run `helix-desktop provider add {config.name} --key`, or set {config.variable}."
+            )
+    return 0
+
+
+async def run_remove_provider(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+    from helix_desktop.secrets import ProviderKey
+
+    desk.configured.remove_provider(arguments.name)
+    await desk.secrets.delete_secret(ProviderKey(arguments.name))
+    if arguments.json:
+        await print_json(desk.console, {"removed": arguments.name})
+    else:
+        await desk.console.print_line(f"{arguments.name} and its key were removed.")
+    return 0
+
+
+# --- list ------------------------------------------------------------------------------------------------------------
+
+
+async def print_provider_list(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+    from helix_desktop.providers import local_servers
+    from helix_desktop.providers.provider_catalog import PRESETS
+
+    known = desk.configured.list_providers()
+    names = {config.name for config in known}
+    described = [await _provider_as_json(desk, config) for config in known]
+    # A key in the environment is enough to use a well-known provider.
+    others = [await _provider_as_json(desk, preset) for preset in PRESETS.values() if preset.name not in names]
+    described += [one for one in others if one["needs_key"] and one["key"]]
+    found = [one for one in await local_servers.detect_local_servers(desk.connections) if one.config.name not in names]
+    described += [
+        await _provider_as_json(desk, one.config) | {"found": True, "models": len(one.models)} for one in found
+    ]
+    if "demo" not in names:
+        described.append(await _provider_as_json(desk, PRESETS["demo"]))
+    if arguments.json:
+        await print_json(desk.console, described)
+        return 0
+    for one in described:
+        await desk.console.print_line(_format_provider_line(one))
+    return 0
+
+
+async def _provider_as_json(desk: ProviderTools, config: ProviderConfig) -> dict[str, Any]:
+    from helix_desktop.errors import NoUsableKeyring
+
+    try:
+        kept = await desk.secrets.find_secret_keeper(config.provider_key)
+    except NoUsableKeyring:
+        kept = None
+    described = {"name": config.name, "kind": config.kind, "base_url": config.base_url, "local": config.is_local}
+    return described | {"key": kept.value if kept else "", "needs_key": config.needs_key}
+
+
+def _format_provider_line(one: dict[str, Any]) -> str:
+    if one["kind"] == "demo":
+        words = "built in: a script instead of a model; needs no key and no network"
+    elif one["key"]:
+        words = f"key in {one['key']}"
+    else:
+        words = "no key yet" if one["needs_key"] else "no key needed"
+    found = f", found on this computer with {one['models']} models" if one.get("found") else ""
+    return f"{one['name']:<16} {one['kind']:<17} {one['base_url'] or '-':<44} {words}{found}"
+
+
+# --- test ------------------------------------------------------------------------------------------------------------
+
+
+async def test_provider_connection(arguments: argparse.Namespace, desk: ProviderTools) -> int:
+    """Two questions: the list of models, which checks the address and the key; and one short reply."""
+    from helix_desktop.providers import model_listing
+
+    config = desk.configured.find_provider(arguments.name)
+    key = await desk.key_of_provider(config)
+    models = await model_listing.list_and_save_models(desk.configured, arguments.name, key, desk.connections)
+    result: dict[str, Any] = {"name": config.name, "models": len(models)}
+    lines = [f"{config.name} responds and has {len(models)} models."]
+    if arguments.model:
+        result |= await _ask_for_one_word(config, arguments.model, key, desk)
+        lines.append(f"{arguments.model} said {result['said']!r} after {result['seconds']:.1f} s.")
+    if arguments.json:
+        await print_json(desk.console, result)
+    else:
+        await desk.console.print_line("\n".join(lines))
+    return 0
+
+
+async def _ask_for_one_word(config: ProviderConfig, model: str, key: str | None, desk: ProviderTools) -> dict[str, Any]:
+    from helix_desktop.engine.blocks import Message, Reply, Request, RetryDelay, Role
+    from helix_desktop.engine.facts import Text
+    from helix_desktop.providers.provider_catalog import SystemClock, connect_model_client
+
+    clock = SystemClock()
+    client = connect_model_client(config, model, key, connections=desk.connections, clock=clock)
+    asked = Message(Role.USER, (Text("Answer with the single word: ready"),))
+    request = Request(model, "", (asked,), max_output=1024, purpose=Purpose.TEST)
+    started, reply = clock.current_time(), None
+    async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
+        async for delta in deltas:
+            if isinstance(delta, RetryDelay):
+                await desk.console.print_error(f"{delta.why} Trying again in {delta.seconds:.0f} s.")
+            if isinstance(delta, Reply):
+                reply = delta
+    said = " ".join(part.text for part in reply.parts if isinstance(part, Text)) if reply else ""
+    return {
+        "model": model,
+        "said": said.strip()[:80],
+        "seconds": clock.current_time() - started,
+        "stop": reply.stop if reply else "",
+    }

@@ -1,0 +1,270 @@
+"""`replay`: recorded sessions through the real engine, and what would have been sent, billed, kept and lost."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import add_json_option
+from helix_desktop.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.engine.context_policy import Policy
+    from helix_desktop.engine.fold_economics import RelativePrices
+    from helix_desktop.engine.ports import TokenCounter
+    from helix_desktop.histories.recorded_session import RecordedSession
+    from helix_desktop.replay.replay_figures import ReplayFigures
+    from helix_desktop.replay.session_player import ReplayTerms
+    from helix_desktop.replay.text_report import PolicyResult
+
+BAR = 24
+BILLED = {
+    "none": "Recalls are not billed.",
+    "named": "Recalls are billed if the context shows the hash; the agent knows which page to read.",
+    "searched": "Recalls are billed with the searches for the content.",
+}
+PRICES = {"price.cache_read": "cache_read", "price.cache_write": "cache_write", "price.output": "output"}
+
+
+def add_replay_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser(
+        "replay",
+        help="replay recorded sessions, and show what would have been sent, billed, kept and lost",
+        description="Replay recorded agent sessions with different policies, and show what would have been sent, billed, kept and lost. Nothing is sent anywhere. The sessions can be OpenAI-style messages (JSON Lines, or one JSON file), or exports from Claude Code or Codex.",
+    )  # fmt: skip
+    noun.add_argument("files", metavar="FILE", nargs="+", type=Path, help="a recorded session, or a folder of sessions")
+    noun.add_argument(
+        "--policy", metavar="P", default="layered", help="the policy: helix, observational, layered (default) or none"
+    )
+    noun.add_argument("--compare", metavar="P,Q", default="", help="compare several policies side by side")
+    noun.add_argument(
+        "--window", metavar="N", type=_parse_window_tokens, default=128_000, help="the model's window in tokens"
+    )
+    noun.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help="set one of the policy's thresholds, or price.cache_read, price.cache_write or price.output")  # fmt: skip
+    noun.add_argument(
+        "--cache-read",
+        metavar="X",
+        type=_parse_price,
+        default=0.1,
+        help="price of reading the cache, as a share of the input price (default: 0.1)",
+    )
+    noun.add_argument(
+        "--cache-write",
+        metavar="X",
+        type=_parse_price,
+        default=1.25,
+        help="price of writing to the cache, as a multiple of the input price (default: 1.25)",
+    )
+    noun.add_argument(
+        "--output",
+        metavar="X",
+        type=_parse_price,
+        default=5.0,
+        help="price of output, as a multiple of the input price (default: 5)",
+    )
+    noun.add_argument(
+        "--head",
+        metavar="N",
+        type=_parse_head_tokens,
+        default=None,
+        help="tokens that the system prompt and tools take up in every request (default: those of Helix Desktop)",
+    )
+    noun.add_argument(
+        "--recalls",
+        metavar="KIND",
+        default="named",
+        help="recalls of content that a reply uses but the context no longer shows: named (default: reads the pages that have it, if the context shows the hash), searched (must search first, also behind summaries) or none",
+    )
+    noun.add_argument(
+        "--no-recalls", dest="recalls", action="store_const", const="none", help="the same as --recalls none"
+    )
+    noun.add_argument("--stand-in", metavar="KIND", default="works", help="behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long")  # fmt: skip
+    noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
+    noun.add_argument(
+        "--points", action="store_true", help="with --json: also include the folds and the token count of every step"
+    )
+    add_json_option(noun)
+    noun.set_defaults(run=run_replay_command)
+
+
+def run_replay_command(arguments: argparse.Namespace) -> int:
+    from helix_desktop import token_counting
+    from helix_desktop.histories import history_reading
+    from helix_desktop.replay import html_report, text_report
+
+    names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
+    terms = [_build_replay_terms(arguments, name) for name in names]
+    imported = history_reading.sessions_for_replay(history_reading.read_history_files(arguments.files))
+    for complaint in imported.complaints:
+        print(complaint, file=sys.stderr)
+    counter = token_counting.TiktokenCounter()
+    results = [_replay_all_recordings(imported.recordings, one, counter) for one in terms]
+    if arguments.html is not None:
+        _write_report_file(arguments.html, html_report.format_html_report(results, _describe_replay_terms(terms[0])))
+    compared = bool(arguments.compare)
+    if arguments.json:
+        print(
+            json.dumps(
+                text_report.results_as_json(results, compared=compared, points=arguments.points),
+                ensure_ascii=False,
+                indent=1,
+            )
+        )
+        return 0
+    for result in results:
+        print("\n".join(text_report.report_lines(result)), end="\n\n")
+    if compared:
+        print("\n".join(text_report.comparison_lines(results)), end="\n\n")
+    print(text_report.LEGEND)
+    return 0
+
+
+def _replay_all_recordings(
+    recordings: Sequence[RecordedSession], terms: ReplayTerms, counter: TokenCounter
+) -> PolicyResult:
+    from helix_desktop.replay.text_report import PolicyResult
+
+    played = []
+    for number, recording in enumerate(recordings, 1):
+        where = f"{terms.policy.preset} {number}/{len(recordings)} {Path(recording.name).name}"
+        played.append(
+            replay_recording(recording, terms, counter, _build_progress_display(where, len(recording.messages)))
+        )
+    return PolicyResult(terms.policy.preset, terms.window, played)
+
+
+def replay_recording(
+    recording: RecordedSession, terms: ReplayTerms, counter: TokenCounter, moved: Callable[[int], None] = lambda _: None
+) -> ReplayFigures:
+    """One session in stores of its own, in memory, on a clock of its own."""
+    from helix_desktop.replay import jumping_clock
+    from helix_desktop.replay.session_player import ReplayStores, SessionPlayer
+    from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+
+    async def replay_in_memory() -> ReplayFigures:
+        now = jumping_clock.LoopClock().current_time
+        journal, cache = MemoryJournal(now=now), MemoryCache(now=now)
+        stores = ReplayStores(journal, cache, MemoryIndex(journal, cache))
+        return await SessionPlayer(recording, terms, stores, counter).play_session(moved)
+
+    return jumping_clock.run_on_jumping_loop(replay_in_memory())
+
+
+def _build_progress_display(where: str, count: int) -> Callable[[int], None]:
+    """A bar on a terminal; one line per session anywhere else."""
+    if not sys.stderr.isatty():
+        return lambda at: print(f"{where}: {count} messages", file=sys.stderr) if at == count else None
+
+    def show_replay_progress(at: int) -> None:
+        if at == count or at % max(1, count // 100) == 0:
+            full = BAR * at // max(1, count)
+            bar = "█" * full + "░" * (BAR - full)
+            print(f"\r\x1b[K{bar} {where[:70]}", end="\r\x1b[K" if at == count else "", file=sys.stderr, flush=True)
+
+    return show_replay_progress
+
+
+# --- what is asked for -----------------------------------------------------------------------------------------------
+
+
+def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms:
+    from helix_desktop.replay.cache_billing import HEAD_TOKENS
+    from helix_desktop.replay.missed_references import RecallMode
+    from helix_desktop.replay.session_player import ReplayTerms
+    from helix_desktop.replay.stand_in_model import KINDS
+
+    if arguments.stand_in not in KINDS:
+        known = ", ".join(f"{kind} ({what})" for kind, what in KINDS.items())
+        raise InvalidInput(f"There is no simulated model {arguments.stand_in!r}.", remedy=f"Available: {known}.")
+    if arguments.recalls not in set(RecallMode):
+        raise InvalidInput(
+            f"{arguments.recalls!r} is not a kind of recall.", remedy=f"Available: {', '.join(RecallMode)}."
+        )
+    chosen, prices = _policy_and_prices(arguments, name)
+    head = HEAD_TOKENS if arguments.head is None else arguments.head
+    return ReplayTerms(
+        chosen, arguments.window, prices, arguments.stand_in, head, recalls=RecallMode(arguments.recalls)
+    )
+
+
+def _policy_and_prices(arguments: argparse.Namespace, name: str) -> tuple[Policy, RelativePrices]:
+    from helix_desktop.engine import context_policy
+    from helix_desktop.engine.fold_economics import RelativePrices
+
+    values, shares = {}, {"cache_read": arguments.cache_read, "cache_write": arguments.cache_write, "output": arguments.output}  # fmt: skip
+    for given in arguments.set:
+        key, equals, value = given.partition("=")
+        if not equals:
+            raise InvalidInput(f"{given!r} sets nothing.", remedy="Use --set key=value.")
+        if key in PRICES:
+            shares[PRICES[key]] = _parse_price_for_key(key, value)
+        else:
+            values[key] = value
+    prices = RelativePrices(shares["cache_read"], shares["cache_write"], shares["output"])
+    return context_policy.preset_policy(name).with_thresholds(values), prices
+
+
+def _parse_price_for_key(key: str, value: str) -> float:
+    try:
+        return _parse_price(value)
+    except argparse.ArgumentTypeError as error:
+        raise InvalidInput(f"{key}: {error}") from error
+
+
+def _parse_price(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1
+    if not 0 < share < 1_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of the input price, such as 0.1")
+    return share
+
+
+def _parse_head_tokens(text: str) -> int:
+    try:
+        head = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        head = -1
+    if not 0 <= head <= 1_000_000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens")
+    return head
+
+
+def _parse_window_tokens(text: str) -> int:
+    try:
+        window = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        window = 0
+    if not 2_000 <= window <= 100_000_000:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a window size: enter a number of tokens from 2000 to 100000000"
+        )
+    return window
+
+
+def _describe_replay_terms(terms: ReplayTerms) -> str:
+    price = terms.prices
+    return (
+        f"Window {terms.window:,} tokens. As shares of the input price: cache read {price.read:g}, cache write {price.write:g}, output "
+        f"{price.output:g}. In every request: {terms.head:,} tokens of system prompt and tools. Folds are written by a simulated model that "
+        f"{_history_kind_of_name(terms.stand_in)}. One request is sent before every recorded reply. {BILLED[terms.recalls]}"
+    )
+
+
+def _history_kind_of_name(name: str) -> str:
+    from helix_desktop.replay.stand_in_model import KINDS
+
+    return KINDS[name]
+
+
+def _write_report_file(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidInput(f"The report {path} cannot be written: {error.strerror}.") from error

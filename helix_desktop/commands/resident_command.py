@@ -1,0 +1,77 @@
+"""`resident`: the process that holds the gateway's address while windows and terminals come and go."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option, format_local_minute
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+
+
+def add_resident_command(nouns: Subparsers) -> None:
+    noun = nouns.add_parser("resident", help="show or stop the process that holds the gateway's address")
+    noun.add_argument("--run", dest="run_here", action="store_true", help=argparse.SUPPRESS)
+    noun.set_defaults(run=_run_without_verb, json=False)
+    verbs = noun.add_subparsers(metavar="VERB")
+    status = verbs.add_parser("status", help="show whether it runs, and which agents use it")
+    add_json_option(status)
+    status.set_defaults(run=_print_resident_status)
+    stop = verbs.add_parser("stop", help="stop it; agents that use the gateway lose their connection")
+    add_json_option(stop)
+    stop.set_defaults(run=_stop_resident)
+
+
+def _run_without_verb(arguments: argparse.Namespace) -> int:
+    return (_run_resident if arguments.run_here else _print_resident_status)(arguments)
+
+
+def _print_resident_status(arguments: argparse.Namespace) -> int:
+    from helix_desktop.resident import resident_client
+
+    found = asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(arguments.home), "status"))
+    if arguments.json:
+        print(json.dumps(found, indent=1))
+    elif found is None:
+        print("The resident process is not running. It is started when it is needed.")
+    else:
+        print(f"The resident process {found['pid']} has been running since {format_local_minute(found['since'])}.")
+        print(f"The gateway's address is 127.0.0.1:{found['port']}." if found["port"] else "It holds no address.")
+        for one in found["registered"]:
+            print(" ".join(filter(None, (f"- {one['agent'] or 'any agent'}", one["folder"], one["upstream"]))))
+    return 0
+
+
+def _stop_resident(arguments: argparse.Namespace) -> int:
+    from helix_desktop.resident import resident_client
+
+    found = asyncio.run(resident_client.ask_resident(program_folders.find_program_folders(arguments.home), "stop"))
+    if arguments.json:
+        print(json.dumps({"stopped": found is not None}))
+    else:
+        print("The resident process is not running." if found is None else "The resident process was stopped.")
+    return 0
+
+
+def _run_resident(arguments: argparse.Namespace) -> int:
+    from helix_desktop.gateway import agent_run
+    from helix_desktop.resident import resident_process
+
+    where = program_folders.find_program_folders(arguments.home)
+
+    def print_listening_line() -> None:
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+    asyncio.run(
+        resident_process.run_resident(
+            where, [*agent_run.command_of_this_program(where), "gateway"], print_listening_line
+        )
+    )
+    return 0

@@ -1,0 +1,128 @@
+"""Hearing a session and saying it to a console: the text as it is written, or every fact as a line of JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import field
+
+from helix_desktop.console import Console, escape_control_characters
+from helix_desktop.engine.blocks import RetryDelay, TextDelta
+from helix_desktop.engine.fact_encoding import encode_fact
+from helix_desktop.engine.facts import Fact, Folded, ModelReplied, Recorded, Text, ToolCall, TurnEnd, TurnEnded
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    FactAppended,
+    QuestionAsked,
+    ReplyStreamed,
+)
+from helix_desktop.engine.tool_names import EDITS, ToolName
+from helix_desktop.fast_dataclass import dataclass
+
+COMMANDS = frozenset({ToolName.RUN_COMMAND})
+
+
+class StandardErrorLine(str):
+    """What is told on standard error, beside the answer."""
+
+    __slots__ = ()
+
+
+@dataclass
+class TurnPrinter:
+    """Questions are answered by what was allowed from the start; nobody is there to ask."""
+
+    session: Session
+    allowed: frozenset[str]
+    as_lines: bool
+    ended: TurnEnded | None = None
+    refused: list[str] = field(default_factory=list)
+    _waiting: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+
+    def print_event(self, event: Event) -> None:
+        match event:
+            case QuestionAsked():
+                self.answer_early_question(event)
+            case FactAppended(recorded):
+                self._print_fact(recorded)
+            case ActivityChanged(running=ConversationActivity.IDLE | ConversationActivity.FAILED, why=why):
+                self._end_printing(why)
+            case ReplyStreamed(delta=TextDelta(text)) if not self.as_lines:
+                self._waiting.put_nowait(escape_control_characters(text))
+            case ReplyStreamed(delta=RetryDelay(why=why, seconds=seconds)):
+                self._waiting.put_nowait(
+                    StandardErrorLine(f"Retrying in {round(seconds)} s: {escape_control_characters(why)}")
+                )
+            case _:
+                pass
+
+    def answer_early_question(self, event: Event) -> None:
+        """All that is heard before the turn: what the shell lines of a slash command ask."""
+        if isinstance(event, QuestionAsked):
+            self.session.answer_question(event.number, self.answer_as_allowed(event.question))
+
+    def _print_fact(self, recorded: Recorded) -> None:
+        if self.as_lines:
+            self._waiting.put_nowait(fact_as_json_line(recorded) + "\n")
+        elif words := _plain_text_of_fact(recorded.fact):
+            self._waiting.put_nowait(escape_control_characters(words))
+        if isinstance(recorded.fact, TurnEnded):
+            self.ended = recorded.fact
+            self._waiting.put_nowait("")
+
+    def _end_printing(self, why: str) -> None:
+        """Nothing goes on any more: also where the turn's end found no room in the journal."""
+        if self.ended is None:
+            self.ended = TurnEnded(TurnEnd.FAILED, why)
+        self._waiting.put_nowait("")
+
+    async def print_until_turn_ends(self, console: Console) -> None:
+        """Until the turn has ended."""
+        while text := await self._waiting.get():
+            if isinstance(text, StandardErrorLine):
+                await console.print_error(text)
+                continue
+            await console.write_output(text.encode("utf-8", "replace"))
+
+    @property
+    def failure_reason(self) -> str:
+        if self.ended is None:
+            return "The turn did not end."
+        why = self.ended.why or self.ended.reason.value
+        return f"The turn ended early: {why}{'' if why.endswith(('.', '?', '!', '…')) else '.'}"
+
+    def answer_as_allowed(self, question: PermissionQuestion) -> PermissionAnswer:
+        """By what was allowed; what has a name of its own, by that."""
+        name = question.call.name
+        groups = {"edits"} if name in EDITS else {"commands"} if name in COMMANDS else set()
+        wanted = question.apart or name
+        if self.allowed & {"all", wanted, *(set() if question.apart else groups)}:
+            return PermissionAnswer(allowed=True)
+        self.refused.append(wanted)
+        return PermissionAnswer(
+            allowed=False, words=f"Nobody could be asked, and the command was not started with --allow {wanted}."
+        )
+
+
+def fact_as_json_line(recorded: Recorded) -> str:
+    """A fact in its place as one line of JSON."""
+    body = {"conversation": recorded.conversation, "seq": recorded.seq, "time": recorded.time}
+    return json.dumps({**body, **json.loads(encode_fact(recorded.fact))}, ensure_ascii=False)
+
+
+def _plain_text_of_fact(fact: Fact) -> str:
+    """What a fact says to a reader of the plain text; nothing for most."""
+    match fact:
+        case ModelReplied(parts=parts):
+            calls = [part for part in parts if isinstance(part, ToolCall)]
+            said = any(isinstance(part, Text) for part in parts)
+            return ("\n" if said else "") + "".join(f"· {call.name} {call.arguments[:100]}\n" for call in calls)
+        case Folded(kind=kind, tokens_before=before, tokens=after):
+            return f"· {kind.value}: {before:,} → {after:,} tokens\n"
+        case TurnEnded():
+            return ""
+    return ""

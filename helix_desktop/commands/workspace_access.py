@@ -1,0 +1,265 @@
+"""How a command reaches a workspace: it opens it, or, beside a running program that has it open, is run there.
+
+A command's work is written once, as a coroutine on the open workspace and a console. The caller keeps its own files:
+it reads `source` and writes `target` itself, and the work sees both as the console's input and output.
+
+Who opens a workspace for a moment answers others meanwhile, and leaves after the last answer. So an answer must not
+wait for a person or a pipe; a command that does (`is_in_background`) is not asked of somebody who is about to leave.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop import commands, program_folders, tasks
+from helix_desktop.commands import add_json_option, add_workspace_argument
+from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import ActionRefused, StoppedByUser, StoreBusy, StoreFailed
+
+if TYPE_CHECKING:
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.running_instance import RequestListener
+    from helix_desktop.secrets import SecretStorage
+    from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+    from helix_desktop.store.index_file import IndexProgress
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.token_counting import TiktokenCounter
+
+Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]]
+ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
+LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
+LASTING_PATIENCE = 1.0
+TOLD_EVERY = 2.0  # seconds after which somebody who waits is told how far it is
+PATIENCE = 5.0  # seconds: another command may hold the workspace for a moment
+
+
+def add_workspace_verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
+    """A command on a workspace that needs no tokens counted."""
+    one = verbs.add_parser(name, help=sentence, description=f"{sentence[:1].upper()}{sentence[1:]}.")
+    add_workspace_argument(one)
+    add_json_option(one)
+    one.set_defaults(run=run_on_workspace, work=work, counts=False)
+    return one
+
+
+def run_on_workspace(
+    arguments: argparse.Namespace, *, source: Path | None = None, target: Path | None = None, gather: bool = False
+) -> int:
+    """Do `arguments.work` on the workspace the arguments name. The exit code."""
+    arguments.places = program_folders.find_program_folders(arguments.home)
+    workspaces = open_all_workspaces(arguments.places)
+    known = workspaces.find_known_workspace(arguments.workspace)
+    workspaces.tidy_unfinished()
+    with Terminal(source=source, target=target, gather=gather) as console:
+        code = asyncio.run(_open_or_hand_over(arguments, known.id, console))
+        if code and target is not None:
+            raise SystemExit(code)  # the target is not put in its place
+    return code
+
+
+def ask_yes_or_no(question: str) -> bool:
+    """Nobody to ask is a no, and so is an input that ends."""
+    try:
+        return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
+    except EOFError:
+        return False
+
+
+async def _open_or_hand_over(arguments: argparse.Namespace, identity: str, console: Console) -> int:
+    from helix_desktop import running_instance
+    from helix_desktop.store import reading_copy
+
+    where = arguments.places
+    counting = OptionalTokenCounter(wanted=_needs_token_counts(arguments))
+    workspaces = open_all_workspaces(where, count=counting)
+    known = workspaces.find_known_workspace(identity)
+    loop = asyncio.get_running_loop()
+    until = loop.time() + PATIENCE
+    while True:
+        try:
+            workspace = await workspaces.open_stored_workspace(identity)
+        except StoreBusy:
+            if (wire := await running_instance.connect_to_owner(where.run, identity)) is not None:
+                code = await running_instance.run_at_owner(wire, arguments.argv, console)
+                if code != LATER:
+                    return code
+            elif loop.time() > until:
+                raise
+            await asyncio.sleep(0.05)
+        except StoreFailed:
+            if not getattr(arguments, "reads", False) or not reading_copy.is_disk_unwritable(known.folder):
+                raise
+            return await _run_on_reading_copy(arguments, known, counting, console)
+        else:
+            return await _run_as_owner(arguments, workspace, counting, console)
+
+
+async def _run_on_reading_copy(
+    arguments: argparse.Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
+) -> int:
+    """What only reads is done on a disk that takes nothing."""
+    from helix_desktop.store import reading_copy
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+    with reading_copy.copy_for_reading(known.folder) as folder:
+        workspace = await StoredWorkspace.open(folder, count=counting)
+        try:
+            await console.print_error(
+                f"The disk with {known.folder} is full or read-only. This was read from a copy; nothing was changed."
+            )
+            return int(await arguments.work(arguments, workspace, console))
+        finally:
+            await workspace.aclose()
+
+
+async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
+    """Wait for the index; what lasts is told on standard error."""
+    clock = asyncio.get_running_loop().time
+    told = clock()
+    late: list[str] = []
+
+    def print_index_progress(progress: IndexProgress) -> None:
+        nonlocal told
+        if clock() - told > TOLD_EVERY and not progress.is_complete:
+            told = clock()
+            done, of = progress.words + progress.facts, progress.entries + progress.of_facts
+            late.append(f"Indexing new entries: {done:,} of {of:,}…")
+
+    waiting = tasks.OwnedTasks("command").spawn_task(
+        workspace.index.wait_until_indexed(print_index_progress), name="index"
+    )
+    try:
+        while not waiting.done():
+            await asyncio.wait([waiting], timeout=0.2)
+            while late:
+                await console.print_error(late.pop(0))
+        await waiting
+    finally:
+        waiting.cancel()
+
+
+async def _run_as_owner(
+    arguments: argparse.Namespace, workspace: StoredWorkspace, counting: OptionalTokenCounter, console: Console
+) -> int:
+    leaving = not getattr(arguments, "lasting", False)
+    async with AsyncExitStack() as last_first:
+        last_first.push_async_callback(workspace.aclose)
+        link_to_shared_store(workspace, arguments.places, working=not leaving)
+        serving = await serve_commands(workspace, arguments.places, leaving=leaving, counting=counting)
+        last_first.push_async_callback(serving.finish_requests)
+        for note in workspace.notes:  # what opening it had to mend
+            await console.print_error(note)
+        return int(await arguments.work(arguments, workspace, console))
+
+
+def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
+    """To the store it shares with other machines, where there is one."""
+    from helix_desktop.store import workspace_link
+
+    if workspace_link.wants_link(workspace):
+        workspace_link.link_workspace(workspace, open_secrets(where), working=working)
+
+
+def open_secrets(where: program_folders.ProgramFolders) -> SecretStorage:
+    from helix_desktop import program_settings
+    from helix_desktop.secrets import SecretStorage
+
+    consent = program_settings.ProgramSettings(where.settings_file)[program_settings.KEYS_IN_FILE]
+    return SecretStorage(where.key_file, consent=lambda: consent)
+
+
+class OptionalTokenCounter:
+    """Counts tokens, but not for a command that has no use for them: the vocabulary takes 75 MB and half a second.
+
+    The index leaves what was not counted for whoever opens the workspace next.
+    """
+
+    def __init__(self, *, wanted: bool = True) -> None:
+        self.wanted = wanted
+        self._counter: TiktokenCounter | None = None
+
+    def __call__(self, text: str) -> int:
+        if not self.wanted:
+            raise StoppedByUser("Tokens were not counted, because a count was not requested. They are counted later.")
+        if self._counter is None:
+            from helix_desktop import token_counting
+
+            self._counter = token_counting.TiktokenCounter()
+        return self._counter.count_tokens(text)
+
+
+def _needs_token_counts(arguments: argparse.Namespace) -> bool:
+    return bool(getattr(arguments, "counts", True))
+
+
+def open_all_workspaces(
+    where: program_folders.ProgramFolders, *, count: OptionalTokenCounter | None = None
+) -> AllWorkspaces:
+    from helix_desktop.store.all_workspaces import AllWorkspaces
+
+    return AllWorkspaces(where.workspaces_folder, count=count or OptionalTokenCounter())
+
+
+class CommandService:
+    """Answers commands about a workspace until `finish_requests`."""
+
+    def __init__(self, owner: RequestListener, patience: float | None) -> None:
+        self._owner = owner
+        self._patience = patience
+
+    async def finish_requests(self) -> None:
+        """Wait for the answers that are under way; one that may last (`mcp`) is ended after a moment."""
+        await self._owner.finish_requests(limit=self._patience)
+
+
+async def serve_commands(
+    workspace: StoredWorkspace,
+    where: program_folders.ProgramFolders,
+    *,
+    leaving: bool = False,
+    counting: OptionalTokenCounter | None = None,
+) -> CommandService:
+    """Answer commands about `workspace` for as long as this process has it open; finish what is returned first."""
+    from helix_desktop import running_instance
+
+    owner = await running_instance.listen_for_requests(
+        where.run, workspace.id, partial(answer_command, workspace, where, leaving, counting)
+    )
+    return CommandService(owner, None if leaving else LASTING_PATIENCE)
+
+
+async def answer_command(
+    workspace: StoredWorkspace,
+    where: program_folders.ProgramFolders,
+    leaving: bool,  # noqa: FBT001
+    counting: OptionalTokenCounter | None,
+    argv: list[str],
+    console: Console,
+) -> int:
+    """Run a caller's command line on the open workspace. It is this workspace, and where this program keeps things, whatever
+    the arguments name: a folder may be meant as seen from the caller's.
+    """
+    try:  # it imports the commands and makes their arguments: a window is not to wait for that
+        arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser().parse_args(argv))
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    if not hasattr(arguments, "work"):
+        raise ActionRefused("This command can't be passed to a running program.")
+    if leaving and getattr(arguments, "lasting", False):
+        return LATER
+    if counting is not None:
+        counting.wanted |= _needs_token_counts(arguments)
+    arguments.places = where
+    return int(await arguments.work(arguments, workspace, console))
+
+
+async def print_json(console: Console, value: Any) -> None:
+    await console.print_line(json.dumps(value, ensure_ascii=False, indent=1))

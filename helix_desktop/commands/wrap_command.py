@@ -1,0 +1,130 @@
+"""`wrap`: an agent you have, started with the gateway's address; and that address in its configuration, if you like."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import add_json_option
+from helix_desktop.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from helix_desktop.commands import Subparsers
+
+
+def add_wrap_command(nouns: Subparsers) -> None:
+    wrap = nouns.add_parser("wrap", help="start Claude Code, Codex, opencode, Gemini CLI or pi through the gateway")
+    wrap.add_argument("agent", metavar="AGENT", help="the agent: claude, codex, opencode, gemini or pi")
+    wrap.add_argument(
+        "arguments", nargs=argparse.REMAINDER, metavar="-- ARGS", help="arguments that are passed to the agent"
+    )
+    wrap.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace for the agent's conversation (default: the one of this folder)",
+    )
+    wrap.add_argument(
+        "--upstream",
+        metavar="URL",
+        default="",
+        help="send all requests to this address instead of the agent's own provider",
+    )
+    wrap.add_argument(
+        "--fold-plans", action="store_true", help="fold even if the agent is signed in with a subscription"
+    )
+    wrap.add_argument("--install", action="store_true", help="add the gateway's address to the agent's configuration")
+    wrap.add_argument(
+        "--uninstall", action="store_true", help="restore the agent's original configuration, byte for byte"
+    )
+    wrap.add_argument("--yes", action="store_true", help="with --install or --uninstall: do not ask for confirmation")
+    add_json_option(wrap)
+    wrap.set_defaults(run=run_wrap_command)
+
+
+def run_wrap_command(arguments: argparse.Namespace) -> int:
+    from helix_desktop import running_instance
+    from helix_desktop.gateway import agent_run, known_agents
+    from helix_desktop.resident import resident_client
+
+    agent = known_agents.find_known_agent(arguments.agent)
+    where = program_folders.find_program_folders(arguments.home)
+    if arguments.install or arguments.uninstall:
+        return _change_agent_configuration(arguments, agent, where)
+    given = arguments.arguments[1:] if arguments.arguments[:1] == ["--"] else arguments.arguments
+    own = agent_run.registration_for_run(agent)
+    registration = replace(
+        own,
+        upstream=arguments.upstream or own.upstream,
+        folds_plans=arguments.fold_plans,
+        workspace=_workspace_id_for_agent(where, arguments.workspace),
+    )
+    with resident_client.HeldRegistration(where, agent_run.command_of_this_program(where), registration) as held:
+        code = agent_run.run_agent(agent, given, held.first_address, running_instance.check_private_folder(where.run))
+        done = (agent_run.fetch_gateway_status(held.first_address) or {}).get("figures", [])
+    print(json.dumps(done) if arguments.json else agent_run.format_run_summary(done), file=sys.stderr)
+    return code
+
+
+def _workspace_id_for_agent(where: program_folders.ProgramFolders, named: str) -> str:
+    """The ID of the workspace the agent's conversations go to: the one that is named, or that of this folder, which is made where
+    there is none. Empty, for Connected agents, where the folder is nobody's project.
+    """
+    from pathlib import Path
+
+    from helix_desktop.gateway import project_workspace
+    from helix_desktop.store.all_workspaces import AllWorkspaces
+
+    workspaces, folder = AllWorkspaces(where.workspaces_folder), Path.cwd().resolve()
+    if named:
+        return workspaces.find_known_workspace(named).id
+    if not project_workspace.has_project(folder, Path.home().resolve()):
+        return ""
+    found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
+    if found is None:
+        found = project_workspace.create_project_workspace(workspaces, folder)
+        told = f"Helix Desktop: the new workspace {found.name} keeps what agents do in this folder."
+        print(told, file=sys.stderr)
+    return found.id
+
+
+def _change_agent_configuration(
+    arguments: argparse.Namespace, agent: object, where: program_folders.ProgramFolders
+) -> int:
+    from helix_desktop.gateway import agent_settings
+    from helix_desktop.gateway.known_agents import KnownAgent
+    from helix_desktop.resident import agent_connecting
+
+    if not isinstance(agent, KnownAgent):
+        raise TypeError("no agent")
+    if arguments.install and arguments.uninstall:
+        raise InvalidInput("Use either --install or --uninstall.")
+    change = (
+        agent_connecting.plan_agent_connection(agent, where)
+        if arguments.install
+        else agent_settings.plan_address_removal(agent, where.config)
+    )
+    print(change.as_unified_diff() or f"{change.file} already contains this.")
+    if change.before == change.after or not (arguments.yes or _ask_to_change_file(change.file)):
+        return 0
+    (agent_connecting.connect_agent if arguments.install else agent_connecting.disconnect_agent)(change, where)
+    print(f"{change.file} was written.")
+    if arguments.install:
+        print("The gateway now runs in the background, and starts when you log in.")
+    return 0
+
+
+def _ask_to_change_file(file: Path) -> bool:
+    if not sys.stdin.isatty():
+        raise InvalidInput(
+            f"{file} was not written, because there is no terminal in which to ask for confirmation.",
+            remedy="Add --yes to confirm.",
+        )
+    return input(f"Write {file}? [y/N] ").strip().lower() in ("y", "yes")

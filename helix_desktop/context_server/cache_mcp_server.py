@@ -1,0 +1,165 @@
+"""builtin_context_cache as an MCP server. Importing `mcp` costs half a second: this module is imported when one is asked for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.lowlevel import Server
+
+from helix_desktop import __version__
+from helix_desktop.context_server import context_shelf, offered_tools
+from helix_desktop.context_server.context_shelf import ContextShelf
+from helix_desktop.context_server.offered_tools import OFFERS, OfferedTool
+from helix_desktop.engine.content_recall import find_entry
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import HelixError, InvalidInput, NotFound
+
+PAGE = 100
+ENTRY, HANDOVER = "helix://entry/", "helix://handover/"
+LARGEST_RESOURCE = 8 << 20
+log = logging.getLogger(__name__)
+_VALIDATORS = {offer.name: jsonschema.Draft202012Validator(offer.takes) for offer in OFFERS}
+
+
+def build_cache_server(on: ContextShelf) -> Server[Any]:
+    """A server for one workspace; connect it to as many transports as you like."""
+    requests = _CacheServerRequests(on)
+    return Server(
+        offered_tools.NAME,
+        version=__version__,
+        title="Helix Desktop context cache",
+        instructions=offered_tools.INSTRUCTIONS,
+        on_list_tools=requests.list_offered_tools,
+        on_call_tool=requests.call_offered_tool,
+        on_list_resources=requests.list_cached_resources,
+        on_list_resource_templates=requests.list_resource_templates,
+        on_read_resource=requests.read_cached_resource,
+    )
+
+
+class _CacheServerRequests:
+    """What a client asks, answered from the shelf."""
+
+    def __init__(self, on: ContextShelf) -> None:
+        self._shelf = on
+        self._tools = {offer.name: (offer, offer.act(on)) for offer in OFFERS}
+
+    async def list_offered_tools(self, _context: Any, _params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(
+            tools=[_describe_offered_tool(offer) for offer in OFFERS], ttl_ms=3_600_000, cache_scope="public"
+        )
+
+    async def call_offered_tool(self, _context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        if params.name not in self._tools:
+            raise MCPError(types.INVALID_PARAMS, f"There is no tool {params.name[:80]!r}.")
+        _, act = self._tools[params.name]
+        try:
+            values = await act(**_check_tool_arguments(params.name, params.arguments or {}))
+        except HelixError as error:
+            log.warning("%s refused: %s", params.name, error.what[:300])
+            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+        shown = values["text"] if isinstance(values.get("text"), str) else json.dumps(values, ensure_ascii=False)
+        return types.CallToolResult(content=[types.TextContent(text=shown)], structured_content=values)
+
+    async def list_cached_resources(
+        self, _context: Any, params: types.PaginatedRequestParams | None
+    ) -> types.ListResourcesResult:
+        """The handovers, then the newest entries."""
+        if params is not None and params.cursor:
+            raise MCPError(types.INVALID_PARAMS, "There is no such page.")
+        documents = [_handover_as_resource(*each) for each in await context_shelf.list_newest_handovers(self._shelf)]
+        rows, _ = await self._shelf.catalogue.list_newest_entries(tool="", limit=PAGE)
+        return types.ListResourcesResult(resources=[*documents, *(_entry_as_resource(row) for row in rows)])
+
+    async def list_resource_templates(self, _context: Any, _params: Any) -> types.ListResourceTemplatesResult:
+        entry = types.ResourceTemplate(name="entry", title="A cached entry", uri_template=f"{ENTRY}{{sha256}}")
+        handover = types.ResourceTemplate(
+            name="handover", title="A handover document", uri_template=f"{HANDOVER}{{conversation}}/{{fold}}"
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[entry, handover])
+
+    async def read_cached_resource(
+        self, _context: Any, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        try:
+            return types.ReadResourceResult(contents=[await self._content_at_uri(params.uri)])
+        except HelixError as error:
+            log.warning("a resource was refused: %s", error.what[:300])
+            raise MCPError(types.INVALID_PARAMS, str(error)[:500], {"uri": params.uri[:500]}) from error
+
+    async def _content_at_uri(self, uri: str) -> types.TextResourceContents | types.BlobResourceContents:
+        if uri.startswith(ENTRY):
+            return await self._entry_content_at_uri(uri, uri.removeprefix(ENTRY))
+        conversation, _, fold = uri.removeprefix(HANDOVER).partition("/")
+        if uri.startswith(HANDOVER) and conversation and fold:
+            text = await context_shelf.read_handover_text(self._shelf, conversation, fold)
+            return types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)
+        raise NotFound(f"There is no resource {uri[:80]!r} here.")
+
+    async def _entry_content_at_uri(
+        self, uri: str, name: str
+    ) -> types.TextResourceContents | types.BlobResourceContents:
+        digest: Digest = await find_entry(self._shelf.cache, name)
+        stored = (await self._shelf.cache.describe_entry(digest)).stored
+        if stored.size > LARGEST_RESOURCE:
+            raise InvalidInput(
+                f"This entry is {stored.size:,} bytes. A resource can be up to {LARGEST_RESOURCE:,} bytes.",
+                remedy="Recall it one page at a time with recall_cached_content.",
+            )
+        content = await self._shelf.cache.read_content(digest)
+        try:
+            return types.TextResourceContents(uri=uri, mime_type=stored.media_type, text=content.decode("utf-8"))
+        except UnicodeDecodeError:
+            blob = base64.b64encode(content).decode("ascii")
+            kind = stored.media_type if stored.media_type != "text/plain" else "application/octet-stream"
+            return types.BlobResourceContents(uri=uri, mime_type=kind, blob=blob)
+
+
+def _check_tool_arguments(name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    mistake = jsonschema.exceptions.best_match(_VALIDATORS[name].iter_errors(arguments))
+    if mistake is not None:
+        where = ".".join(str(step) for step in mistake.absolute_path) or "the arguments"
+        raise InvalidInput(f"{name}: {where[:80]}: {mistake.message[-300:]}")
+    return arguments
+
+
+def _describe_offered_tool(offer: OfferedTool) -> types.Tool:
+    return types.Tool(
+        name=offer.name,
+        title=offer.title,
+        description=offer.description,
+        input_schema=offer.takes,
+        output_schema=offer.gives,
+        annotations=types.ToolAnnotations(
+            read_only_hint=not offer.changes,
+            destructive_hint=False,
+            idempotent_hint=not offer.thinks,
+            open_world_hint=offer.thinks,
+        ),
+    )
+
+
+def _entry_as_resource(row: context_shelf.ShelfEntryRow) -> types.Resource:
+    name = " ".join(part for part in (row.about.tool, row.about.source) if part) or "put by hand"
+    return types.Resource(
+        name=name[:200],
+        uri=f"{ENTRY}{row.stored.digest.hex}",
+        mime_type=row.stored.media_type,
+        size=row.stored.size,
+        description=f"{row.stored.lines:,} lines, {row.tokens:,} tokens",
+    )
+
+
+def _handover_as_resource(conversation: str, title: str, fold: Any) -> types.Resource:
+    return types.Resource(
+        name=f"Handover {fold.number} of {title or conversation}"[:200],
+        uri=f"{HANDOVER}{conversation}/{fold.fold}",
+        mime_type="text/markdown",
+        description=f"{fold.tokens:,} tokens in place of {fold.tokens_before:,}",
+    )

@@ -1,0 +1,210 @@
+"""What builtin_context_cache does, without a word of MCP: plain coroutines on one workspace that return plain values.
+
+The tools of the agent inside do the same through `engine/content_recall.py`. Every name of an entry is looked up in this
+workspace alone, so a hash of another one is not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from helix_desktop.engine import content_recall
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, SearchHit, TokenCounter
+from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+
+MOST_LISTED = 200
+MOST_PUT = 16 << 20
+NEWEST = 20  # conversations that are looked at for handovers
+
+Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
+Compact = Callable[[Digest, str], Awaitable[str]]
+
+
+class ShelfEntryRow(Protocol):
+    """One line of the catalogue of entries."""
+
+    @property
+    def stored(self) -> Any: ...
+    @property
+    def about(self) -> EntryOrigin: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def time(self) -> float: ...
+    @property
+    def uses(self) -> int: ...
+    @property
+    def pinned(self) -> bool: ...
+
+
+class ShelfConversationRow(Protocol):
+    """One line of the list of conversations."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+
+
+class ShelfFacts(Protocol):
+    """What is needed of the journal."""
+
+    async def read_facts(self, conversation: str, after: int = 0, limit: int = 0) -> Sequence[Recorded]: ...
+
+    async def list_conversations(self) -> Sequence[Any]: ...
+
+
+class ShelfCatalogue(Protocol):
+    """What is needed of the index, besides searching."""
+
+    async def search_index(
+        self, query: str, *, tool: str = "", limit: int = 20, entries_only: bool = False
+    ) -> Sequence[SearchHit]: ...
+
+    async def list_newest_entries(self, *, tool: str, limit: int) -> tuple[Sequence[ShelfEntryRow], int]:
+        """The newest entries, and how many there are."""
+        ...
+
+    async def compute_cache_figures(self) -> dict[str, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ContextShelf:
+    """One workspace as the server needs it. `compact` is None where there is no model to do it."""
+
+    name: str
+    cache: ContentCache
+    catalogue: ShelfCatalogue
+    journal: ShelfFacts
+    tokens: TokenCounter
+    grep: Grep
+    compact: Compact | None = None
+
+
+async def recall_content(
+    shelf: ContextShelf, *, sha256: str, find: str = "", lines: str = "", grep: str = "", context: int = 0
+) -> dict[str, Any]:
+    """One page of an entry, the passages with some words, or the lines that match."""
+    digest = await content_recall.find_entry(shelf.cache, sha256)
+    text = await content_recall.recall_entry(
+        shelf.cache, shelf.tokens, digest.hex, words=find, lines=lines, pattern=grep, context=context, grep=shelf.grep
+    )
+    return {"sha256": digest.hex, "text": text}
+
+
+async def search_content(shelf: ContextShelf, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
+    """Where the words stand."""
+    if not query.strip():
+        raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
+    hits = await shelf.catalogue.search_index(
+        query, tool=tool, limit=max(1, min(limit, content_recall.MOST_HITS)), entries_only=True
+    )
+    return {"hits": [_search_hit_as_json(hit) for hit in hits if hit.digest is not None]}
+
+
+def _search_hit_as_json(hit: SearchHit) -> dict[str, Any]:
+    snippet = " ".join(hit.snippet.split())[: content_recall.SNIPPET]
+    about = {"tool": hit.about.tool, "source": hit.about.source}
+    return {"sha256": hit.digest.hex if hit.digest else "", "line": hit.line, "snippet": snippet, **about}
+
+
+async def compact_content(shelf: ContextShelf, *, sha256: str, keep: str) -> dict[str, Any]:
+    """What a model keeps of an entry."""
+    digest = await content_recall.find_entry(shelf.cache, sha256)
+    if shelf.compact is None:
+        raise InvalidInput(
+            "This workspace has no model that can shorten the content.", remedy="Recall it one page at a time."
+        )
+    return {"sha256": digest.hex, "text": await shelf.compact(digest, keep)}
+
+
+async def list_content(shelf: ContextShelf, *, tool: str = "", limit: int = 50) -> dict[str, Any]:
+    """The newest entries."""
+    rows, total = await shelf.catalogue.list_newest_entries(tool=tool, limit=max(1, min(limit, MOST_LISTED)))
+    return {"total": total, "entries": [_entry_row_as_json(row) for row in rows]}
+
+
+def _entry_row_as_json(row: ShelfEntryRow) -> dict[str, Any]:
+    return {
+        "sha256": row.stored.digest.hex,
+        "size": row.stored.size,
+        "lines": row.stored.lines,
+        "tokens": row.tokens,
+        "media_type": row.stored.media_type,
+        "tool": row.about.tool,
+        "source": row.about.source,
+        "time": row.time,
+        "uses": row.uses,
+        "pinned": row.pinned,
+    }
+
+
+async def put_content(shelf: ContextShelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
+    """Store what an agent outside wants to find again. Its tool is named as from outside: nothing passes for ours."""
+    data = content.encode("utf-8", "replace")
+    if not data or len(data) > MOST_PUT:
+        raise InvalidInput(f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes.")
+    about = EntryOrigin(f"outside:{_collapse_to_line(tool)}" if tool.strip() else "outside", _collapse_to_line(source))
+    stored = await shelf.cache.store_content(data, about)
+    return {"sha256": stored.digest.hex, "size": stored.size, "lines": stored.lines}
+
+
+def _collapse_to_line(words: str) -> str:
+    return " ".join(words.split())[:200]
+
+
+async def cache_figures_as_json(shelf: ContextShelf) -> dict[str, Any]:
+    """How much there is."""
+    return {"workspace": shelf.name, **await shelf.catalogue.compute_cache_figures()}
+
+
+async def recall_fold_messages(
+    shelf: ContextShelf, *, fold: str, find: str = "", conversation: str = ""
+) -> dict[str, Any]:
+    """The messages a fold covers, or what of them holds some words, of the conversation that is named or the newest that
+    knows the fold.
+    """
+    wanted = fold.strip().strip("\"'`")
+    async for _, state in _iterate_conversation_states(shelf, conversation):
+        if state.find_fold(wanted) is not None:
+            return {
+                "fold": wanted,
+                "text": await content_recall.recall_folded_messages(state, shelf.cache, shelf.tokens, wanted, find),
+            }
+    where = f"In the conversation {conversation[:40]}" if conversation else f"In the newest {NEWEST} conversations"
+    raise NotFound(
+        f"{where} there is no fold {wanted[:80]!r}.",
+        remedy="Specify which conversation the fold belongs to, or list the resources.",
+    )
+
+
+async def list_newest_handovers(shelf: ContextShelf) -> list[tuple[str, str, Folded]]:
+    """(conversation, its title, handover) of the newest conversations, the last one first."""
+    found = []
+    async for row, state in _iterate_conversation_states(shelf, ""):
+        documents = [fold for fold in state.live_folds if fold.kind is FoldKind.HANDOVER]
+        found += [(row.id, row.title, fold) for fold in reversed(documents)]
+    return found
+
+
+async def read_handover_text(shelf: ContextShelf, conversation: str, fold: str) -> str:
+    """The text of one handover."""
+    async for _, state in _iterate_conversation_states(shelf, conversation):
+        document = state.find_fold(fold)
+        if document is not None and document.kind is FoldKind.HANDOVER:
+            return document.text
+    raise NotFound(f"There is no handover {fold[:80]!r} in that conversation.")
+
+
+async def _iterate_conversation_states(
+    shelf: ContextShelf, conversation: str
+) -> AsyncIterator[tuple[ShelfConversationRow, ConversationState]]:
+    rows = await shelf.journal.list_conversations()
+    chosen = [row for row in rows if row.id == conversation] if conversation else rows[:NEWEST]
+    for row in chosen:
+        yield row, build_state(await shelf.journal.read_facts(row.id))

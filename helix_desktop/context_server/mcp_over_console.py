@@ -1,0 +1,104 @@
+"""MCP over a console: one JSON message a line. Standard input may be this process's own, or that of a caller far away."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.server.lowlevel import Server
+from mcp.shared.message import SessionMessage
+
+LONGEST = 32 << 20  # bytes of one message; `put_cached_content` takes 16 MB, which JSON can double
+log = logging.getLogger(__name__)
+
+Read = Callable[[], Awaitable[bytes]]
+Write = Callable[[bytes], Awaitable[None]]
+Incoming = SessionMessage | Exception
+
+
+async def serve_mcp_over_console(server: Server[Any], read: Read, write: Write) -> None:
+    """Answer until the input ends."""
+    async with open_message_streams(read, write) as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+@asynccontextmanager
+async def open_message_streams(
+    read: Read, write: Write
+) -> AsyncIterator[tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]]:
+    """Lines in and out as the SDK's streams."""
+    to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
+    outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
+
+    answers = outgoing.clone()  # whoever waits for an answer is not to wait for ever
+
+    async def receive_messages() -> None:
+        async with to_server, answers:
+            async for line in iterate_input_lines(read):
+                received = parse_message_line(line)
+                if isinstance(received, types.JSONRPCError):
+                    await answers.send(SessionMessage(received))
+                else:
+                    await to_server.send(received)
+
+    async def send_messages() -> None:
+        async with from_server:
+            async for each in from_server:
+                text = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+                await write(text.encode() + b"\n")
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(receive_messages)
+        group.start_soon(send_messages)
+        yield incoming, outgoing
+        group.cancel_scope.cancel()
+
+
+async def iterate_input_lines(read: Read) -> AsyncIterator[bytes]:
+    """Whole lines; of one that is too long, a short piece, which is no JSON and is answered as such."""
+    pieces: list[bytes] = []
+    size = 0
+    while data := await read():
+        *ended, rest = data.split(b"\n")
+        for part in ended:
+            size += len(part)
+            whole = b"".join((*pieces, part)) if size <= LONGEST else b"too long"
+            pieces, size = [], 0
+            if whole.strip():
+                yield whole
+        size += len(rest)
+        if size <= LONGEST:
+            pieces.append(rest)
+        else:
+            pieces.clear()
+
+
+def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
+    """The message of a line, or what to answer where it is none."""
+    try:
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        log.warning("a message of %d bytes over stdio is no JSON-RPC", len(line))
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        return _build_error_message(
+            None, types.PARSE_ERROR, f"This is no JSON, or a line of more than {LONGEST:,} bytes."
+        )
+    return _build_error_message(_request_id_of(request), types.INVALID_REQUEST, "This is no message of JSON-RPC 2.0.")
+
+
+def _request_id_of(request: Any) -> types.RequestId | None:
+    """Which request it was; that of an answer is not ours to use."""
+    number = request.get("id") if isinstance(request, dict) and "method" in request else None
+    return number if type(number) in {int, str} and str(number).isprintable() else None
+
+
+def _build_error_message(number: types.RequestId | None, code: int, words: str) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=number, error=types.ErrorData(code=code, message=words))

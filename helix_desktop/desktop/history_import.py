@@ -1,0 +1,240 @@
+"""Conversations from other programs for the window: found, brought into the workspace of their folder, taken back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import tasks
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.importing.history_import_port import HistoryGroup, ImportOutcome, ImportProgressCallback
+from helix_desktop.gui.translation import tr
+from helix_desktop.histories.program_names import NAMES
+
+if TYPE_CHECKING:
+    from helix_desktop.histories.history_finding import FoundHistories
+    from helix_desktop.workbench.all_workbenches import Workbenches
+    from helix_desktop.workbench.history_imports import ImportResult
+    from helix_desktop.workbench.open_workbench import Workbench
+
+Key = tuple[str, str]
+_EARLIER = ("Brought in", "Übernommen")  # what the workspace without a folder was called before
+
+
+@dataclass(slots=True)
+class _WorkspaceImport:
+    """What goes into one workspace: the folder, where it is on this computer, and the files with the folders wanted of each."""
+
+    folder: Path | None
+    files: dict[Path, set[str]] = field(default_factory=dict)
+    size: int = 0
+
+
+class HistoryImporter:
+    """bring_in.port.Histories on the desk."""
+
+    def __init__(self, desk: Workbenches) -> None:
+        self._desk = desk
+        self._found: dict[Key, list[FoundHistories]] = {}
+        self._results: dict[str, ImportResult] = {}  # of the last import, by workspace
+        self._going: asyncio.Task[ImportResult] | None = None
+        self._stopped = False
+        self._run = ""
+        self._one_import = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
+
+    async def find_history_groups(self) -> Sequence[HistoryGroup]:
+        self._found = await asyncio.to_thread(_find_histories_by_folder)
+        groups = [_build_history_group(key, found) for key, found in self._found.items()]
+        return sorted(groups, key=lambda group: (-group.conversations, group.program, group.folder))
+
+    async def import_history_groups(
+        self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
+    ) -> ImportOutcome:
+        async with self._one_import:
+            return await self._import_chosen_groups(groups, report)
+
+    async def _import_chosen_groups(
+        self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
+    ) -> ImportOutcome:
+        from helix_desktop.workbench.history_imports import new_import_name
+
+        if not self._stopped:  # what was stopped goes on, as one import
+            self._results, self._run = {}, new_import_name()
+        self._stopped = False
+        parts = self._split_by_workspace(groups)
+        total, done = sum(part.size for part in parts), 0
+        for part in parts:
+            if self._stopped:
+                break
+            opened = {bench.id for bench in self._desk.opened_workbenches()}
+            bench = await self._workbench_of_folder(part.folder)
+            before = done
+
+            def note_import_progress(read: int, _of: int, _file: str, before: int = before) -> None:
+                report(before + read, total)
+
+            await self._import_into_workbench(bench, part, note_import_progress)
+            done += part.size
+            if bench.id not in opened and part is not parts[0] and not self._stopped:
+                await self._desk.close_workspace(bench.id)
+        return await asyncio.to_thread(self._build_import_outcome)
+
+    async def _import_into_workbench(self, bench: Workbench, part: _WorkspaceImport, heard: object) -> None:
+        from helix_desktop.workbench.history_imports import ImportResult
+
+        result = self._results.setdefault(bench.id, ImportResult(self._run))
+        wanted = {str(file): frozenset(folders) for file, folders in part.files.items()}
+        work = bench.import_histories(list(part.files), wanted=wanted, report=heard, result=result)  # type: ignore[arg-type]
+        self._going = tasks.OwnedTasks("window").spawn_task(work, name="bring in conversations")
+        try:
+            await asyncio.shield(self._going)
+        except asyncio.CancelledError:
+            self._going.cancel()
+            await asyncio.wait([self._going])
+            if not self._stopped:
+                raise
+        finally:
+            self._going = None
+
+    def stop_import(self) -> None:
+        self._stopped = True
+        if self._going is not None:
+            self._going.cancel()
+
+    @property
+    def is_watching_histories(self) -> bool:
+        return self._watch is not None and not self._watch.done()
+
+    def watch_history_groups(self, groups: Sequence[HistoryGroup], heard: Callable[[ImportOutcome], object]) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if groups:
+            work = self._import_changed_histories({_key_of_group(group) for group in groups}, heard)
+            self._watch = tasks.OwnedTasks("window").spawn_task(work, name="watch conversations")
+
+    async def _import_changed_histories(self, wanted: set[Key], heard: Callable[[ImportOutcome], object]) -> None:
+        """The last import somebody asked for stays the one that can be undone."""
+        import watchfiles
+
+        from helix_desktop.histories import history_finding
+
+        roots = history_finding.history_folders(history_finding.HistoryPlaces.of_this_user()).values()
+        there = [folder for folders in roots for folder in folders if folder.is_dir()]
+        changes = watchfiles.awatch(*there, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
+        begun = False
+        async for changed in changes:  # the first comes when the folders are watched, so that nothing is missed
+            if begun and not changed:
+                continue
+            begun = True
+            async with self._one_import:
+                asked = self._run, self._results, self._stopped
+                self._stopped = False
+                groups = [group for group in await self.find_history_groups() if _key_of_group(group) in wanted]
+                outcome = await self._import_chosen_groups(groups, lambda *_: None)
+                self._run, self._results, self._stopped = asked
+            if outcome.new_count or outcome.grown_count:
+                heard(outcome)
+
+    async def undo_last_import(self) -> Sequence[str]:
+        stayed: list[str] = []
+        for workspace, result in self._results.items():
+            if result.imported:
+                bench = await self._desk.open_workspace(workspace)
+                stayed += (await bench.undo_import_run(result.run))[1]
+        return stayed
+
+    async def forget_found_keys(self) -> int:
+        keys = {(workspace, key) for workspace, result in self._results.items() for key in result.keys.places}
+        for workspace, key in keys:
+            await (await self._desk.open_workspace(workspace)).forget_content(text=key)
+        return len({key for _, key in keys})
+
+    # --- where it goes
+
+    def _split_by_workspace(self, groups: Sequence[HistoryGroup]) -> list[_WorkspaceImport]:
+        """What was chosen, by workspace; the part with the newest conversation first."""
+        from helix_desktop.histories import history_finding
+
+        parts: dict[Path | None, _WorkspaceImport] = {}
+        newest: dict[Path | None, float] = {}
+        for group in groups:
+            folder = Path(group.folder) if group.is_folder_present else None
+            part = parts.setdefault(folder, _WorkspaceImport(folder))
+            newest[folder] = max(newest.get(folder, 0.0), group.last)
+            for found in self._found.get(_key_of_group(group), []):
+                for file in history_finding.files_belonging_to(found):
+                    part.files.setdefault(file, set()).add(found.folder)
+                part.size += found.size
+        return sorted(parts.values(), key=lambda part: -newest[part.folder])
+
+    async def _workbench_of_folder(self, folder: Path | None) -> Workbench:
+        """The workspace of a folder; one for all whose folder is not on this computer."""
+        rows = await asyncio.to_thread(self._desk.list_workspaces)
+        name = folder.name or str(folder) if folder is not None else tr("Imported conversations")
+        if folder is None:
+            known = next((row.id for row in rows if row.name in {name, *_EARLIER}), "")
+        else:
+            known = next((row.id for row in rows if row.main_folder == folder), "")
+        if known:
+            return await self._desk.open_workspace(known)
+        return await self._desk.create_workspace(_name_not_taken(name, [row.name for row in rows]), folder)
+
+    def _build_import_outcome(self) -> ImportOutcome:
+        from helix_desktop.histories.leaked_keys import mask_key
+
+        results = self._results
+        brought = [one for result in results.values() for one in result.imported]
+        whole = [
+            (one.last, name, one.id) for name, result in results.items() for one in result.imported if not one.parent
+        ]
+        _, *show = max(whole, default=(0.0, "", ""))
+        return ImportOutcome(
+            sum(one.state in ("new", "fork", "back") for one in brought),
+            sum(one.state == "more" for one in brought),
+            sum(result.unchanged_count for result in results.values()),
+            self._stopped,
+            (show[0], show[1]),
+            sorted({mask_key(key) for result in results.values() for key in result.keys.places}),
+            [sentence for result in results.values() for sentence in result.complaints],
+            sorted(row.name for row in self._desk.list_workspaces() if row.id in results and results[row.id].imported),
+        )
+
+
+def _find_histories_by_folder() -> dict[Key, list[FoundHistories]]:
+    from helix_desktop.histories import history_finding
+
+    groups: dict[Key, list[FoundHistories]] = {}
+    for one in history_finding.find_histories(history_finding.HistoryPlaces.of_this_user()):
+        groups.setdefault((NAMES.get(one.kind, one.kind), one.folder), []).append(one)
+    return groups
+
+
+def _build_history_group(key: Key, found: Sequence[FoundHistories]) -> HistoryGroup:
+    program, folder = key
+    return HistoryGroup(
+        program,
+        folder,
+        sum(one.conversations for one in found),
+        sum(one.size for one in found),
+        min(one.first for one in found),
+        max(one.last for one in found),
+        bool(folder) and Path(folder).is_absolute() and Path(folder).is_dir(),
+    )
+
+
+def _key_of_group(group: HistoryGroup) -> Key:
+    return (group.program, group.folder)
+
+
+def _name_not_taken(name: str, taken: Sequence[str]) -> str:
+    name = name[:70]
+    number = 2
+    fresh = name
+    while fresh.casefold() in (one.casefold() for one in taken):
+        fresh, number = f"{name} {number}", number + 1
+    return fresh

@@ -1,0 +1,255 @@
+"""Providers and models for the window: what `gui/model_setup_port.py` asks for, done with the providers, the keys and the catalogue."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from helix_desktop.errors import HelixError, ModelFailed, NoUsableKeyring
+from helix_desktop.gui.model_setup_port import (
+    ModelChoice,
+    ProviderChoice,
+    ProviderTestResult,
+    RefreshedModels,
+    WindowSizeSource,
+)
+from helix_desktop.gui.translation import tr
+from helix_desktop.secrets import ProviderKey, SecretKeeper, SecretStorage
+
+if TYPE_CHECKING:
+    from helix_desktop.providers.configured_providers import ConfiguredProviders
+    from helix_desktop.providers.http_transport import ProviderConnections
+    from helix_desktop.providers.known_models import ModelInfo
+    from helix_desktop.providers.provider_catalog import ProviderConfig
+
+TITLES = {
+    "anthropic": "Anthropic",
+    "openai": "OpenAI",
+    "gemini": "Google Gemini",
+    "openrouter": "OpenRouter",
+    "deepseek": "DeepSeek",
+    "mistral": "Mistral",
+    "xai": "xAI",
+    "groq": "Groq",
+    "ollama": "Ollama",
+    "lmstudio": "LM Studio",
+    "llamacpp": "llama.cpp",
+    "vllm": "vLLM",
+}
+# What a person most likely wants of a provider's list: names without a date, and without a variant that costs ten times as much.
+_WANTED = (
+    r"claude-sonnet-[\d-]+",
+    r"claude-opus-[\d-]+",
+    r"gpt-[\d.]+",
+    r"gemini-[\d.]+-pro",
+    r"deepseek-(chat|v\d+-pro)",
+    r"mistral-large(-\d+)?",
+    r"grok-[\d.]+",
+)
+LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
+REFRESH = 20.0  # seconds a provider has to list its models
+_WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "file": SecretKeeper.FILE}
+DEMO = "demo/demo"
+
+
+class ProviderAdministration:
+    """Given what the desk holds: the providers' file, the keys, the connections. `allow_file` records that the user said
+    keys may stand in a file.
+    """
+
+    def __init__(
+        self,
+        configured: ConfiguredProviders,
+        secrets: SecretStorage,
+        connections: ProviderConnections,
+        allow_file: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._allow_file = allow_file
+        self._configured = configured
+        self._secrets = secrets
+        self._connections = connections
+
+    def list_well_known_providers(self) -> Sequence[ProviderChoice]:
+        from helix_desktop.providers.provider_catalog import PRESETS
+
+        return [_provider_for_window(config) for config in PRESETS.values() if config.needs_key]
+
+    async def list_configured_providers(self) -> Sequence[ProviderChoice]:
+        configs = await asyncio.to_thread(self._configured.list_providers)
+        return [await self._with_key(config) for config in configs]
+
+    async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
+        from helix_desktop.providers import local_servers
+
+        found = await local_servers.detect_local_servers(self._connections)
+        return [
+            (replace(_provider_for_window(each.config), ready=True), [_model_for_window(info) for info in each.models])
+            for each in found
+        ]
+
+    async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
+        from helix_desktop.providers import model_listing
+        from helix_desktop.providers.provider_catalog import find_provider_key
+
+        config = self._config_of_provider(provider)
+        self._secrets.allow_asking_keyring()
+        if not key:
+            key = await find_provider_key(config, self._secrets) or ""
+        models = tuple(
+            _model_for_window(info) for info in await model_listing.list_models(config, key or None, self._connections)
+        )
+        return ProviderTestResult(models, best_first_model(models))
+
+    async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
+        """The key first, so that a key that cannot be kept changes nothing."""
+        from helix_desktop.providers.http_transport import check_key
+
+        config = self._config_of_provider(provider)
+        if key and keep == "file":
+            self._allow_file()
+        if key:
+            config = replace(config, key_host=config.host)
+            await self._secrets.store_secret_at(config.provider_key, check_key(key, provider.name), where=_WHERE[keep])
+        await asyncio.to_thread(self._configured.save_provider, config)
+        with contextlib.suppress(ModelFailed, NoUsableKeyring):  # it can be asked for its models later as well
+            await self.list_provider_models(provider.name)
+
+    def allow_keyring_again(self) -> None:
+        self._secrets.allow_asking_keyring()
+
+    async def remove_provider_and_key(self, name: str) -> None:
+        await asyncio.to_thread(self._configured.remove_provider, name)
+        await self._secrets.delete_secret(ProviderKey(name))
+
+    async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]:
+        from helix_desktop.providers import model_listing
+        from helix_desktop.providers.provider_catalog import find_provider_key
+
+        config = await asyncio.to_thread(self._configured.find_provider, provider)
+        key = await find_provider_key(config, self._secrets)
+        found = await model_listing.list_and_save_models(self._configured, provider, key, self._connections)
+        return [_model_for_window(info) for info in found]
+
+    async def list_known_models(self) -> Sequence[ModelChoice]:
+        return await asyncio.to_thread(self._build_known_models)
+
+    def _build_known_models(self) -> Sequence[ModelChoice]:
+        from helix_desktop.providers.provider_catalog import describe_model
+
+        named = [
+            _model_for_window(describe_model(config, model))
+            for config in self._configured.list_providers()
+            for model in sorted({*config.reported, *config.learned, *config.corrections})
+        ]
+        return [
+            *named,
+            ModelChoice(
+                DEMO, 32_000, note=_provider_title("demo"), provider=_provider_title("demo"), images=False, local=True
+            ),
+        ]
+
+    async def refresh_model_lists(self) -> RefreshedModels:
+        configs = await asyncio.to_thread(self._configured.list_providers)
+        failed = await asyncio.gather(*(self._refresh_provider_models(config.name) for config in configs))
+        silent = tuple((_provider_title(config.name), why) for config, why in zip(configs, failed, strict=True) if why)
+        return RefreshedModels(tuple(await self.list_known_models()), silent)
+
+    async def _refresh_provider_models(self, provider: str) -> str:
+        """Why it could not be asked; empty when it answered."""
+        try:
+            async with asyncio.timeout(REFRESH):
+                await self.list_provider_models(provider)
+        except TimeoutError:
+            return f"{_provider_title(provider)} did not respond within {REFRESH:.0f} seconds."
+        except HelixError as error:
+            return str(error)
+        return ""
+
+    async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
+        provider, _, name = model.partition("/")
+        await asyncio.to_thread(self._configured.correct_model, provider, name, values)
+
+    async def reset_model_values(self, model: str) -> None:
+        provider, _, name = model.partition("/")
+        await asyncio.to_thread(self._configured.forget_corrections, provider, name)
+
+    async def _with_key(self, config: ProviderConfig) -> ProviderChoice:
+        provider = _provider_for_window(config)
+        try:
+            where = await self._secrets.find_secret_keeper(config.provider_key)
+        except NoUsableKeyring:
+            where = None
+        return replace(provider, key=where.value if where else "", ready=where is not None or not config.needs_key)
+
+    def _config_of_provider(self, provider: ProviderChoice) -> ProviderConfig:
+        from helix_desktop.errors import NotFound
+        from helix_desktop.providers.provider_catalog import ProviderConfig, with_base_url
+
+        try:
+            config = self._configured.find_provider(provider.name)
+        except NotFound:
+            config = ProviderConfig(provider.name)
+        if provider.address:
+            config = with_base_url(config, provider.address)
+        given = {"kind": provider.kind, "variable": provider.variable}
+        return replace(config, **{name: value for name, value in given.items() if value})  # type: ignore[arg-type]
+
+
+def best_first_model(models: Sequence[ModelChoice]) -> str:
+    """The model to begin with: the newest of a well-known kind, or the only one. Of an unknown server's models the user chooses."""
+    from helix_desktop.providers.known_models import without_edition_date
+
+    for wanted in _WANTED:
+        named = [model for model in models if re.fullmatch(wanted, without_edition_date(model.id))]
+        if named:
+            return max(
+                named, key=lambda model: ([*map(int, re.findall(r"\d+", without_edition_date(model.id)))], model.name)
+            ).name
+    return models[0].name if len(models) == 1 else ""
+
+
+def _provider_for_window(config: ProviderConfig) -> ProviderChoice:
+    return ProviderChoice(
+        config.name,
+        _provider_title(config.name),
+        config.base_url,
+        config.kind,
+        needs_key=config.needs_key,
+        local=config.is_local,
+        variable=config.variable,
+    )
+
+
+def _provider_title(provider: str) -> str:
+    return tr("Demo (a script, not a language model)") if provider == "demo" else TITLES.get(provider, provider)
+
+
+def _model_for_window(info: ModelInfo) -> ModelChoice:
+    from helix_desktop.providers.known_models import WindowFrom
+
+    sure = {
+        WindowFrom.USER: WindowSizeSource.SET,
+        WindowFrom.LEARNED: WindowSizeSource.LEARNED,
+        WindowFrom.ASSUMED: WindowSizeSource.ASSUMED,
+    }
+    return ModelChoice(
+        info.name,
+        info.window,
+        info.prices.input,
+        info.prices.output,
+        info.note,
+        provider=_provider_title(info.provider),
+        price_cache_read=info.prices.cache_read,
+        price_cache_write=info.prices.cache_write,
+        max_output=info.abilities.max_output,
+        images=info.abilities.images,
+        tools=info.abilities.tools,
+        thinking=bool(info.abilities.reasoning),
+        temperature=info.abilities.temperature,
+        local=info.provider in LOCAL,
+        sure=sure.get(info.window_from, WindowSizeSource.TOLD),
+    )

@@ -1,0 +1,124 @@
+"""The replay lab: conversations of a workspace through policies they did not have, in a process that can be stopped.
+
+A conversation is written out as messages of the common form, and `helix-desktop replay` does the rest: nothing is sent anywhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.errors import InvalidInput, NotFound, StoreFailed
+from helix_desktop.gui.engine_sentences import translate_sentences as told
+from helix_desktop.gui.lab.replay_lab_port import ConversationReplay, PolicyOutcome, ReplayOutcome, ReplaySelection
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+from helix_desktop.histories import session_export
+from helix_desktop.processes.starter import (
+    CommandAuthor,
+    ProcessLaunch,
+    end_process,
+    own_program_command,
+    start_process,
+)
+
+LARGEST = 8 << 20  # bytes of an output that are played
+
+
+async def replay_conversations(
+    bench: WorkbenchPort, wanted: ReplaySelection, report: Callable[[int, int], None]
+) -> ReplayOutcome:
+    """Every policy over every conversation and file. Cancelled, the process ends. Nothing stays in the temporary files."""
+    with tempfile.TemporaryDirectory(prefix="helix-replay-") as folder:
+        files = [*(await _write_recording_files(bench, wanted.conversations, Path(folder))), *wanted.files]
+        page = Path(folder, "replay.html")
+        told = {"--compare": ",".join(wanted.policies), "--window": str(wanted.window), "--html": str(page)}
+        told["--recalls"] = (
+            "searched"  # else what a summary stands for costs nothing, and presets that write many look cheaper
+        )
+        options = ["--json", "--points", *(word for pair in told.items() for word in pair)]
+        found = await _run_replay_process([*options, *map(str, files)], len(files) * len(wanted.policies), report)
+        html = await asyncio.to_thread(page.read_text, "utf-8")
+    played = [_played_policy_from_json(name, result) for name, result in found["policies"].items()]
+    return ReplayOutcome(played, wanted.window, html.replace(escape(f"{folder}{os.sep}"), ""))
+
+
+async def _write_recording_files(bench: WorkbenchPort, conversations: Sequence[str], folder: Path) -> Sequence[Path]:
+    """A file for each, which bears its title: what is played is called by its file."""
+    titles = {row.id: row.title for row in bench.list_conversations()}
+    files = []
+    for number, conversation in enumerate(conversations, 1):
+        words = re.sub(r"[^\w\- ]+", " ", titles.get(conversation, ""))[:60].strip() or tr("New conversation")
+        file = folder / f"{number} {words}.json"
+        messages = await _build_recording_lines(await bench.read_conversation_facts(conversation), bench)
+        await asyncio.to_thread(_write_message_lines, file, messages)
+        files.append(file)
+    return files
+
+
+def _write_message_lines(file: Path, messages: Sequence[Mapping[str, Any]]) -> None:
+    file.write_text(json.dumps(messages), "utf-8")
+
+
+async def _run_replay_process(options: Sequence[str], total: int, report: Callable[[int, int], None]) -> dict[str, Any]:
+    process = await start_process(ProcessLaunch(CommandAuthor.PROGRAM, own_program_command("replay", *options)))
+    said: list[str] = []
+
+    async def read_process_output(stream: asyncio.StreamReader | None) -> bytes:
+        return await stream.read() if stream is not None else b""
+
+    async def follow_process_progress(stream: asyncio.StreamReader | None) -> None:
+        while stream is not None and (line := await stream.readline()):
+            said.append(line.decode("utf-8", "replace").strip())
+            report(min(len(said), total), total)
+
+    try:
+        output, _ = await asyncio.gather(read_process_output(process.stdout), follow_process_progress(process.stderr))
+        if await process.wait():
+            raise StoreFailed(tr("The replay failed: {why}", why=told(" ".join(said[-3:])[:500])))
+        return dict(await asyncio.to_thread(json.loads, output))
+    except ValueError as error:
+        raise InvalidInput(tr("The replay returned no readable result.")) from error
+    finally:
+        await end_process(process)
+
+
+async def _build_recording_lines(facts: Sequence[Recorded], bench: WorkbenchPort) -> list[session_export.Line]:
+    contents: dict[Digest, bytes] = {}
+    for digest in session_export.entries_needed_for_export(facts):
+        with suppress(NotFound, StoreFailed):  # what cannot be read any more is played as what is known of it
+            contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
+    return await asyncio.to_thread(lambda: list(session_export.openai_lines(facts, contents.get)))
+
+
+def _played_policy_from_json(name: str, found: Mapping[str, Any]) -> PolicyOutcome:
+    total = found["total"]
+    courses = [
+        ConversationReplay(
+            Path(one["session"]).name.removesuffix(".json"),
+            one["points"],
+            [(step, kind) for step, kind in one["marks"]],
+        )
+        for one in found["sessions"]
+    ]
+    return PolicyOutcome(
+        name,
+        total["steps"],
+        total["sent"],
+        total["effective"],
+        total["none"]["billed"],
+        total["peak"],
+        total["retention"],
+        dict(total["folds"]),
+        courses,
+    )

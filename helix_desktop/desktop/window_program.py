@@ -1,0 +1,342 @@
+"""The program behind the window, put together and ended in order. Imported when the window has been painted.
+
+Stores, providers and tools are imported in a thread while the event loop turns already, and opened after that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from PySide6.QtCore import QMessageLogContext, QObject, QSocketNotifier, Qt, QTimer, QtMsgType, qInstallMessageHandler
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop import glibc_memory, logs, program_folders, resources, running_instance, tasks
+from helix_desktop.desktop.event_loop import WindowEventLoop
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui import translation
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
+from helix_desktop.gui.frame.window_shell import WindowShell
+from helix_desktop.gui.garbage_collection import GarbageCollector
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript import code_highlighting
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_wiring import wire_window
+from helix_desktop.program_settings import (
+    CODE_FONT,
+    FONT,
+    KEYS_IN_FILE,
+    LANGUAGE,
+    LOG_LEVEL,
+    LOG_SIZE,
+    NEWER_VERSIONS,
+    SEND_WITH,
+    THEME,
+    ZOOM,
+    ProgramSetting,
+    ProgramSettings,
+)
+
+if TYPE_CHECKING:
+    from helix_desktop.console import Console
+    from helix_desktop.desktop.update_check import UpdateCheck
+    from helix_desktop.workbench.all_workbenches import Workbenches
+
+log = logging.getLogger(__name__)
+
+NAME = "window"
+PATIENCE = 1.6  # seconds the end may take; what is acknowledged is on the disk already
+THREADS = 4
+ENDS = (signal.SIGINT, signal.SIGTERM)
+TURN = 0.0003  # seconds a busy thread keeps the interpreter; the window asks for it many times between two frames
+_LEVELS = {
+    QtMsgType.QtDebugMsg: logging.DEBUG,
+    QtMsgType.QtInfoMsg: logging.INFO,
+    QtMsgType.QtWarningMsg: logging.WARNING,
+    QtMsgType.QtCriticalMsg: logging.ERROR,
+    QtMsgType.QtFatalMsg: logging.CRITICAL,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PaintedWindow:
+    """What has been painted already."""
+
+    memory: WindowMemory
+    shell: WindowShell
+
+
+def hand_over_to_running_window(where: program_folders.ProgramFolders, link: str) -> bool:
+    """Ask the running program to come to the front; False where nobody answers."""
+    from helix_desktop.console import Terminal
+
+    async def ask_running_window() -> bool:
+        wire_to = await running_instance.connect_to_owner(where.run, NAME)
+        if wire_to is None:
+            return False
+        with Terminal() as console:
+            return await running_instance.run_at_owner(wire_to, ["show", link], console) == 0
+
+    try:
+        return asyncio.run(ask_running_window())
+    except (HelixError, OSError):
+        return False
+
+
+class WindowProgram:
+    """One run of the window."""
+
+    def __init__(
+        self, where: program_folders.ProgramFolders, application: QApplication, painted: PaintedWindow, link: str
+    ) -> None:
+        glibc_memory.share_one_heap_between_threads()
+        sys.setswitchinterval(TURN)
+        self._where = where
+        self._link = link
+        self._settings = ProgramSettings(where.settings_file)
+        self._redaction = logs.LogRedaction()
+        self._stop_log = logs.start_logging(
+            where.logs, self._redaction, level=self._settings[LOG_LEVEL], megabytes=self._settings[LOG_SIZE]
+        )
+        program_folders.make_folders_private(where)
+        logs.log_uncaught_errors()
+        qInstallMessageHandler(_log_qt_message)
+        translation.install_language(application, self._settings[LANGUAGE])
+        self._application = application
+        self._tasks = tasks.OwnedTasks("window", report=self._report_failed_task)
+        self._beginning = tasks.OwnedTasks("window", report=self._report_failed_task)
+        self._desk: Workbenches | None = None
+        self._updates: UpdateCheck | None = None
+        self._owner: running_instance.RequestListener | None = None
+        self._ending = False
+        self._memory, self.shell = painted.memory, painted.shell
+        application.setStyle("Fusion")
+        application.setWindowIcon(QIcon(str(resources.resources_folder() / "icons" / "helix.svg")))
+        self.theme = Theme()
+        self._apply_look_settings()
+        self._doing = BackgroundRunner(self._tasks.spawn_task, application)
+        self.window = MainWindow(self.theme, self._memory, self._settings, self._doing)
+        wire_window(self.window)
+        self._settings.subscribe_to_changes(self._apply_changed_setting)
+        self._apply_changed_setting(SEND_WITH)
+        early = self.shell.placeholder.early_typing
+        if early.draft_owner[0]:
+            self.window.await_conversation(early.draft_owner, early.name, early.sent_messages)
+        self.shell.set_window_content(self.window)
+        if early.has_box:
+            self.window.chat.composer.text.setFocus()  # nothing has the focus until it stands in the window
+        if sys.platform == "darwin":  # where people look for menus
+            for name, actions in self.window.actions_.groups().items():
+                self.shell.menuBar().addMenu(name).addActions(actions)
+        self.shell.closing.connect(self._close_window)
+        if self.shell.is_closing:  # before anybody could hear of it
+            QTimer.singleShot(0, self._close_window)
+
+    def run_until_closed(self) -> int:
+        loop = WindowEventLoop(self._application)
+        asyncio.set_event_loop(loop)
+        loop.set_default_executor(tasks.create_thread_pool("work", threads=THREADS))
+        self._interrupts = InterruptHandler(self.shell.close)
+        QTimer.singleShot(0, lambda: self._beginning.spawn_task(self._start_behind_window(), name="begin"))
+        with loop:
+            loop.run_forever()
+        self._stop_log()
+        qInstallMessageHandler(None)  # what Qt says after Python has ended would crash it
+        _exit_process_at_once()
+        return 0
+
+    # --- the beginning -------------------------------------------------------------------------------------------
+
+    async def _start_behind_window(self) -> None:
+        """Everything behind the window."""
+        if (refused := await asyncio.to_thread(program_folders.why_not_writable, self._where)) is not None:
+            self.window.show_why_blocked(refused)
+            return
+        self._tasks.spawn_task(glibc_memory.return_free_memory(), name="freed memory")
+        desk_module = await asyncio.to_thread(importlib.import_module, "helix_desktop.workbench.all_workbenches")
+        from helix_desktop.desktop.installation_care import InstallationCare
+        from helix_desktop.desktop.provider_administration import ProviderAdministration
+        from helix_desktop.desktop.update_check import UpdateCheck
+        from helix_desktop.gui import window_services
+        from helix_desktop.secrets import SecretStorage
+
+        secrets = SecretStorage(
+            self._where.key_file,
+            consent=lambda: self._settings[KEYS_IN_FILE],
+            seen=self._redaction.add_secret_to_redact,
+        )
+        desk = self._desk = desk_module.Desk(self._where, secrets, serve=self._serve_workspace_commands)
+        connecting = ProviderAdministration(
+            desk.configured, secrets, desk.connections, lambda: self._settings.change_setting(KEYS_IN_FILE, True)
+        )
+        keeping = InstallationCare(self._where, secrets)
+        self._front = window_services.WindowServices(
+            self.window, connecting, keeping, self._where.tour_folder, self._tasks.spawn_task
+        )
+        self.window.begin_with_workspaces(desk)
+        self._tasks.spawn_task(asyncio.to_thread(_warm_up_text_rendering), name="what texts are read with")
+        await self._listen_for_second_start()
+        if self._link:
+            self._show_link_target(self._link)
+        for mistake in self._settings.file_mistakes:
+            self.window.notices.show_error_notice(mistake)
+        self._updates = UpdateCheck(
+            lambda: self._settings[NEWER_VERSIONS], self._memory, desk.connections, self.window.notices
+        )
+        self._tasks.spawn_task(self._updates.check_daily(), name="newer versions")
+        self._collecting = GarbageCollector(self.window)
+        self.window.workbench_shown.connect(
+            self._collecting.freeze_living_objects, Qt.ConnectionType.SingleShotConnection
+        )
+        self.window.workbench_shown.connect(self._import_pages, Qt.ConnectionType.SingleShotConnection)
+
+    def _import_pages(self) -> None:
+        self._tasks.spawn_task(asyncio.to_thread(_warm_up_pages), name="the pages not shown yet")
+
+    async def _serve_workspace_commands(self, workspace: Any) -> Any:
+        from helix_desktop.commands import workspace_access
+
+        return await workspace_access.serve_commands(workspace, self._where)
+
+    async def _listen_for_second_start(self) -> None:
+        """Be found by a second start. Who holds the claim answers; a second window of the same home does not."""
+        try:
+            self._claim = running_instance.claim_instance(self._where.run, NAME)
+            if self._claim is not None:
+                self._owner = await running_instance.listen_for_requests(
+                    self._where.run, NAME, self._answer_second_start
+                )
+        except (HelixError, OSError) as error:
+            log.warning("a second start will not find this window: %s", error)
+
+    async def _answer_second_start(self, arguments: list[str], _console: Console) -> int:
+        """A second start: come to the front, and go where its link leads. Nothing else is done for others."""
+        if arguments[:1] != ["show"]:
+            raise InvalidInput("The open window accepts only the command `show`.")
+        self._show_link_target(arguments[1] if len(arguments) > 1 else "")
+        return 0
+
+    def _show_link_target(self, link: str) -> None:
+        self.shell.setWindowState(self.shell.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.shell.raise_()
+        self.shell.activateWindow()
+        if Path(link).is_absolute():
+            self.window.create_workspace_for_folder(Path(link))
+            return
+        try:
+            place = parse_deep_link(link) if link else WindowPlace("")
+        except InvalidInput as error:
+            self.window.notices.show_error_notice(error)
+            return
+        if place.kind:
+            self.window.go_to_place(place)
+
+    # --- what changes --------------------------------------------------------------------------------------------
+
+    def _apply_changed_setting(self, setting: ProgramSetting[Any]) -> None:
+        if setting in (THEME, ZOOM, FONT, CODE_FONT):
+            self._apply_look_settings()
+        elif setting is SEND_WITH:
+            self.window.chat.composer.text.enter_sends = self._settings[SEND_WITH] == "enter"
+            self._memory.remember_value("newline-with-enter", value=self._settings[SEND_WITH] != "enter")
+        elif setting is NEWER_VERSIONS and self._updates is not None:
+            self._tasks.spawn_task(self._updates.check_for_update(), name="newest version")
+
+    def _apply_look_settings(self) -> None:
+        """Bring the settings' look into force, and keep what the first paint of the next start needs of it."""
+        scheme, zoom = self._settings[THEME], self._settings[ZOOM] / 100
+        sans, mono = self._settings[FONT], self._settings[CODE_FONT]
+        self.theme.set_fonts(sans, mono)
+        self.theme.set_look(scheme, zoom)
+        look = {"zoom": zoom, "dark": self.theme.is_dark}
+        if self._memory.get_remembered("look", default=dict[str, object]()) != look:
+            self._memory.remember_value("look", value=look)
+
+    def _report_failed_task(self, name: str, error: BaseException) -> None:
+        """A bug: it is in the log with its trace, and the user is told that something is missing now."""
+        if not isinstance(error, HelixError):
+            text = translation.tr("Something went wrong in the program itself ({name}).", name=name)
+            self.window.notices.show_notice(text, stays=600_000 if name.endswith("begin") else 15_000)
+
+    # --- the end -------------------------------------------------------------------------------------------------
+
+    def _close_window(self) -> None:
+        if not self._ending:
+            self._ending = True
+            self.window.save_window_state()
+            self.shell.hide()
+            tasks.OwnedTasks("end").spawn_task(self._end_in_order(), name="end")
+
+    async def _end_in_order(self) -> None:
+        """In order, and never longer than `PATIENCE`: what hangs is left behind."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await self._beginning.aclose(limit=0.3)  # or it would open what was closed before
+                if self._owner is not None:
+                    await self._owner.aclose()
+                if self._desk is not None:
+                    await self._desk.aclose()
+                await self._tasks.aclose(limit=0.3)
+        except TimeoutError:
+            log.warning("the end took too long; what hung was left behind")
+        except HelixError as error:
+            log.warning("at the end: %s", error)
+        finally:
+            asyncio.get_running_loop().stop()
+
+
+def _warm_up_text_rendering() -> None:
+    """What the first text and the first code would otherwise hold a frame up for: 30 ms, and up to 40 for a language."""
+    importlib.import_module("markdown_it")
+    for language in ("python", "json", "bash"):
+        code_highlighting.find_lexer(language)
+
+
+def _warm_up_pages() -> None:
+    """What the first click on a page would otherwise wait for: 30 to 45 ms each."""
+    for page in ("cache", "timeline", "changes"):
+        importlib.import_module(f"helix_desktop.gui.{page}.page")
+
+
+def _exit_process_at_once() -> None:
+    """A thread that hangs (a keyring, a dead network mount) must not keep the program."""
+    stuck = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
+    if stuck:
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+class InterruptHandler(QObject):
+    """Ctrl+C in the terminal, or a request to end, closes the window: on a turn of the loop, and not in the middle of one."""
+
+    def __init__(self, close: Callable[[], object]) -> None:
+        super().__init__()
+        self._read, self._write = socket.socketpair()
+        self._write.setblocking(False)
+        signal.set_wakeup_fd(self._write.fileno())
+        for number in ENDS:
+            signal.signal(number, lambda *_: None)  # Python writes the number to the socket, and Qt reads it
+        self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
+        self._notifier.activated.connect(lambda *_: self._on_interrupt_signal(close))
+
+    def _on_interrupt_signal(self, close: Callable[[], object]) -> None:
+        if set(self._read.recv(64)) & set(ENDS):
+            close()
+
+
+def _log_qt_message(kind: QtMsgType, _context: QMessageLogContext, text: str) -> None:
+    logging.getLogger("helix_desktop.qt").log(_LEVELS.get(kind, logging.WARNING), "%s", text)

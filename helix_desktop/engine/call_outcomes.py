@@ -1,0 +1,163 @@
+"""What a call did, read from its arguments and its output: the files it made, why it failed, what it proves.
+
+Recorders and tools differ in what they say of success, so a command's output is read as well as its exit code. A line that only
+mentions an error, in a file that was read or in a log, is no failure: the patterns are those by which programs end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+
+TAIL = 20_000  # characters of an output in which a program says why it ended
+LINE, SAID = 200, 3  # characters of a line that says why, and such lines
+FAILED = 12  # lines that a person pastes
+_EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
+_LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
+_SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
+_PATH_KEYS = (
+    "path",
+    "file_path",
+    "filename",
+    "file_name",
+    "file",
+    "notebook_path",
+    "new_path",
+    "destination",
+    "target",
+)
+_TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)  # what is to be written
+_COMMAND_KEYS = ("command", "cmd", "script", "line")
+_TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
+_CHANGES = (
+    re.compile(rf"(?<![<>&\d=-])>>?\s*(?!/dev/|&){_TARGET}"),
+    re.compile(
+        rf"(?:^|[;&|]\s*|\n)\s*(?:tee(?: -a)?|touch|rm(?: -\w+)*|sed -i\S*\s+(?:''\s+)?(?:'[^']*'|\"[^\"]*\"))\s+{_TARGET}"
+    ),
+    re.compile(rf"(?:^|[;&|]\s*|\n)\s*(?:git )?(?:mv|cp)(?: -\w+)*\s+\S+\s+{_TARGET}"),
+)
+_HERE = re.compile(r"<<-?\s*['\"]?(\w+)['\"]?.*?^\1$", re.DOTALL | re.MULTILINE)
+_WHY = re.compile(
+    r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception|Exit|Interrupt)\b(?::.*)?$|^(?:error|fatal|ERROR)(?:\[\w+\])?: .+|^E {3,}\S.*|^FAIL(?:ED\b|:).*\S|"
+    r"^npm ERR! .+|^make(?:\[\d+\])?: \*\*\* .+|^.{0,120}: command not found$|^.{0,200}: No such file or directory$|"
+    r"^.{0,200}: Permission denied$|^\S+\(\d+,\d+\): error .+|^panic: .+|^Segmentation fault.*|^Error: .+|^SyntaxError: .+|"
+    r"^.{0,40}exit(?:ed)? (?:code|status)?:? ?(?:with )?(?:code |status )?[1-9]\d{0,2}\b.*",
+    re.MULTILINE,
+)
+_PLACE = re.compile(r"[\w@./-]{1,200}\.\w{1,5}:\d+:\d+:? \S")
+_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+_MADE = re.compile(r"^ (?:create|delete) mode \d+ (.+)|^File (?:created successfully )?at:? (\S+)", re.MULTILINE)
+_PROOF = re.compile(
+    r"\b(?:pytest|unittest|runtests|tox|nox|nosetests|jest|vitest|mocha|ctest|phpunit|rspec|go test|go build|go vet|cargo (?:test|build|check)|"
+    r"(?:npm|yarn|pnpm|bun)(?: run)? (?:test|build|check|lint|typecheck)\S*|make\b|gradle|mvn|tsc|mypy|ruff|eslint|pyright|manage\.py test|"
+    r"git (?:-C \S+ )?(?:init|commit|push|merge|rebase)|gh \w+ create)"
+)
+
+
+def parse_call_arguments(arguments: str) -> Mapping[str, object]:
+    """A call's arguments; empty where they are no object."""
+    try:
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def command_of_call(tool: str, given: Mapping[str, object], arguments: str) -> str:
+    """The command line a call runs; empty for a tool that runs none."""
+    if not _SHELL.search(tool) or (_path_argument(given) and "command" in given):
+        return ""
+    line = next((str(given[key]) for key in _COMMAND_KEYS if isinstance(given.get(key), str)), "")
+    return line or ("" if given else arguments)
+
+
+def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> Iterator[str]:
+    """The files a call writes, creates, renames or deletes, as far as its arguments say so."""
+    if command:
+        line = strip_here_documents(command[:4_000])
+        yield from dict.fromkeys(
+            found
+            for pattern in _CHANGES
+            for found in pattern.findall(line)
+            if found.strip("./~") and not found.isdigit()
+        )
+        return
+    verb = given.get("command")
+    doing = f"{tool} {verb if isinstance(verb, str) else ''}"
+    path = _path_argument(given)
+    looks = isinstance(verb, str) and _LOOKS.match(verb)
+    writes = any(_TEXT.fullmatch(key) for key in given)
+    if (
+        path
+        and not looks
+        and (_EDITS.search(doing) and not _LOOKS.match(tool))
+        and (writes or not _is_editor_tool(tool))
+    ):
+        yield path
+
+
+def _is_editor_tool(tool: str) -> bool:
+    """A tool that both shows and changes files; what it does is told by its arguments."""
+    return bool(re.search(r"edit(?:or)?$", tool, re.IGNORECASE))
+
+
+def _path_argument(given: Mapping[str, object]) -> str:
+    return next((str(given[key]) for key in _PATH_KEYS if isinstance(given.get(key), str) and given[key]), "")
+
+
+def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
+    """The last lines that say why a call failed; empty where it did not."""
+    ended = _COLOUR.sub("", text[-TAIL:])
+    if ok and not command:
+        return ended.strip() if len(text) <= LINE and _WHY.fullmatch(ended.strip()) else ""
+    lines = _WHY.findall(ended)
+    if lines:
+        return "; ".join(dict.fromkeys(" ".join(line.split())[:LINE] for line in lines[-SAID:]))
+    if ok:
+        return ""
+    said = [line.strip() for line in ended.splitlines() if line.strip()]
+    if not said:
+        return "it failed and said nothing"
+    return said[-1][:LINE] if command else " ".join(said)[:LINE]
+
+
+def find_pasted_errors(text: str) -> list[str]:
+    """The last lines somebody pasted that say what failed: as programs end, or with a file and a place in it."""
+    lines = (line.strip()[:LINE] for line in text[-TAIL:].splitlines())
+    return list(dict.fromkeys(line for line in lines if _WHY.fullmatch(line) or _PLACE.match(line)))[-FAILED:]
+
+
+def find_created_files(text: str) -> list[str]:
+    """The files an output says were made: by git's commit, by an editor."""
+    return [commit or file for commit, file in _MADE.findall(text[-TAIL:])]
+
+
+def is_proof_command(command: str) -> bool:
+    """Whether the command is one that shows that something works."""
+    return bool(_PROOF.search(strip_here_documents(command)))
+
+
+def strip_here_documents(command: str) -> str:
+    """A command line without the texts that it brings along."""
+    return _HERE.sub("", command)
+
+
+def find_open_tasks(given: Mapping[str, object]) -> list[str] | None:
+    """What is still to be done by a list of tasks a call gives; None where it gives none."""
+    listed = next((given[key] for key in ("todos", "plan", "tasks") if isinstance(given.get(key), list)), None)
+    if not isinstance(listed, list):
+        return None
+    tasks = [one for one in listed if isinstance(one, dict) and one.get("status") in ("pending", "in_progress")]
+    return [said for one in tasks if isinstance(said := one.get("content") or one.get("step"), str)]
+
+
+def subject_of_call(tool: str, given: Mapping[str, object], command: str) -> str:
+    """What two calls share that try the same thing: the program of the last part of a line, or the file."""
+    if not command:
+        return f"{tool} {_path_argument(given)}".strip()
+    last = (
+        re.split(r"&&|\|\||;|\n", command.strip())[-1] if not command.count("\n") else command.strip().splitlines()[0]
+    )
+    words = [word for word in last.split() if "=" not in word and not word.startswith("-")]
+    return f"{tool} {' '.join(words[:2]) if words[:1] in (['python'], ['python3'], ['npm'], ['git'], ['cargo'], ['go']) else ' '.join(words[:1])}"

@@ -1,0 +1,187 @@
+"""Two versions of a file as hunks, and what is left when some of the hunks are taken back. Exact to the byte."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from helix_desktop.engine.changes.line_comparison import EXACT, MatchingLines, find_matching_lines
+from helix_desktop.errors import ActionRefused
+from helix_desktop.fast_dataclass import dataclass
+
+CONTEXT = 3
+LOOKED_AT = 8_000  # bytes in which a zero byte makes a file binary, as git has it
+LONGEST_LINE = 2_000  # characters of a line in which changed words are looked for
+WORDS = 40  # that are compared exactly: a line of many equal ones took minutes
+_WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedLines:
+    """Lines `old` to `old_end` of one version became lines `new` to `new_end` of the other; counted from 0."""
+
+    old: int
+    old_end: int
+    new: int
+    new_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """Blocks that lie near each other, with up to three lines of context. `rows`: sign and line, as in a unified difference."""
+
+    blocks: tuple[ChangedLines, ...]
+    old: int
+    old_end: int
+    new: int
+    new_end: int
+    rows: tuple[tuple[str, bytes], ...]
+
+    @property
+    def unified_header(self) -> str:
+        return f"@@ -{_format_line_range(self.old, self.old_end)} +{_format_line_range(self.new, self.new_end)} @@"
+
+    @property
+    def stable_id(self) -> str:
+        """The same for the same change of the same lines, wherever they are in the file."""
+        body = b"".join(sign.encode() + line for sign, line in self.rows)
+        return hashlib.sha256(body).hexdigest()[:16]
+
+
+def binary(*contents: bytes) -> bool:
+    return any(b"\0" in content[:LOOKED_AT] for content in contents)
+
+
+def lines_of(content: bytes) -> list[bytes]:
+    """Lines with their ends; the last may have none."""
+    lines = content.split(b"\n")
+    last = lines.pop()
+    return [line + b"\n" for line in lines] + ([last] if last else [])
+
+
+def find_changed_lines(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[ChangedLines]:
+    """What differs, in order."""
+    a = b = 0
+    for same in _merge_touching_matches(old, new, exact):
+        if same.left > a or same.right > b:
+            yield ChangedLines(a, same.left, b, same.right)
+        a, b = same.left + same.count, same.right + same.count
+    if a < len(old) or b < len(new):
+        yield ChangedLines(a, len(old), b, len(new))
+
+
+def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
+    """The matches, with those that touch as one."""
+    held: MatchingLines | None = None
+    for same in find_matching_lines(old, new, exact):
+        if held is not None and (held.left + held.count, held.right + held.count) == (same.left, same.right):
+            held = MatchingLines(held.left, held.right, held.count + same.count)
+            continue
+        if held is not None:
+            yield held
+        held = same
+    if held is not None:
+        yield held
+
+
+def count_changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
+    """Lines that came and lines that went; nothing for a binary file."""
+    if binary(before, after):
+        return 0, 0
+    found = list(find_changed_lines(lines_of(before), lines_of(after)))
+    return sum(one.new_end - one.new for one in found), sum(one.old_end - one.old for one in found)
+
+
+def find_hunks(before: bytes, after: bytes) -> tuple[Hunk, ...]:
+    """The hunks of a change, in order."""
+    old, new = lines_of(before), lines_of(after)
+    groups: list[list[ChangedLines]] = []
+    for block in find_changed_lines(old, new):
+        if groups and block.old - groups[-1][-1].old_end <= 2 * CONTEXT:
+            groups[-1].append(block)
+        else:
+            groups.append([block])
+    return tuple(_build_hunk(group, old, new) for group in groups)
+
+
+def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequence[bytes]) -> Hunk:
+    first, last = group[0], group[-1]
+    lead = min(CONTEXT, first.old, first.new)
+    tail = min(CONTEXT, len(old) - last.old_end, len(new) - last.new_end)
+    rows: list[tuple[str, bytes]] = []
+    at = first.old - lead
+    for block in group:
+        rows += [(" ", line) for line in old[at : block.old]]
+        rows += [("-", line) for line in old[block.old : block.old_end]]
+        rows += [("+", line) for line in new[block.new : block.new_end]]
+        at = block.old_end
+    rows += [(" ", line) for line in old[at : at + tail]]
+    return Hunk(tuple(group), first.old - lead, last.old_end + tail, first.new - lead, last.new_end + tail, tuple(rows))
+
+
+def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
+    """`now` without the chosen hunks of the change from `before` to `after`, with all else that has changed since.
+
+    Refused where the same lines, or lines next to them, have changed since.
+    """
+    old, new, current = lines_of(before), lines_of(after), lines_of(now)
+    same = list(_merge_touching_matches(new, current)) if now != after else [MatchingLines(0, 0, len(new))]
+    result = list(current)
+    for block in sorted((block for hunk in chosen for block in hunk.blocks), key=lambda block: -block.new):
+        at = _position_in_later_version(block, same, len(new), len(current))
+        result[at : at + block.new_end - block.new] = old[block.old : block.old_end]
+    return b"".join(result)
+
+
+def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines], new: int, current: int) -> int:
+    """Where a block is in a later version."""
+    if block.new == block.new_end == new == current == 0:
+        return 0
+    for run in same:
+        end = run.left + run.count
+        inside = run.left <= block.new and block.new_end <= end
+        if inside and (block.new < block.new_end or _has_same_neighbours(block.new, run, new, current)):
+            return block.new - run.left + run.right
+    raise ActionRefused(
+        "These lines were changed later, so this hunk can't be undone on its own.",
+        remedy="Undo the whole file, or edit it yourself.",
+    )
+
+
+def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) -> bool:
+    """Whether lines that are to come back find the same neighbours as before on both sides."""
+    end = run.left + run.count
+    above = at > run.left or (at == 0 and run.right == 0)
+    below = at < end or (at == new and run.right + run.count == current)
+    return above and below
+
+
+def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """What differs within a line that was replaced: start and length, in the one and in the other. Nothing for lines that have little in
+    common or are very long.
+    """
+    if max(len(old), len(new)) > LONGEST_LINE:
+        return [], []
+    left, right = _WORD.findall(old), _WORD.findall(new)
+    found = list(find_changed_lines(left, right, WORDS))
+    common = len(old) - sum(len(word) for block in found for word in left[block.old : block.old_end])
+    if common * 3 < max(len(old.strip()), len(new.strip())):
+        return [], []
+    gone: list[tuple[int, int]] = []
+    come: list[tuple[int, int]] = []
+    for block in found:
+        _append_word_range(gone, left, block.old, block.old_end)
+        _append_word_range(come, right, block.new, block.new_end)
+    return gone, come
+
+
+def _append_word_range(places: list[tuple[int, int]], words: Sequence[str], first: int, last: int) -> None:
+    if last > first:
+        places.append((sum(map(len, words[:first])), sum(map(len, words[first:last]))))
+
+
+def _format_line_range(start: int, end: int) -> str:
+    length = end - start
+    return f"{start + (1 if length else 0)},{length}"

@@ -1,0 +1,222 @@
+"""A folder's state at a moment: each path and what is there. Also how two states differ, as bytes for the cache.
+
+Paths are relative, with "/" between names, behind the number of their root: `0/src/main.c`. Names of any bytes are held as Python
+holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import InvalidInput, WrittenByNewerVersion
+
+LONGEST_CHAIN = 2_000  # differences behind a manifest, before a new one is written
+_VERSIONS = {"manifest": 1, "difference": 2}
+_BODY = struct.Struct("<cIQH")  # kind, mode, size, length of the content that follows
+_LENGTH = struct.Struct("<H")
+
+
+class PathKind(StrEnum):
+    """In the order in which they can be made. TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe, a device,
+    or a file that was not read: then its content is its stamp.
+    """
+
+    FOLDER = "d"
+    FILE = "f"
+    LINK = "l"
+    TWIN = "h"
+    OTHER = "o"
+
+
+class TreeItem(NamedTuple):
+    """`content`: the SHA-256 of a file, the target of a link, the other path of a twin; else nothing. `size`: of a file."""
+
+    kind: PathKind
+    mode: int
+    size: int = 0
+    content: bytes = b""
+
+    @property
+    def file_digest(self) -> Digest | None:
+        return Digest(self.content) if self.kind is PathKind.FILE else None
+
+
+class PathChange(NamedTuple):
+    """What was at a path and what is there now; None: nothing."""
+
+    path: str
+    before: TreeItem | None
+    after: TreeItem | None
+
+
+Tree = Mapping[str, TreeItem]
+
+
+def pack_item(item: TreeItem | None) -> bytes:
+    """An item as bytes; nothing for None."""
+    if item is None:
+        return b""
+    return _BODY.pack(item.kind.encode(), item.mode, item.size, len(item.content)) + item.content
+
+
+def unpack_item(body: bytes) -> TreeItem | None:
+    if not body:
+        return None
+    kind, mode, size, length = _BODY.unpack_from(body)
+    return TreeItem(_KINDS[kind], mode, size, bytes(body[_BODY.size : _BODY.size + length]))
+
+
+_KINDS = {kind.value.encode(): kind for kind in PathKind}
+
+
+def encode_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
+    """Every path with its packed item, in pieces."""
+    yield _format_header("manifest")
+    for path, body in bodies:
+        yield _with_length(_encode_path(path)) + _with_length(body)
+
+
+def decode_manifest(content: bytes) -> dict[str, TreeItem]:
+    fields = _split_fields(_split_header(content, "manifest")[1])
+    found = {}
+    for path, body in zip(fields, fields, strict=True):
+        item = unpack_item(body)
+        if item is not None:
+            found[_decode_path(path)] = item
+    return found
+
+
+def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
+    """`entries_needed_before`: the state before the changes. With it, the difference is also the state they lead to."""
+    return (_format_header("difference") + behind.raw) + b"".join(
+        _with_length(_encode_path(path)) + _with_length(pack_item(before)) + _with_length(pack_item(after))
+        for path, before, after in changes
+    )
+
+
+def decode_difference(content: bytes) -> tuple[PathChange, ...]:
+    version, body = _split_header(content, "difference")
+    fields = _split_fields(body[32:] if version > 1 else body)
+    return tuple(
+        PathChange(_decode_path(path), unpack_item(before), unpack_item(after))
+        for path, before, after in zip(fields, fields, fields, strict=True)
+    )
+
+
+def entries_needed_before(content: bytes) -> tuple[Digest, ...]:
+    """What has to be read for the state that an entry stands for, in order, before the entry itself."""
+    if content.startswith(b"{"):  # a checkpoint of version 1
+        body = json.loads(content)
+        if body["checkpoint"] > 1:
+            raise _newer_checkpoint_error()
+        return tuple(map(Digest.from_hex, (body["manifest"], *body["differences"])))
+    if not content.startswith(b"helix difference "):
+        return ()
+    version, left = _split_header(content, "difference")
+    return (Digest(bytes(left[:32])),) if version > 1 else ()
+
+
+def items_put_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
+    """What an entry that leads to a state puts at which path."""
+    if content.startswith(b"helix manifest "):
+        yield from decode_manifest(content).items()
+    elif content.startswith(b"helix difference "):
+        yield from ((path, after) for path, _, after in decode_difference(content))
+
+
+def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
+    """The state that entries lead to, in their order."""
+    state: dict[str, TreeItem] = {}
+    for path, item in (each for content in contents for each in items_put_by_entry(content)):
+        if item is None:
+            state.pop(path, None)
+        else:
+            state[path] = item
+    return state
+
+
+def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
+    """What has to happen to one state for the other, by path."""
+    gone = [PathChange(path, item, after.get(path)) for path, item in before.items() if after.get(path) != item]
+    come = [PathChange(path, None, item) for path, item in after.items() if path not in before]
+    return tuple(sorted(gone + come))
+
+
+def join_changes(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
+    """Changes in the order they happened as one change for each path, without what came to nothing; and the paths where somebody
+    else changed something in between.
+    """
+    whole: dict[str, PathChange] = {}
+    broken = set()
+    for path, before, after in changes:
+        held = whole.get(path)
+        if held is not None and held.after != before:
+            broken.add(path)
+        whole[path] = PathChange(path, before if held is None else held.before, after)
+    left = (change for change in whole.values() if change.before != change.after)
+    return tuple(sorted(left, key=lambda change: change.path)), frozenset(broken)
+
+
+def changes_people_count(changes: Sequence[PathChange]) -> list[PathChange]:
+    """The changes a person counts: a folder is one only where nothing in it changed."""
+    holding = {above for change in changes for above in _parent_paths(change.path)}
+    return [change for change in changes if not (_changes_folder_only(change) and change.path in holding)]
+
+
+def _parent_paths(path: str) -> Iterator[str]:
+    while "/" in path:
+        path = path.rpartition("/")[0]
+        yield path
+
+
+def _changes_folder_only(change: PathChange) -> bool:
+    return all(item is None or item.kind is PathKind.FOLDER for item in (change.before, change.after))
+
+
+# --- bytes -----------------------------------------------------------------------------------------------------------
+
+
+def _format_header(what: str) -> bytes:
+    return f"helix {what} {_VERSIONS[what]}\n".encode()
+
+
+def _split_header(content: bytes, what: str) -> tuple[int, memoryview]:
+    """The version, and what follows the head."""
+    head, _, _ = content[:40].partition(b"\n")
+    words = head.split(b" ")
+    if len(words) != 3 or words[:2] != [b"helix", what.encode()]:
+        raise InvalidInput(f"This cache entry is not a checkpoint {what}.")
+    if int(words[2]) > _VERSIONS[what]:
+        raise _newer_checkpoint_error()
+    return int(words[2]), memoryview(content)[len(head) + 1 :]
+
+
+def _newer_checkpoint_error() -> WrittenByNewerVersion:
+    return WrittenByNewerVersion(
+        "This checkpoint was written by a newer version of Helix Desktop.", remedy="Update the program."
+    )
+
+
+def _with_length(field: bytes) -> bytes:
+    return _LENGTH.pack(len(field)) + field
+
+
+def _split_fields(content: memoryview) -> Iterator[bytes]:
+    at = 0
+    while at < len(content):
+        (length,) = _LENGTH.unpack_from(content, at)
+        at += _LENGTH.size + length
+        yield bytes(content[at - length : at])
+
+
+def _encode_path(path: str) -> bytes:
+    return path.encode("utf-8", "surrogateescape")
+
+
+def _decode_path(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")

@@ -1,0 +1,141 @@
+"""The difference of two texts, line by line, found in slices: a generator that can be left and gone on with.
+
+Lines that stand once in both texts hold the two together (the longest run of them in the same order); between them
+small pieces are compared exactly and large ones are taken as replaced. So it never holds the window up, whatever the texts.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import Any
+
+from helix_desktop.fast_dataclass import dataclass
+
+EXACT = 120
+DEEPEST = 40
+
+Span = tuple[int, int, int, int]  # from, to in the first; from, to in the second
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingLines:
+    """Lines `left` to `left + count` of the first text are lines `right` to `right + count` of the second."""
+
+    left: int
+    right: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiffRow:
+    """One line of the result. `sign`: " " in both, "-" only in the first, "+" only in the second."""
+
+    sign: str
+    text: str
+    left: int = -1
+    right: int = -1
+
+
+def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
+    """What two lists of lines have in common, in order. Lines may be text or bytes. `exact`: how many are compared exactly."""
+    return _match_span(left, right, (0, len(left), 0, len(right)), exact)
+
+
+def diff_rows(left: Sequence[str], right: Sequence[str]) -> Iterator[DiffRow]:
+    """The lines of both texts in order; what is only in the first stands before what took its place."""
+    a = b = 0
+    for same in find_matching_lines(left, right):
+        yield from (DiffRow("-", left[i], left=i) for i in range(a, same.left))
+        yield from (DiffRow("+", right[i], right=i) for i in range(b, same.right))
+        yield from (DiffRow(" ", left[same.left + i], same.left + i, same.right + i) for i in range(same.count))
+        a, b = same.left + same.count, same.right + same.count
+    yield from (DiffRow("-", left[i], left=i) for i in range(a, len(left)))
+    yield from (DiffRow("+", right[i], right=i) for i in range(b, len(right)))
+
+
+def pair_rows(rows: Sequence[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | None]]:
+    """Pairs for two columns: what was replaced stands beside what replaced it."""
+    pairs: list[tuple[DiffRow | None, DiffRow | None]] = []
+    gone: list[DiffRow] = []
+    come: list[DiffRow] = []
+
+    def flush() -> None:
+        pairs.extend(zip_longest(gone, come))
+        gone.clear()
+        come.clear()
+
+    for row in rows:
+        if row.sign == "-":
+            gone.append(row)
+        elif row.sign == "+":
+            come.append(row)
+        else:
+            flush()
+            pairs.append((row, row))
+    flush()
+    return pairs
+
+
+def _match_span(
+    left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, *, deep: int = 0
+) -> Iterator[MatchingLines]:
+    """What lines a to b of one and c to d of the other have in common, in order."""
+    a, b, c, d = span
+    start = a
+    while start < b and start - a + c < d and left[start] == right[start - a + c]:
+        start += 1
+    if start > a:
+        yield MatchingLines(a, c, start - a)
+    a, c = start, c + start - a
+    end = b
+    while end > a and end - b + d > c and left[end - 1] == right[end - b + d - 1]:
+        end -= 1
+    if a < end and c < end - b + d:
+        yield from _match_between_ends(left, right, (a, end, c, end - b + d), exact, deep)
+    if end < b:
+        yield MatchingLines(end, end - b + d, b - end)
+
+
+def _match_between_ends(
+    left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, deep: int
+) -> Iterator[MatchingLines]:
+    """The same where neither the first lines nor the last ones are equal."""
+    a, b, c, d = span
+    anchors = _unique_line_anchors(left, right, span) if deep < DEEPEST else []
+    if not anchors:
+        if b - a <= exact and d - c <= exact:
+            matcher = SequenceMatcher(None, left[a:b], right[c:d], autojunk=False)
+            yield from (MatchingLines(a + m.a, c + m.b, m.size) for m in matcher.get_matching_blocks() if m.size)
+        return
+    for x, y in anchors:
+        yield from _match_span(left, right, (a, x, c, y), exact, deep=deep + 1)
+        yield MatchingLines(x, y, 1)
+        a, c = x + 1, y + 1
+    yield from _match_span(left, right, (a, b, c, d), exact, deep=deep + 1)
+
+
+def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
+    """The longest run of pairs of lines that stand once in each, in the same order in both."""
+    a, b, c, d = span
+    once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
+    once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}
+    where = {right[j]: j for j in range(c, d) if right[j] in once_right}
+    pairs = [(i, where[left[i]]) for i in range(a, b) if left[i] in once_left and left[i] in where]
+    tails: list[int] = []
+    chain: list[tuple[int, int]] = []  # the pair, and the index in `chain` of the one before it
+    ends: list[int] = []
+    for number, (_, j) in enumerate(pairs):
+        place = bisect_left(tails, j)
+        chain.append((number, ends[place - 1] if place else -1))
+        tails[place : place + 1] = [j]
+        ends[place : place + 1] = [number]
+    found: list[tuple[int, int]] = []
+    at = ends[-1] if ends else -1
+    while at >= 0:
+        found.append(pairs[at])
+        at = chain[at][1]
+    return found[::-1]

@@ -1,0 +1,207 @@
+"""What a conversation did to files, turn by turn, as the page of changes and the command line tell it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from helix_desktop.engine.changes.folder_state import PathChange, TreeItem
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    ChangeKept,
+    FilesChanged,
+    ModelReplied,
+    Recorded,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.fast_dataclass import dataclass
+
+
+class UndoOutlook(StrEnum):
+    """What taking a change back comes to: it can be done, it is so already, or somebody else has changed it since."""
+
+    RESTORE = "restore"
+    ALREADY = "already"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedUndo:
+    """One path: how it was `before` and `after` the change, and how it is `now`."""
+
+    path: str
+    before: TreeItem | None
+    after: TreeItem | None
+    now: TreeItem | None
+    how: UndoOutlook
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSource:
+    """One fact about files. `what`: the tool's name; `step`: the number of the reply that called it."""
+
+    conversation: str
+    seq: int
+    time: float
+    fact: FilesChanged
+    what: str = ""
+    step: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnOfChanges:
+    """A turn that changed files, with its sub-agents' changes. `seq`: of the message it answers; `end`: its last fact. Turns that
+    were undone together are one, up to the turn `last`.
+    """
+
+    number: int
+    seq: int
+    end: int
+    title: str
+    sources: tuple[ChangeSource, ...]
+    children: tuple[str, ...] = ()
+    last: int = 0
+
+    @property
+    def turn_numbers(self) -> str:
+        """2, or 2–4."""
+        return f"{self.number}–{self.last}" if self.last > self.number else str(self.number)
+
+    @property
+    def first_checkpoint(self) -> Digest:
+        """The checkpoint it began with."""
+        return self.sources[0].fact.before
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """A file of a list of changes. `place`: its name as people know it; `by`: what changed it last; `sources`: all that
+    did; `broken`: somebody else changed it in between.
+    """
+
+    change: PathChange
+    place: str
+    added: int = 0
+    removed: int = 0
+    by: str = ""
+    step: int = 0
+    broken: bool = False
+    sources: tuple[ChangeSource, ...] = ()
+
+    @property
+    def path_of_change(self) -> str:
+        return self.change.path
+
+    @property
+    def change_word(self) -> str:
+        """added, deleted or changed."""
+        if self.change.before is None:
+            return "added"
+        return "deleted" if self.change.after is None else "changed"
+
+
+@dataclass(frozen=True, slots=True)
+class UncoveredPath:
+    """What is not covered, and why."""
+
+    place: str
+    why: str
+    is_beyond_limits: bool = False  # not by a rule: for its size, their number, or as it could not be read
+
+
+def group_changes_by_turn(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
+    """Every turn with what it changed, also those that changed nothing: the sub-agents they started may have."""
+    found: list[TurnOfChanges] = []
+    names: dict[str, tuple[str, int]] = {}
+    steps = said = end = 0
+    for recorded in facts:
+        match recorded.fact:
+            case UserSaid(steering=False) as fact:
+                _set_turn_end(found, end)
+                said += 1
+                found.append(TurnOfChanges(said, recorded.seq, recorded.seq, _turn_title(fact), (), last=said))
+            case ModelReplied(parts=parts):
+                steps += 1
+                names.update({part.id: (part.name, steps) for part in parts if isinstance(part, ToolCall)})
+            case ToolReturned(child=child) if child and found:
+                found[-1] = replace(found[-1], children=(*found[-1].children, child))
+            case FilesChanged() as fact if found:
+                what, step = names.get(fact.call, ("", 0))
+                _set_turn_end(found, end)
+                _add_change_to_turn(
+                    found, ChangeSource(recorded.conversation, recorded.seq, recorded.time, fact, what, step)
+                )
+        end = recorded.seq
+    _set_turn_end(found, end)
+    return tuple(found)
+
+
+def _set_turn_end(found: list[TurnOfChanges], seq: int) -> None:
+    if found:
+        found[-1] = replace(found[-1], end=seq)
+
+
+def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> None:
+    """To the last turn; an undo to the turn that it undoes, or to several, which are one from now on."""
+    seqs = source.fact.undoes or (found[-1].end,)
+    begin, stop = len(found) - 1, len(found)
+    while begin and found[begin].seq > min(seqs):
+        begin -= 1
+    while stop > begin + 1 and found[stop - 1].seq > max(seqs):
+        stop -= 1
+    these = found[begin:stop]
+    sources = (*(each for turn in these for each in turn.sources), source)
+    children = tuple(child for turn in these for child in turn.children)
+    found[begin:stop] = [replace(these[0], end=these[-1].end, last=these[-1].last, sources=sources, children=children)]
+
+
+def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:
+    """Without what the user did: undo and redo."""
+    return tuple(source for source in sources if source.fact.by != "undo")
+
+
+def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tuple[ChangeSource, ...]:
+    """A step, and what undid or redid it."""
+    return (step, *(each for each in sources if each.fact.by == "undo" and step.seq in each.fact.undoes))
+
+
+def undone_facts(changed: Iterable[ChangeSource | Recorded], conversation: str) -> tuple[int, ...]:
+    """The facts of a conversation that are undone with these changes; with an undo, those that it undid."""
+    found: set[int] = set()
+    for each in changed:
+        if isinstance(each.fact, FilesChanged) and each.conversation == conversation:
+            found.update(each.fact.undoes if each.fact.by == "undo" else (each.seq,))
+    return tuple(sorted(found))
+
+
+def kept_hunks(facts: Iterable[Recorded]) -> Mapping[str, frozenset[str]]:
+    """By path the hunks that the user keeps; an empty name means the whole file."""
+    found: dict[str, frozenset[str]] = {}
+    for recorded in facts:
+        if isinstance(recorded.fact, ChangeKept):
+            fact = recorded.fact
+            found[fact.path] = found.get(fact.path, frozenset()) | {fact.hunk}
+    return found
+
+
+def format_line_comment(place: str, line: int, text: str, words: str) -> str:
+    """What the agent is told about a line."""
+    return f"About {place}, line {line}:\n\n    {text.strip()}\n\n{words.strip()}"
+
+
+def printable_path(name: str) -> str:
+    """A path for JSON and terminals: bytes that are no text are shown as escapes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return json.dumps(name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))[1:-1]
+    return name
+
+
+def _turn_title(said: UserSaid) -> str:
+    words = " ".join(str(getattr(part, "text", "")) for part in said.parts).split()
+    return " ".join(words)[:80]

@@ -1,0 +1,345 @@
+"""Recall: bringing back the original of what is folded, by hash, by range, by pattern, by search, by fold.
+
+Plain coroutines on the ports that return text for a model. Everything is given page by page, a page being shorter
+than what admission holds back: so a recall never goes round in a circle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from helix_desktop.engine import passages, span_as_text
+from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
+from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Folded,
+    ModelReplied,
+    PartRef,
+    Purpose,
+    Recorded,
+    Span,
+    Spent,
+    Stored,
+    Text,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.strategies import output_admission
+from helix_desktop.engine.strategies.marker_clearing import describe_output
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import InvalidInput, NotFound
+
+PAGE_TOKENS = 1_400  # read from the beginning, page after page; what comes back is carried on every step that follows
+LINES_TOKENS = 3_500  # where lines are asked for from one number to another
+COMPACTED_TOKENS = 3_500
+AROUND, PASSAGES, PASSAGE = 12, 3, 1_600  # lines around a hit, hits shown with them, characters of each
+PAGE_BYTES = 24_000
+SHORT = 12  # digits of a hash in a list of places
+FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
+PIECE = 1 << 20
+COMPACT_BYTES = 2 << 20
+COMPACT_SECONDS = 120.0
+MOST_HITS = 50
+SNIPPET = 300
+_HEX = re.compile(r"[0-9a-f]{4,64}")
+_WHOLE = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
+_LINES = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
+
+# pattern, content in pieces, context lines → the matching lines as text. It must run where it can be killed.
+Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
+
+
+async def find_entry(cache: ContentCache, name: str) -> Digest:
+    """The entry that is meant: by its whole hash, or by so many first digits that only one begins so."""
+    name = name.strip().strip("\"'`").lower()
+    if whole := _WHOLE.search(name):  # of a marker, with what stands around it
+        name = whole.group()
+    if not _HEX.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:80]!r} is not a hash.", remedy="A hash has 64 hexadecimal digits. Give at least the first 4."
+        )
+    if len(name) < 64:
+        return await cache.resolve_prefix(name)
+    digest = Digest.from_hex(name)
+    try:
+        await cache.describe_entry(digest)
+    except NotFound as error:
+        raise NotFound(f"No entry has the hash {name}.{await _suggest_near_entry(cache, name)}") from error
+    return digest
+
+
+async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
+    """An entry that begins alike, where a digit further on was mistaken."""
+    try:
+        near = await cache.resolve_prefix(name[:8])
+    except NotFound:
+        return " None begins alike; search_cached_content finds entries by their words."
+    return f" Near it is {near.hex}."
+
+
+async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
+    cache: ContentCache,
+    tokens: TokenCounter,
+    name: str,
+    *,
+    lines: str = "",
+    words: str = "",
+    pattern: str = "",
+    context: int = 0,
+    grep: Grep | None = None,
+) -> str:
+    """An entry, or some lines of it, the passages with some words, or the lines that match a pattern, one page at most; it
+    says how to go on.
+    """
+    digest = await find_entry(cache, name)
+    stored = (await cache.describe_entry(digest)).stored
+    if pattern:
+        if grep is None:
+            raise InvalidInput("Patterns can't be used here.", remedy="Specify lines, or search.")
+        return await grep(pattern, read_in_pieces(cache, stored), context) or f"[no line matches {pattern}]"
+    if words.strip() and not lines.strip():
+        return await _recall_passages(cache, tokens, stored, words)
+    first, last = parse_line_range(lines)
+    taken = await read_entry_lines(cache, stored, first, last)
+    if not taken:
+        raise NotFound(f"The entry has {stored.lines:,} lines; there is no line {first:,}.")
+    text, until = cut_to_page(tokens, taken, first, LINES_TOKENS if last else PAGE_TOKENS)
+    total = max(stored.lines, until)
+    head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
+    rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
+    return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
+
+
+async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: Stored, words: str) -> str:
+    """The passages with the words; of a very long entry, of its beginning."""
+    content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size)) if stored.size else b""
+    lines = content.decode("utf-8", "replace").split("\n")
+    if len(lines) > 1 and not lines[-1]:
+        lines.pop()
+    work = functools.partial(passages.find_passages, tokens, lines, words)
+    found = await asyncio.to_thread(work) if len(content) > IN_A_THREAD else work()
+    rest = (
+        ""
+        if stored.size <= FIND_BYTES
+        else f"\n[only the first {len(lines):,} lines were searched; grep searches all of it]"
+    )
+    return (found or f"[none of these words is in it; it has {stored.lines:,} lines]") + rest
+
+
+async def search_entries(
+    index: SearchIndex, query: str, *, tool: str = "", limit: int = 10, cache: ContentCache | None = None
+) -> str:
+    """Where the words stand in everything the workspace has cached: hash, tool, source, line and a snippet; with a
+    `cache`, the lines around the first hits, so that no recall has to follow.
+    """
+    if not query.strip():
+        raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
+    hits = await index.search_index(query, tool=tool, limit=max(1, min(limit, MOST_HITS)), entries_only=True)
+    rows: list[str] = []
+    for hit in hits:
+        name = hit.digest.hex if hit.digest else f"message {hit.seq}"
+        about = " ".join(part for part in (hit.about.tool, hit.about.source) if part)
+        shown = f"    {' '.join(hit.snippet.split())[:SNIPPET]}"
+        if cache is not None and hit.digest is not None and len(rows) < PASSAGES:
+            shown = await _lines_around_hit(cache, hit.digest, hit.line) or shown
+        rows.append(f"{name}  {about}  line {hit.line}\n{shown}")
+    return "\n".join(rows) or f"[nothing in the cache contains {query}]"
+
+
+async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:
+    """The lines around a hit; empty where the entry has gone meanwhile, or its lines are too long to be shown."""
+    try:
+        stored = (await cache.describe_entry(digest)).stored
+        lines = await read_entry_lines(cache, stored, max(1, line - AROUND), line + AROUND)
+    except NotFound:
+        return ""
+    text = "\n".join(lines)
+    return text if len(text) <= PASSAGE else ""
+
+
+async def compact_entry(
+    cache: ContentCache, client: ModelClient, name: str, keep: str, spent: Callable[[Spent], None]
+) -> str:
+    """What a fast model keeps of an entry. ModelFailed where it does not answer."""
+    digest = await find_entry(cache, name)
+    entry = await cache.describe_entry(digest)
+    text = await span_as_text.read_stored_text(cache, entry.stored)
+    about = f"{entry.about.tool} {entry.about.source}".strip() or "a tool"
+    question = output_admission.compaction_question(about, keep, COMPACTED_TOKENS // 2)
+    request = build_material_request(text[:COMPACT_BYTES], question, Purpose.COMPACTION, COMPACTED_TOKENS)
+    answer = await ModelInquiry(spent).ask_for_text(client, request, COMPACT_SECONDS)
+    return answer[: PAGE_BYTES // 2] or "[the model found nothing to say about it]"
+
+
+# --- history ---------------------------------------------------------------------------------------------------------
+
+
+async def recall_folded_messages(
+    state: ConversationState, cache: ContentCache, tokens: TokenCounter, name: str, words: str = ""
+) -> str:
+    """The messages a fold covers, word for word; outputs by their hash. What is longer than a page is an entry. With
+    `words`: the passages that hold them, of these messages and of the outputs; without a name, of all that summaries cover.
+    """
+    branch, asked = state.branch, words.strip()
+    folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)
+    messages = [
+        branch.message_at(seq)
+        for seq in sorted({seq for fold in folds for seq in branch.covered_messages(_span_of_fold(fold))})
+    ]
+    if asked:
+        return await _passages_in_messages(branch, cache, tokens, messages, words)
+    text = "\n".join(format_message(branch, message) for message in messages)
+    if tokens.count_tokens(text) <= PAGE_TOKENS:
+        return text
+    stored = await cache.store_content(text.encode("utf-8", "replace"), EntryOrigin("recall_history", name))
+    shown, until = cut_to_page(tokens, text.split("\n"), 1)
+    return f'{shown}\n[go on with recall_cached_content("{stored.digest.hex}", lines="{until + 1}-")]'
+
+
+async def _passages_in_messages(
+    branch: ConversationBranch, cache: ContentCache, tokens: TokenCounter, messages: Sequence[Recorded], words: str
+) -> str:
+    """The passages with the words, of equal ones the newest; of the outputs as many as there is room to read."""
+    texts: list[tuple[str, list[str]]] = []
+    room, left = FIND_BYTES, 0
+    for message in reversed(messages):
+        fact, seq = message.fact, message.seq
+        if not isinstance(fact, ToolReturned):
+            texts.append((f"message {seq}", format_message(branch, message).split("\n")))
+        elif branch.is_excluded(PartRef(seq)):
+            continue
+        elif fact.output.size > room:
+            left += 1
+        else:
+            room -= fact.output.size
+            text = await span_as_text.read_stored_text(cache, fact.output)
+            name = f'recall_cached_content("{fact.output.digest.hex[:SHORT]}"), {describe_output(branch, seq)}'
+            texts.append((name, text.split("\n")))
+    found = await asyncio.to_thread(passages.find_passages_in_texts, tokens, texts, words)
+    rest = (
+        f"\n[outputs too long to be searched here: {left:,}; search_cached_content finds words in them]" if left else ""
+    )
+    return (found or f"[none of these words is in the {len(messages):,} messages]") + rest
+
+
+def _require_fold(state: ConversationState, name: str) -> Folded:
+    name = name.strip().strip("\"'`")
+    fold = state.find_fold(name)
+    if fold is None:
+        known = [live.fold for live in _live_summaries(state)][-5:]
+        raise NotFound(
+            f"This conversation has no fold {name[:80]!r}.", remedy=f"Available: {', '.join(known) or 'none'}."
+        )
+    return fold
+
+
+def _live_summaries(state: ConversationState) -> list[Folded]:
+    return [fold for fold in state.live_folds if isinstance(fold.cover, Span)]
+
+
+def _span_of_fold(fold: Folded) -> Span:
+    return Span(fold.cover.seq, fold.cover.seq) if isinstance(fold.cover, PartRef) else fold.cover
+
+
+def format_message(branch: ConversationBranch, recorded: Recorded) -> str:
+    """One message as text, as it was said. Reasoning is left out."""
+    fact, seq = recorded.fact, recorded.seq
+    if isinstance(fact, ToolReturned):
+        about = describe_output(branch, seq)
+        shown = fact.head or "(the text is in the entry)"
+        return f'[{seq}] output of {about}: recall_cached_content("{fact.output.digest.hex}")\n{shown}'
+    if isinstance(fact, UserSaid):
+        said = [
+            part.text if isinstance(part, Text) else f"attached {part.name} {part.stored.digest.hex}"
+            for part in fact.parts
+        ]
+        return "\n".join(f"[{seq}] user: {text}" for text in said)
+    if isinstance(fact, ModelReplied):
+        return "\n".join(_format_source(source) for source in span_as_text.sources_of_reply(branch, seq, fact))
+    return ""
+
+
+def _format_source(source: DetailSource) -> str:
+    if source.role == "call":
+        return f"[{source.seq}] call of {source.tool}: {format_argument_values(source.text)}"
+    return f"[{source.seq}] assistant: {source.text}"
+
+
+# --- pages -----------------------------------------------------------------------------------------------------------
+
+
+def parse_line_range(words: str) -> tuple[int, int]:
+    """First and last line from `10-40`, `10-` or `10`; 0 as the last: to the end."""
+    if not words.strip():
+        return 1, 0
+    match = _LINES.fullmatch(words)
+    if match is None:
+        raise InvalidInput(f"lines = {words[:40]!r} is not a valid line range.", remedy="Write 10-40, 10- or 10.")
+    first = max(1, int(match[1]))
+    last = int(match[3]) if match[3] else (0 if match[2] else first)
+    if last and last < first:
+        raise InvalidInput(f"In `lines`, the last line ({last}) is before the first line ({first}).")
+    return first, last
+
+
+async def read_in_pieces(cache: ContentCache, stored: Stored) -> AsyncIterator[bytes]:
+    """The entry piece by piece, each read and checked by itself."""
+    for start in range(0, stored.size, PIECE):
+        yield await cache.read_range(stored.digest, start, min(PIECE, stored.size - start))
+
+
+async def read_entry_lines(cache: ContentCache, stored: Stored, first: int, last: int) -> Sequence[str]:
+    """The wanted lines, up to about a page; what lies before is counted and not kept, what lies behind is not read."""
+    if not stored.size:
+        return ["(empty)"]
+    start = await _find_line_start(cache, stored, first)
+    if start >= stored.size:
+        return []
+    taken = await cache.read_range(stored.digest, start, min(2 * PAGE_BYTES, stored.size - start))
+    *lines, rest = taken.split(b"\n")
+    at_end = start + len(taken) >= stored.size
+    if (at_end and rest) or not (lines or at_end):
+        lines.append(rest)
+    wanted = lines[: last - first + 1] if last else lines
+    return [line.decode("utf-8", "replace") for line in wanted]
+
+
+async def _find_line_start(cache: ContentCache, stored: Stored, number: int) -> int:
+    """The byte a line begins with; the end of the entry where there is no such line."""
+    before, start = number - 1, 0
+    if number == 1:
+        return 0
+    async for piece in read_in_pieces(cache, stored):
+        held = piece.count(b"\n")
+        if held >= before:
+            at = -1
+            for _ in range(before):
+                at = piece.index(b"\n", at + 1)
+            return start + at + 1
+        before -= held
+        start += len(piece)
+    return stored.size
+
+
+def cut_to_page(tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS) -> tuple[str, int]:
+    """As many lines as fit a page, and the number of the last; a line longer than a page is cut, and that is said."""
+    count = len(lines)
+    while count > 1 and _exceeds_page(tokens, "\n".join(lines[:count]), limit):
+        count = max(1, count * 3 // 4)
+    text = "\n".join(lines[:count])[:PAGE_BYTES]
+    cut = tokens.count_tokens(text) > limit or len(lines[0]) > PAGE_BYTES
+    while tokens.count_tokens(text) > limit:
+        text = text[: len(text) * 3 // 4]
+    if cut:
+        text += "\n[this line is longer than a page and was cut; use grep to look into it]"
+    return text, first + count - 1
+
+
+def _exceeds_page(tokens: TokenCounter, text: str, limit: int) -> bool:
+    return len(text) > PAGE_BYTES or tokens.count_tokens(text) > limit

@@ -1,0 +1,322 @@
+"""A workspace's policy: every threshold declared once, with its default in each preset, its range and its sentence.
+
+The settings page, the command line's `--set`, the checks and the help are all made from these declarations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from helix_desktop.engine.facts import PolicySet
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+
+Value = float | int | str | bool
+V = TypeVar("V", float, int, str, bool)
+PRESETS: Mapping[str, str] = {
+    "helix": "Old outputs become markers after a number of steps, and a handover is written when the window is nearly full. Short sessions can cost more than without folding.",
+    "observational": "When a large output arrives, the agent is asked what it needs from it. Old history is condensed into observations, and later into reflections.",
+    "layered": "Previews, markers and handovers, each used only when it saves money at the model's prices.",
+    "none": "Nothing is folded. A conversation ends when the window is full.",
+}
+DEFAULT_PRESET = "layered"
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """One declared value: its default in each preset, what it may be, and what it means."""
+
+    name: str
+    title: str
+    group: str
+    defaults: Mapping[str, Value]
+    sentence: str
+    choices: tuple[str, ...] = ()
+    low: float = 0
+    high: float = 0
+    unit: str = ""
+
+    @property
+    def value_type(self) -> type:
+        """bool, int, float or str."""
+        return type(self.defaults[DEFAULT_PRESET])
+
+    def describe_expected(self) -> str:
+        """What a value may be, for the reader of an error."""
+        if self.choices:
+            return "one of " + ", ".join(self.choices)
+        if self.value_type is bool:
+            return "true or false"
+        number = "a whole number" if self.value_type is int else "a number"
+        return f"{number} from {self.low:g} to {self.high:g}{' ' + self.unit if self.unit else ''}"
+
+
+def _declare_threshold(  # noqa: PLR0913  # a declaration is a table row
+    layered: V,
+    title: str,
+    sentence: str,
+    *,
+    group: str,
+    helix: V | None = None,
+    observational: V | None = None,
+    none: V | None = None,
+    choices: tuple[str, ...] = (),
+    within: tuple[float, float] = (0, 0),
+    unit: str = "",
+) -> V:
+    others = {"helix": helix, "observational": observational, "none": none}
+    defaults = {"layered": layered, **{name: layered if value is None else value for name, value in others.items()}}
+    declared = Threshold("", title, group, defaults, sentence, choices, *within, unit)
+    return dataclasses.field(default=layered, metadata={"threshold": declared})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """A choice of strategies and their thresholds. Shares are of the model's window."""
+
+    preset: str = DEFAULT_PRESET
+
+    admission: str = _declare_threshold(
+        "ahead", "When a large output arrives", "What happens when a large output arrives: nothing, the agent is asked what it needs, the agent says in advance what it needs, or a preview replaces the output.",
+        group="Large outputs", helix="off", observational="ask", none="off", choices=("off", "ask", "ahead", "auto"),
+    )  # fmt: skip
+    admission_tokens: int = _declare_threshold(
+        4_000, "Shorten outputs longer than", "Outputs longer than this are shortened on arrival.",
+        group="Large outputs", within=(500, 200_000), unit="tokens",
+    )  # fmt: skip
+    admission_command_tokens: int = _declare_threshold(
+        4_000,
+        "Shorten command outputs longer than", "Command outputs longer than this are shortened on arrival. In a log, the beginning, the end and the errors usually matter most.",
+        group="Large outputs",
+        within=(500, 200_000),
+        unit="tokens",
+    )  # fmt: skip
+    admission_batch_tokens: int = _declare_threshold(
+        12_000, "Shorten parallel outputs above", "When the outputs of parallel calls exceed this total, the largest are shortened.",
+        group="Large outputs", within=(1_000, 500_000), unit="tokens",
+    )  # fmt: skip
+    admission_wait: float = _declare_threshold(
+        10.0, "Wait for outputs to be shortened", "How long to wait for the agent to shorten outputs before using previews instead.",
+        group="Large outputs", within=(0, 120), unit="seconds",
+    )  # fmt: skip
+    preview_tokens: int = _declare_threshold(
+        500, "Length of a preview", "Approximate length of a preview.",
+        group="Large outputs", within=(100, 4_000), unit="tokens",
+    )  # fmt: skip
+    oversized_share: float = _declare_threshold(
+        0.25, "Shorten messages larger than", "Messages and attachments larger than this share of the window are stored and sent as an excerpt.",
+        group="Large outputs", none=1.0, within=(0.05, 1),
+    )  # fmt: skip
+
+    caching: str = _declare_threshold(
+        "pays", "Replace old outputs with markers", "When old outputs become markers: never, after a number of steps, or when it saves money.",
+        group="Old outputs", helix="steps", observational="off", none="off", choices=("off", "steps", "pays"),
+    )  # fmt: skip
+    caching_steps: int = _declare_threshold(
+        10, "Steps before an output is replaced", "The number of steps after which an output becomes a marker.",
+        group="Old outputs", within=(1, 1_000), unit="steps",
+    )  # fmt: skip
+    caching_tokens: int = _declare_threshold(
+        500, "Shortest output to replace", "Outputs shorter than this are not replaced.",
+        group="Old outputs", within=(100, 100_000), unit="tokens",
+    )  # fmt: skip
+    caching_least: int = _declare_threshold(
+        4_000, "Minimum tokens freed", "If the provider has no prompt cache, replace old outputs only if that frees at least this much.",
+        group="Old outputs", within=(0, 200_000), unit="tokens",
+    )  # fmt: skip
+    caching_cold_share: float = _declare_threshold(
+        1 / 3, "Minimum freed after a pause", "After a pause that is long enough for the provider's cache to expire, replace old outputs if doing so frees at least this share of the context.",
+        group="Old outputs", within=(0.01, 1),
+    )  # fmt: skip
+    arguments: bool = _declare_threshold(
+        True, "Replace long arguments too", "Long arguments of old calls become markers too.",
+        group="Old outputs", helix=False, observational=False, none=False,
+    )  # fmt: skip
+    argument_tokens: int = _declare_threshold(
+        1_000, "Shortest argument to replace", "Arguments shorter than this are not replaced.",
+        group="Old outputs", within=(200, 100_000), unit="tokens",
+    )  # fmt: skip
+
+    observation: bool = _declare_threshold(
+        False, "Take observations", "Long history becomes a list of dated observations.",
+        group="Observations", observational=True,
+    )  # fmt: skip
+    observation_share: float = _declare_threshold(
+        0.30, "Take observations above", "At the end of a turn, history that exceeds this share of the window becomes observations.",
+        group="Observations", within=(0.02, 0.9),
+    )  # fmt: skip
+    reflection_share: float = _declare_threshold(
+        0.50, "Merge observations above", "Observations that exceed this share of the window are merged by a reflection.",
+        group="Observations", within=(0.02, 0.9),
+    )  # fmt: skip
+
+    handover: str = _declare_threshold(
+        "pays", "Write handovers", "When a handover is written: never, only when the next request wouldn't fit, when a set share of the window is full, or when it saves money.",
+        group="Handover", helix="share", observational="panic", none="off", choices=("off", "panic", "share", "pays"),
+    )  # fmt: skip
+    handover_share: float = _declare_threshold(
+        0.85, "Always hand over at", "When the window is this full, a handover is always written.",
+        group="Handover", within=(0.1, 0.98),
+    )  # fmt: skip
+    handover_floor_tokens: int = _declare_threshold(
+        40_000, "Smallest context for a handover (tokens)", "Below this size, or below the share in the next setting if that is smaller, no handover is written just to save money.",
+        group="Handover", within=(0, 1_000_000), unit="tokens",
+    )  # fmt: skip
+    handover_floor_share: float = _declare_threshold(
+        0.30, "Minimum context for a handover (share of the window)", "Below this share of the window, no handover is written just to save money.",
+        group="Handover", within=(0, 1),
+    )  # fmt: skip
+    handover_facts: int = _declare_threshold(
+        6, "Minimum facts to hand over", "A handover covers at least this many facts in the journal.",
+        group="Handover", within=(1, 1_000), unit="facts",
+    )  # fmt: skip
+    handover_cooldown: float = _declare_threshold(
+        60.0, "Time between handovers", "Minimum time between two handovers.",
+        group="Handover", within=(0, 86_400), unit="seconds",
+    )  # fmt: skip
+    handover_writer: str = _declare_threshold(
+        "cheapest", "Model that writes handovers", "Which model writes handovers: the main model, the fast model, or whichever is cheaper.",
+        group="Handover", choices=("cheapest", "main", "fast"),
+    )  # fmt: skip
+    critical_tokens: int = _declare_threshold(
+        1_500, "Space for details in a handover", "Space in a handover for important details the summary left out.",
+        group="Handover", within=(200, 20_000), unit="tokens",
+    )  # fmt: skip
+
+    tools_share: float = _declare_threshold(
+        0.08, "Use tool search when tools exceed", "If MCP tools would take up more than this share of the window, the agent searches for tools instead.",
+        group="Tools", within=(0, 1),
+    )  # fmt: skip
+    catalogue_tokens: int = _declare_threshold(
+        2_000, "Space for tool lists", "Space in each request for listing servers, skills and agents. The agent finds the rest by searching.",
+        group="Tools", within=(0, 50_000), unit="tokens",
+    )  # fmt: skip
+
+    truncation: bool = _declare_threshold(
+        True, "Cut off history as a last resort", "If everything else fails, old history is replaced with its important details and hashes. No model is used.",
+        group="Safety", none=False,
+    )  # fmt: skip
+    tail_steps: int = _declare_threshold(
+        4, "Recent steps to leave unfolded", "The most recent steps of a running turn are never folded.",
+        group="Safety", helix=8, observational=8, none=8, within=(1, 200), unit="steps",
+    )  # fmt: skip
+    progress: float = _declare_threshold(
+        0.10, "Minimum reduction per fold", "A fold must shrink what it covers by at least this share.",
+        group="Safety", within=(0, 0.9),
+    )  # fmt: skip
+    failures: int = _declare_threshold(
+        3, "Failures before a strategy is turned off", "After this many failures in a row, a folding strategy is turned off until you turn it back on.",
+        group="Safety", within=(1, 100),
+    )  # fmt: skip
+    summary_wait: float = _declare_threshold(
+        180.0, "Time limit for a summary", "How long a model may take to write a summary before another model is tried.",
+        group="Safety", within=(0.01, 3_600), unit="seconds",
+    )  # fmt: skip
+    panic_wait: float = _declare_threshold(
+        60.0, "Time limit for a summary when the window is full", "How long to wait for a summary before continuing without one, when the next request wouldn't fit in the window.",
+        group="Safety", within=(0, 3_600), unit="seconds",
+    )  # fmt: skip
+    panic_silence: float = _declare_threshold(
+        15.0, "Time limit for a model that doesn't respond", "If the model that writes a summary doesn't respond for this long, Helix Desktop stops waiting for it.",
+        group="Safety", within=(0, 3_600), unit="seconds",
+    )  # fmt: skip
+    window: int = _declare_threshold(
+        128_000, "Default window size", "The window size to assume for a model that doesn't report one.",
+        group="Safety", within=(2_000, 100_000_000), unit="tokens",
+    )  # fmt: skip
+    reserve_reply: int = _declare_threshold(
+        8_000, "Space for the reply", "Space reserved for the reply, up to a tenth of the window.",
+        group="Safety", within=(0, 1_000_000), unit="tokens",
+    )  # fmt: skip
+    reserve_summary: int = _declare_threshold(
+        3_000, "Space for a summary", "Space reserved for a summary, up to a twentieth of the window.",
+        group="Safety", within=(0, 100_000), unit="tokens",
+    )  # fmt: skip
+
+    def to_policy_fact(self) -> PolicySet:
+        """The preset and what differs from it."""
+        usual = preset_policy(self.preset)
+        names = [name for name in declared_thresholds() if getattr(self, name) != getattr(usual, name)]
+        return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
+
+    def with_thresholds(self, values: Mapping[str, object]) -> Policy:
+        """The policy with some values changed; WrongUse for a name or a value that cannot be."""
+        changes: dict[str, Any] = {name: check_threshold(name, value) for name, value in values.items()}
+        return dataclasses.replace(self, **changes)
+
+
+@functools.cache
+def declared_thresholds() -> Mapping[str, Threshold]:
+    """Every threshold by name, in the order of the settings page."""
+    found = {
+        item.name: dataclasses.replace(item.metadata["threshold"], name=item.name)
+        for item in dataclasses.fields(Policy)
+        if "threshold" in item.metadata
+    }
+    return dict(found)
+
+
+@functools.cache
+def preset_policy(name: str) -> Policy:
+    """A preset as it comes; WrongUse for a name that is none."""
+    if name not in PRESETS:
+        raise InvalidInput(f"There is no preset {name!r}.", remedy=_suggest_name(name, list(PRESETS)))
+    defaults: dict[str, Any] = {key: declared.defaults[name] for key, declared in declared_thresholds().items()}
+    return Policy(preset=name, **defaults)
+
+
+def policy_from_fact(fact: PolicySet | None) -> Policy:
+    """The policy in force. An unknown name or value in an old fact is left at its default: a view never fails."""
+    if fact is None:
+        return preset_policy(DEFAULT_PRESET)
+    chosen = preset_policy(fact.preset if fact.preset in PRESETS else DEFAULT_PRESET)
+    sound: dict[str, object] = {}
+    for name, value in fact.values:
+        try:
+            sound[name] = check_threshold(name, value)
+        except InvalidInput:
+            continue
+    return chosen.with_thresholds(sound)
+
+
+def check_threshold(name: str, value: object) -> Value:
+    """The value in its declared type; WrongUse says which value, and what was expected."""
+    declared = declared_thresholds().get(name)
+    if declared is None:
+        raise InvalidInput(f"There is no setting {name!r}.", remedy=_suggest_name(name, list(declared_thresholds())))
+    converted = _convert_threshold(declared, value)
+    if converted is None:
+        hint = _suggest_name(str(value), list(declared.choices)) if declared.choices else ""
+        raise InvalidInput(f"{name} = {value!r} is not allowed: expected {declared.describe_expected()}.", remedy=hint)
+    return converted
+
+
+def _convert_threshold(declared: Threshold, value: object) -> Value | None:
+    if declared.value_type is bool:
+        return _parse_switch(value)
+    if declared.value_type is str:
+        return str(value) if value in declared.choices else None
+    try:
+        number = float(str(value).replace("_", "")) if not isinstance(value, bool) else None
+    except ValueError:
+        return None
+    if number is None or not declared.low <= number <= declared.high:
+        return None
+    if declared.value_type is int:
+        return int(number) if number == int(number) else None
+    return number
+
+
+def _parse_switch(value: object) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return {"true": True, "on": True, "yes": True, "false": False, "off": False, "no": False}.get(str(value).lower())
+
+
+def _suggest_name(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    return f"Did you mean {close[0]!r}?" if close else f"Available: {', '.join(known)}."

@@ -1,0 +1,487 @@
+"""What must not be lost: collected from facts without a model, checked against a summary, kept across handovers.
+
+Critical details are what the word means: what the user demanded, forbade or named as a figure, what was decided, files that were
+made, commands that fail or work, open tasks, lessons, and what an agent reports. They are shown in the document itself, word for word
+with their seq, as far as there is room, and they alone are counted. All of them stand in one entry of the cache that the document names, and behind them
+an index: the names, paths and addresses of what is covered, each once (`details_entry.py`). A later handover inherits them without
+going back to the facts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+
+from helix_desktop.engine import agent_remarks, call_outcomes
+from helix_desktop.engine.agent_remarks import split_sentences
+from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
+from helix_desktop.fast_dataclass import dataclass
+
+SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
+BRIEF = 600  # characters of a message that is kept as one demand
+NOD = 15  # characters of a message that is more than a nod
+ERROR_LINE = 2_000
+COMMAND = 2_000
+TRIED, WORKS = 100, 150  # characters of a line that failed, and of one that proves something
+WORD = 8_000  # characters of an address or a path
+MESSAGE = 100_000  # characters of one message of the user that are kept whole
+FAILURES = 12  # that nothing has solved, the newest
+LINES_READ = 100_000  # of one output: what is beyond is found by its hash
+MOST = 200_000  # details of an entry; what is beyond is counted, and the entry says so
+ALIKE = 40  # words of one text that differ in their digits alone; the rest are a numbered log
+PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
+
+CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
+REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
+WORDS = ("url", "read", "path", "identifier")  # without spaces: in an entry all of one message stand in one line
+KINDS = (*CRITICAL, *REFERENCE)
+
+# An address may stand right behind anything: a digit of a list, an escaped line end (\nhttps://).
+_URL = re.compile(r"https?://[^\s<>\"'`\\]+")
+# Every repetition is bounded: texts come from anywhere, and a run of a million letters must not cost a million squared.
+_PATH = re.compile(
+    r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # with a separator
+    r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # right below the root, or below home
+    r"|\b[\w-]{1,120}\.[a-zA-Z]\w{0,9}\b"  # a name with an ending
+    r"|(?<![\w.])\.[A-Za-z][\w.-]{1,60}"  # a name that begins with a dot
+)
+_IDENTIFIER = re.compile(r"[A-Za-z_][\w./-]{5,80}")
+_NUMBERED = re.compile(r"\b[\w-]{0,60}\d[\w-]{3,60}\b")
+_ERROR = re.compile(
+    r"\b(?:error|exception|traceback|fatal|failed|failure|panic|cannot|can't|denied|refused|undefined|unresolved|"
+    r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
+    re.IGNORECASE,
+)
+_TELLS = (  # a line that `_ERROR` finds has one of these, in small letters, or a space behind its first letter
+    "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
+    "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
+    "aborted", "assert", "timed", "time out", "timeout", "invalid", "err!", "✗", "错误", "失败", "fehler",
+)  # fmt: skip
+_YES = re.compile(
+    r"^\W*(?:yes|yep|yeah|ok(?:ay)?|sure|agreed|correct|right|exactly|go ahead|do it|sounds good|approved|confirmed|ja\b|genau|einverstanden|oui|d'accord|sí|好的?|可以|同意|是的|对|はい|네|да)",
+    re.IGNORECASE,
+)
+_FIGURE = re.compile(
+    r"\b\d[\d.,]*\s?(?:%|ms|s|sec\w*|min\w*|h|hours?|days?|weeks?|[kKMGT]i?B|bytes?|tokens?|lines?|words?|characters?|users?|rows?|"
+    r"requests?|times|EUR|USD|dollars?|euros?|€|px|percent)(?!\w)|[$€£]\s?\d[\d.,]*|[≤≥<>]=?\s?\d[\d.,]*",
+)
+_LIMIT = re.compile(
+    r"\b(?:up to|under|below|above|within|less than|more than|fewer than|budget|target|goal|limit|unter|über|binnen|innerhalb)\b|[≤≥]",
+    re.IGNORECASE,
+)
+_DECIDED = re.compile(
+    r"\b(?:let'?s (?:go with|use|keep|do|not|drop|switch)|we(?:'ll| will| decided| agreed)\b|go(?:ing)? with|i (?:have )?decided|i'd rather|"
+    r"wir nehmen|nehmen wir|wir machen|entschieden)",
+    re.IGNORECASE,
+)
+_RECORDED = re.compile(r"\[[^\]]*\]")  # a recorder's own words: [Request interrupted by user]
+_DIGITS = re.compile(r"\d+")
+_READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class DetailSource:
+    """One message as the collector reads it."""
+
+    seq: int
+    role: str  # user, assistant, call, output
+    text: str
+    tool: str = ""
+    ok: bool = True
+    names: tuple[str, ...] = ()  # attached or produced files
+    changes: tuple[FileChanged, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """`times`: how often it was said or seen; `seq`: the last time."""
+
+    kind: str
+    text: str
+    seq: int
+    times: int = 1
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether it belongs into the document itself."""
+        return self.kind in CRITICAL
+
+    def format_reference_line(self) -> str:
+        """Its line in the reference entry."""
+        again = f" x{self.times}" if self.times > 1 else ""
+        more = self.text.count("\n")
+        return f"{self.kind} [{self.seq}{again}{f' +{more} lines' if more else ''}] {self.text}"
+
+
+def collect_details(sources: Iterable[DetailSource], between: Callable[[], None] = lambda: None) -> list[Detail]:
+    """Every detail of the sources, each once, in the order it was first met. `between` is called after each source."""
+    collecting = _DetailCollector()
+    for source in sources:
+        collecting.read_source(source)
+        between()
+    collecting.finish_collecting()
+    return list(collecting.found.values())
+
+
+Known = dict[tuple[str, str], "Detail"]
+
+
+def merge_details(found: Iterable[Detail]) -> list[Detail]:
+    """The same detail met twice is one detail, met later and more often."""
+    known: Known = {}
+    for detail in found:
+        _count_detail(known, detail)
+    return list(known.values())
+
+
+def _count_detail(known: Known, detail: Detail) -> None:
+    key = (detail.kind, detail.text)
+    if before := known.get(key):
+        detail = Detail(*key, max(before.seq, detail.seq), before.times + detail.times)
+    known[key] = detail
+
+
+def combine_with_inherited(
+    before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
+) -> list[Detail]:
+    """The details of a document together with those of what came after it; of the todo list only the present one."""
+    standing = [detail for detail in before if detail.kind != "todo"]
+    return merge_details([*standing, *fresh, *(Detail("todo", text, 0) for text, state in todo if state != "done")])
+
+
+# --- collecting ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _AttemptedCall:
+    """What a call tries, the line it runs, and the files it writes if that works."""
+
+    seq: int
+    subject: str
+    line: str = ""
+    paths: tuple[str, ...] = ()
+
+
+class _DetailCollector:
+    """One pass over the sources. A failure waits for what solves it: then it becomes a lesson. What no entry would have
+    room for is let go on the way: a command may print a million numbers.
+    """
+
+    def __init__(self) -> None:
+        self.found: Known = {}
+        self._asked = ""  # the end of what the assistant said last
+        self._said: DetailSource | None = (
+            None  # what it said last: whether a call comes with it tells what to keep of it
+        )
+        self._commands: list[DetailSource] = []
+        self._answered = 0
+        self._failures: dict[tuple[str, str], tuple[int, str]] = {}  # by what was tried and why it failed
+        self._acted = False  # whether a call has written a file, or checked something, since the user's message
+        self._tried: dict[int, _AttemptedCall] = {}  # by call
+        self._shapes: Counter[str] = Counter()
+        self._open: dict[str, tuple[int, list[str]]] = {}  # the last list of tasks that a call gave, and that was said
+
+    def read_source(self, source: DetailSource) -> None:
+        if source.role == "call":
+            self._note_attempted_call(source)
+            source = replace(source, text=format_argument_values(source.text))
+        take = {
+            "user": self._collect_from_user,
+            "assistant": self._collect_from_assistant,
+            "call": self._collect_from_call,
+            "output": self._collect_from_output,
+        }
+        take[source.role](source)
+        self._collect_references(source)
+
+    def finish_collecting(self) -> None:
+        self._collect_from_answer()
+        for tried in self._tried.values():
+            self._collect_written_paths(tried)
+        for seq, failure in list(self._failures.values())[-FAILURES:]:
+            self._add_detail_line("failure", failure, seq)
+        for seq, tasks in self._open.values():
+            for text in tasks:
+                self._add_detail_line("todo", text, seq)
+
+    def _add_detail_line(self, kind: str, text: str, seq: int, limit: int = SENTENCE) -> None:
+        line = text.strip()
+        if "\n" in line or "\r" in line:
+            line = " ".join(line.split())
+        if line:
+            self._keep_detail(Detail(kind, line[:limit], seq))
+
+    def _keep_detail(self, detail: Detail) -> None:
+        _count_detail(self.found, detail)
+        if len(self.found) >= MOST * 3 // 2:
+            kept = set(sort_details(self.found.values())[:MOST])
+            self.found = {key: detail for key, detail in self.found.items() if detail in kept}
+
+    def _collect_from_user(self, source: DetailSource) -> None:
+        self._collect_from_answer()
+        self._acted = False
+        text = source.text.strip()
+        if text:
+            self._keep_detail(Detail("message", text[:MESSAGE], source.seq))
+        confirmed = self._asked and len(text) < SENTENCE and _YES.match(text)
+        demands = states_a_rule(text)
+        if confirmed:
+            self._add_detail_line(
+                "decision", f"{self._asked} — {split_sentences(text)[0] if demands else text}", source.seq
+            )
+        if len(text) > BRIEF:
+            self._collect_demands(source)
+        elif demands or not (confirmed or len(text) < NOD or _RECORDED.fullmatch(text)):
+            self._add_detail_line("rule", text, source.seq)
+        for name in source.names:
+            self._add_detail_line("artifact", name, source.seq)
+
+    def _collect_demands(self, source: DetailSource) -> None:
+        """Of a long message, the sentences that demand something, and the errors that were pasted."""
+        for sentence in split_sentences(source.text[:MESSAGE]):
+            if states_a_rule(sentence):
+                self._add_detail_line("rule", sentence, source.seq)
+            elif _states_a_limit(sentence):
+                self._add_detail_line("figure", sentence, source.seq)
+            elif states_a_wish(sentence):
+                self._add_detail_line("wish", sentence, source.seq)
+            if _DECIDED.search(sentence) and len(sentence) < SENTENCE // 2:
+                self._add_detail_line("decision", sentence, source.seq)
+        for line in call_outcomes.find_pasted_errors(source.text):
+            self._add_detail_line("failure", line, source.seq)
+
+    def _collect_from_assistant(self, source: DetailSource) -> None:
+        self._collect_from_answer()
+        self._said = replace(source, text=source.text[:MESSAGE])
+        if tasks := list(agent_remarks.find_tasks_left_open(self._said.text)):
+            self._open["said"] = (source.seq, tasks)
+        said = split_sentences(source.text)
+        self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
+
+    def _collect_from_answer(self) -> None:
+        """What deserves it of what the assistant said last, if it called nothing."""
+        answer, self._said = self._said, None
+        if answer is None or (self._commands and self._commands[-1].seq == answer.seq):
+            return
+        reported = agent_remarks.extract_report(answer.text) if self._acted else ""
+        self._add_detail_line("report", reported, answer.seq)
+        for text in agent_remarks.find_conclusions(answer.text[len(reported) :]):
+            self._add_detail_line("lesson", text, answer.seq)
+
+    def _note_attempted_call(self, source: DetailSource) -> None:
+        """What a call writes, and what it tries."""
+        given = call_outcomes.parse_call_arguments(source.text)
+        command = call_outcomes.command_of_call(source.tool, given, source.text)
+        paths = tuple(call_outcomes.find_changed_paths(source.tool, given, command))
+        if (tasks := call_outcomes.find_open_tasks(given)) is not None:
+            self._open["given"] = (source.seq, tasks)
+        self._acted = self._acted or bool(paths) or call_outcomes.is_proof_command(command)
+        if (
+            self._said
+            and self._said.seq == source.seq
+            and agent_remarks.reports_finding(self._said.text, changes=bool(paths))
+        ):
+            self._add_detail_line("lesson", self._said.text, source.seq)
+            self._said = None
+        subject = call_outcomes.subject_of_call(source.tool, given, command)
+        self._tried[len(self._commands)] = _AttemptedCall(source.seq, subject, command, paths)
+
+    def _collect_written_paths(self, tried: _AttemptedCall, changes: Sequence[FileChanged] = ()) -> None:
+        for path in tried.paths:
+            if not any(path.endswith(change.path) or change.path.endswith(path) for change in changes):
+                self._add_detail_line("written", path, tried.seq)
+
+    def _collect_from_call(self, source: DetailSource) -> None:
+        self._commands.append(source)
+        self._add_detail_line("command", f"{source.tool} {source.text}", source.seq, COMMAND)
+        if _READS.search(source.tool):
+            for path in _PATH.findall(source.text[:2_000])[:8]:
+                self._add_detail_line("read", path, source.seq)
+
+    def _collect_from_output(self, source: DetailSource) -> None:
+        call = self._commands[self._answered] if self._answered < len(self._commands) else None
+        tried = self._tried.pop(self._answered, _AttemptedCall(source.seq, source.tool))
+        subject, line = tried.subject, tried.line
+        self._answered += call is not None
+        label = line[:TRIED] or subject
+        for change in source.changes:
+            done = "created" if change.before is None else "deleted" if change.after is None else "changed"
+            self._add_detail_line("written", f"{done} {change.path}", source.seq)
+        for name in call_outcomes.find_created_files(source.text):
+            self._add_detail_line("written", name, source.seq)
+        for name in source.names:
+            self._add_detail_line("artifact", name, source.seq)
+        for error in find_error_lines(source.text):
+            self._add_detail_line("error", error, source.seq, ERROR_LINE)
+        why = call_outcomes.find_failure_lines(source.text, ok=source.ok, command=bool(line) or not call)
+        if line or not why:
+            self._collect_written_paths(tried, source.changes)
+        if why:
+            self._failures.pop((subject, why), None)
+            self._failures[subject, why] = (source.seq, f"{label} failed: {why}")
+        elif solved := [each for each in self._failures if each[0] == subject]:
+            for each in solved:
+                seq, failure = self._failures.pop(each)
+                worked = "it worked" if failure.startswith(f"{label} failed") else f"worked: {label}"
+                self._add_detail_line("lesson", f"{failure[:400]} — then {worked}", max(seq, source.seq))
+        elif line and call_outcomes.is_proof_command(line):
+            self._add_detail_line("works", call_outcomes.strip_here_documents(line), source.seq, WORKS)
+
+    def _collect_references(self, source: DetailSource) -> None:
+        """None of them has a space in it: each word is looked at once, and only for what it may be."""
+        self._shapes.clear()
+        for text in cut_at_line_ends(source.text):
+            words = dict.fromkeys(text.split())
+            for url in dict.fromkeys(url for word in words if "://" in word for url in _URL.findall(word)):
+                self._add_detail_line("url", url, source.seq, WORD)
+            named = (word for word in words if "/" in word or "." in word or "\\" in word)
+            paths = dict.fromkeys(path for word in named for path in _PATH.findall(word))
+            for path in paths:
+                self._add_detail_line("path", path, source.seq, WORD)
+            numbered = (name for word in words if _DIGITS.search(word) for name in _NUMBERED.findall(word))
+            for name in dict.fromkeys((*_IDENTIFIER.findall(" ".join(words)), *numbered)):
+                if name not in paths and self._has_new_shape(name):
+                    self._add_detail_line("identifier", name, source.seq)
+
+    def _has_new_shape(self, word: str) -> bool:
+        """Whether it is more than the next number of a log."""
+        shape = _DIGITS.sub("0", word)
+        if shape == word:
+            return True
+        self._shapes[shape] += 1
+        return self._shapes[shape] <= ALIKE
+
+
+def _states_a_limit(sentence: str) -> bool:
+    """Whether it names a limit or a goal: a figure, and a word that compares or demands."""
+    wanted = len(sentence) < SENTENCE // 2 and _FIGURE.search(sentence)
+    return bool(wanted and (_LIMIT.search(sentence) or states_a_wish(sentence)))
+
+
+def format_argument_values(arguments: str) -> str:
+    """The values of a call's arguments as plain text, without JSON's escapes; what is no JSON as it is."""
+    try:
+        return "\n".join(_iterate_json_leaves(json.loads(arguments)))
+    except (ValueError, RecursionError):
+        return arguments
+
+
+def _iterate_json_leaves(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from (f"{key}: {leaf}" for leaf in _iterate_json_leaves(inner))
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _iterate_json_leaves(inner)
+    else:
+        yield str(value)
+
+
+def cut_at_line_ends(text: str) -> Iterator[str]:
+    """The text in pieces of some length, cut at the ends of lines where that can be."""
+    start = 0
+    while start < len(text):
+        end = start + PIECE
+        if end < len(text):
+            end = text.rfind("\n", start, end) + 1 or end
+        yield text[start:end]
+        start = end
+
+
+def find_error_lines(text: str) -> Iterator[str]:
+    """The lines of an output that look like errors, each once."""
+    seen: set[str] = set()
+    lines = (line for piece in cut_at_line_ends(text) for line in _blank_harmless_lines(piece))
+    for line in islice(lines, LINES_READ):
+        shown = line.strip()[:ERROR_LINE]
+        if shown and shown not in seen and _ERROR.search(shown):
+            seen.add(shown)
+            yield shown
+
+
+def _blank_harmless_lines(piece: str) -> Iterator[str]:
+    """Its lines, empty in place of those that cannot look like errors: the pattern takes ten times as long to say so."""
+    small = piece.lower() if piece.isascii() else piece.casefold().replace("ı", "i").replace("\u0307", "")
+    tells = [tell for tell in _TELLS if tell in small]
+    for line, low in zip(piece.splitlines(), small.splitlines(), strict=True):
+        yield line if low.lstrip()[1:2].isspace() or any(map(low.__contains__, tells)) else ""
+
+
+def sort_details(found: Iterable[Detail]) -> list[Detail]:
+    """In the order of an entry: by kind, the newest first."""
+    order = {kind: index for index, kind in enumerate(KINDS)}
+    return sorted(found, key=lambda detail: (order[detail.kind], -detail.seq))
+
+
+# --- checking a document ---------------------------------------------------------------------------------------------
+
+SECTION_OF: Mapping[str, str] = {
+    "rule": "User Preferences",
+    "figure": "User Preferences",
+    "todo": "TODO Items",
+    "decision": "Project Background",
+    "failure": "Current Issues",
+    "lesson": "Technical Details",
+    "report": "Completed Work",
+    "written": "Completed Work",
+    "works": "Completed Work",
+    "artifact": "Completed Work",
+}
+ROOM: Mapping[str, float] = {  # shares of the room, so that no kind crowds out the others
+    "rule": 0.5,
+    "figure": 0.05,
+    "todo": 0.1,
+    "decision": 0.1,
+    "failure": 0.15,
+    "lesson": 0.1,
+    "report": 0.1,
+    "written": 0.15,
+    "works": 0.1,
+    "artifact": 0.1,
+}
+
+# What is left over is for the rest: an agent's prose is long, and everything in the document is read at every step.
+LEFT: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
+
+
+def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
+    """The critical details the text does not contain word for word."""
+    flat = " ".join(text.split())
+    return [detail for detail in found if detail.is_critical and " ".join(detail.text.split()) not in flat]
+
+
+def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
+    """What of it fits the room: of each kind the newest and most repeated first; room one kind leaves, others take."""
+    taken: dict[int, Detail] = {}
+    ranked = {kind: sorted((d for d in lacking if d.kind == kind), key=_detail_rank) for kind in CRITICAL}
+    left = room
+    for share in (ROOM, LEFT):
+        for kind, details in ranked.items():
+            kind_left = min(left, int(room * share[kind]))
+            for detail in details:
+                size = (
+                    tokens.count_tokens(format_document_line(detail)) + 1
+                    if id(detail) not in taken and kind_left > 0
+                    else left + 1
+                )
+                if size <= kind_left:
+                    taken[id(detail)] = detail
+                    kind_left -= size
+                    left -= size
+    return sorted(taken.values(), key=lambda detail: detail.seq)
+
+
+def _detail_rank(detail: Detail) -> tuple[int, int]:
+    return (-detail.times, -detail.seq)
+
+
+def format_document_line(detail: Detail) -> str:
+    """Its line in a document."""
+    where = f" [{detail.seq}]" if detail.seq else ""
+    return f"- {detail.text}{where}"

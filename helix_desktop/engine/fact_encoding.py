@@ -1,0 +1,141 @@
+"""Facts as JSON text and back. The stored form: `{"fact": ..., "version": ..., fields}`; bytes that never change.
+
+Defaults are left out, so a field added later with a default reads from old journals and writes nothing new.
+A shape that changes otherwise raises its entry in VERSIONS and adds a step to UPGRADES.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+
+from helix_desktop.engine import facts
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact
+from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
+
+KINDS: Mapping[str, type] = {kind.__name__: kind for kind in typing.get_args(Fact)}
+_TAGGED: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (facts.Text, facts.Attachment, facts.Reasoning, facts.ToolCall, facts.Span, facts.PartRef)
+}
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_READ = json.JSONDecoder().raw_decode  # `json.loads` looks for white space around a fact, where there is none
+VERSIONS: Mapping[str, int] = {}
+_Read = Callable[[typing.Any], object]
+UPGRADES: Mapping[tuple[str, int], Callable[[dict[str, object]], dict[str, object]]] = {}
+
+
+def encode_fact(fact: Fact) -> str:
+    """One line of JSON with its keys in declared order."""
+    kind = type(fact).__name__
+    body = {"fact": kind, "version": VERSIONS.get(kind, 1), **_encode_changed_fields(fact)}
+    text = _JSON.encode(body)
+    return text if text.isascii() else text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def decode_fact(text: str) -> Fact:
+    """The fact, brought up to this version; NewerVersion or JournalCorrupt where that cannot be."""
+    try:
+        body = _parse_fact_json(text)
+        kind, version = body.pop("fact"), body.pop("version")
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise JournalCorrupt("A fact in the journal cannot be read.") from error
+    known = VERSIONS.get(kind, 1)
+    if kind not in KINDS or version > known:
+        raise WrittenByNewerVersion(
+            f"This journal contains a fact ({kind}, version {version}) from a newer version of Helix Desktop.",
+            remedy="Update Helix Desktop. Nothing was changed.",
+        )
+    while version < known:
+        body = UPGRADES[kind, version](body)
+        version += 1
+    try:
+        return typing.cast(Fact, _build_from_json(KINDS[kind], body))
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise JournalCorrupt(f"A fact in the journal ({kind}) cannot be read.") from error
+
+
+def _parse_fact_json(text: str) -> typing.Any:
+    value, end = _READ(text)
+    if end < len(text):
+        raise ValueError("more stands behind it")
+    return value
+
+
+def _encode_changed_fields(value: object) -> dict[str, object]:
+    out: dict[str, object] = {}
+    kind: type = type(value)
+    for name, default in _fields_with_defaults(kind):
+        content = getattr(value, name)
+        if content != default:
+            out[name] = _encode_value(content)
+    return out
+
+
+@functools.cache
+def _fields_with_defaults(kind: type) -> Sequence[tuple[str, object]]:
+    """The fields and their defaults; nothing equals that of one without."""
+    return [(field.name, field.default) for field in dataclasses.fields(typing.cast(typing.Any, kind))]
+
+
+def _encode_value(value: object) -> object:
+    match value:
+        case Digest():
+            return value.hex
+        case tuple():
+            return [_encode_value(item) for item in value]
+        case StrEnum():
+            return value.value
+        case str() | int() | float() | None:
+            return value
+    name = type(value).__name__
+    return {"is": name, **_encode_changed_fields(value)} if name in _TAGGED else _encode_changed_fields(value)
+
+
+def _build_from_json(kind: type, body: dict[str, object]) -> object:
+    """The value; what is read of a field takes its place in `body`. A field this version does not know is left out."""
+    names, readers = _field_decoders(kind)
+    for name, read in readers:
+        if (content := body.get(name)) is not None:
+            body[name] = read(content)
+    return kind(**(body if body.keys() <= names else {name: body[name] for name in body.keys() & names}))
+
+
+@functools.cache
+def _field_decoders(kind: type) -> tuple[frozenset[str], Sequence[tuple[str, _Read]]]:
+    """The names of the fields, and what reads those that JSON has in another form."""
+    readers = {name: _decoder_for_hint(hint) for name, hint in typing.get_type_hints(kind).items()}
+    return frozenset(readers), [(name, read) for name, read in readers.items() if read is not None]
+
+
+def _decoder_for_hint(hint: typing.Any) -> _Read | None:
+    """What makes a value of this type of what JSON has for it; None where that is the value."""
+    origin, inner = typing.get_origin(hint), [one for one in typing.get_args(hint) if one is not types.NoneType]
+    if origin is tuple and inner[-1] is Ellipsis:
+        each = _decoder_for_hint(inner[0]) or _decode_unchanged
+        return lambda content: tuple([None if one is None else each(one) for one in content])
+    if origin is tuple:
+        several = [_decoder_for_hint(one) or _decode_unchanged for one in inner]
+        return lambda content: tuple([read(one) for read, one in zip(several, content, strict=True)])
+    if origin in (typing.Union, types.UnionType):
+        return _decoder_for_hint(inner[0]) if len(inner) == 1 else _decode_tagged
+    if hint is Digest:
+        return Digest.from_hex
+    if dataclasses.is_dataclass(hint):
+        return functools.partial(_build_from_json, typing.cast(type, hint))
+    return hint if isinstance(hint, type) and issubclass(hint, StrEnum) else None
+
+
+def _decode_unchanged(content: object) -> object:
+    return content
+
+
+def _decode_tagged(content: typing.Any) -> object:
+    """A tagged value says which it is; plain values of several types stand as they are."""
+    return _build_from_json(_TAGGED[content.pop("is")], content) if isinstance(content, dict) else content

@@ -1,0 +1,433 @@
+"""The steward of one conversation's context: decides, with the policy, what is folded when, and sees it through.
+
+Three phases for every strategy: read without a pause; ask the model while everything goes on; append if the covered
+facts are still the same. One fold is in flight at a time; three failures in a row of a kind open its breaker. Nothing
+here ever fails a turn: what goes wrong is recorded as `FoldFailed`, and in panic the next rung is taken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from helix_desktop.engine import token_budget
+from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.engine.conversation import Conversation, ConversationDraft
+from helix_desktop.engine.document_writer import (
+    DocumentMaterial,
+    DocumentWriter,
+    NoDocumentWritten,
+    WrittenDocument,
+    cost_of_failure,
+    gather_material,
+    is_material_current,
+)
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    FoldFailed,
+    FoldKind,
+    ModelRole,
+    Recorded,
+    Refolded,
+    ToolReturned,
+    Unfolded,
+    UserSaid,
+)
+from helix_desktop.engine.large_outputs import OutputAdmission
+from helix_desktop.engine.part_clearing import PartClearer
+from helix_desktop.engine.ports import Clock, ContentCache, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.session_events import FoldProgress
+from helix_desktop.engine.strategies import handover, marker_clearing, output_admission
+from helix_desktop.engine.strategies.all_strategies import STRATEGIES
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan, FoldSituation, first_seq_of_tail
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.engine.window_overflow import PanicReduction, PanicSupport
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoppedByUser
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+ASKED = "requested by the user"
+RETRY_AFTER = 60.0  # seconds a strategy rests after a failure
+
+
+class FoldSteward:
+    """`prepare_step` and `admit_results` are awaited by the turn; `start_folds_after_turn` and background writing take none of its time."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        *,
+        cache: ContentCache,
+        index: SearchIndex,
+        tokens: TokenCounter,
+        clock: Clock,
+        models: Callable[[ModelRole], ModelClient | None],
+        spawn: TaskSpawner,
+    ) -> None:
+        self.conversation = conversation
+        self.index = index
+        self._clock = clock
+        self.spawn = spawn
+        self._contents = ViewContents(cache)
+        self._writer = DocumentWriter(conversation, cache, tokens, clock, models, self._contents)
+        self._sweeping = PartClearer(conversation, cache, tokens)
+        self._admission = OutputAdmission(conversation, cache, tokens, models, self._contents)
+        self._flying: asyncio.Task[object] | None = None
+        self._flying_plan: FoldPlan | None = None
+        self._ready: WrittenDocument | None = None
+        self._failed_at: dict[FoldKind, float] = {}
+
+    def steward_for_draft(self, draft: ConversationDraft) -> FoldSteward:
+        """The same for a copy of the conversation: it admits what arrives, asks no model and starts nothing."""
+        cache, tokens = self._admission.cache, self._admission.tokens
+        return FoldSteward(
+            draft,
+            cache=cache,
+            index=self.index,
+            tokens=tokens,
+            clock=self._clock,
+            models=_without_model,
+            spawn=_refuse_to_spawn,
+        )
+
+    # --- for the turn -----------------------------------------------------------------------------------------------
+
+    async def admit_results(
+        self, batch: Sequence[ToolReturned], keeps: Mapping[str, str] | None = None, seqs: Sequence[int] = ()
+    ) -> tuple[Fact, ...]:
+        """The excerpts to append behind the batch in one transaction; `keeps`: by call, what it asked to keep; `seqs`:
+        of those at the beginning of the batch that are recorded already.
+        """
+        try:
+            return await self._admission.admit_outputs(batch, keeps or {}, seqs)
+        except HelixError as error:
+            log.info("admission failed: %s", type(error).__name__)  # its words may be a provider's
+            return (FoldFailed(FoldKind.EXCERPT, error.what),)
+
+    async def admit_user_message(self, said: UserSaid) -> tuple[Fact, ...]:
+        """The user's message, its oversized parts stored and excerpted, to append in one transaction."""
+        try:
+            return await self._admission.admit_message_parts(said)
+        except HelixError as error:
+            log.info("storing a large message failed: %s", error.what)
+            return (said, FoldFailed(FoldKind.EXCERPT, error.what))
+
+    async def prepare_step(self, *, overflowed: bool = False) -> None:
+        """Adopt what is ready, clear what is due, start what is due, and see to it that the next request fits. While
+        a document is being written nothing is cleared: its adoption takes clearing along, and rewrites the prefix once.
+
+        `overflowed`: the provider has just refused a request as too long, whatever the meter says.
+        """
+        await self._record_failure_of(FoldKind.HANDOVER, self.adopt_ready_fold)
+        if overflowed or not self.conversation.current_meter().request_fits:
+            await self._record_failure_of(FoldKind.TRUNCATION, lambda: self._reduce_in_panic(overflowed=overflowed))
+        elif self._flying is None:
+            await self._record_failure_of(FoldKind.MARKER, self._clear_due_parts)
+        self._start_due_fold()
+
+    def start_folds_after_turn(self) -> None:
+        """Start what is due between turns, in the background."""
+        self._start_due_fold()
+
+    # --- for the user -----------------------------------------------------------------------------------------------
+
+    async def fold_on_demand(self, kind: FoldKind, wish: str = "") -> tuple[Recorded, ...]:
+        """Fold on demand. Refused, with the reason, where there is nothing to fold or a fold is being made."""
+        if kind is FoldKind.MARKER:
+            return await self._clear_on_demand()
+        plan = self._plan_on_demand(kind, wish)
+        if plan is None:
+            raise ActionRefused("There is nothing to fold yet: the most recent part of a conversation is never folded.")
+        await self._discard_ready_fold()
+        if self._flying is not None:
+            raise ActionRefused(
+                "A fold is already in progress.", remedy="Wait for the current fold to finish, or cancel it."
+            )
+        reading = gather_material(plan, self.current_situation())
+        if kind is FoldKind.TRUNCATION:
+            return await self.append_written_fold(
+                await self._writer.write_truncation(reading, self.conversation.new_fold_name(kind))
+            )
+        if too_little := self._writer.reason_not_to_fold(reading):
+            raise ActionRefused(too_little)
+        self._start_fold(plan)
+        return await self._adopt_finished_fold()
+
+    async def _clear_on_demand(self) -> tuple[Recorded, ...]:
+        situation = self.current_situation()
+        clearing = marker_clearing.clearing_of_everything_old(situation, first_seq_of_tail(situation))
+        if clearing is None:
+            raise ActionRefused("No old output would become shorter as a marker.")
+        return await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), ASKED)
+
+    async def unfold(self, fold: str) -> tuple[Recorded, ...]:
+        """Take a fold out of force. Refused, with the figures, where the view would not fit then."""
+        state = self.conversation.state
+        if state.find_fold(fold) is None:
+            raise NotFound(f"There is no fold {fold!r} in this conversation.")
+        if fold not in state.branch.live:
+            raise ActionRefused("This fold has already been undone.")
+        meter = self.current_situation(self.conversation.expected_state).meter
+        more = round((state.branch.tokens_without(fold) - state.branch.total_tokens) * meter.factor)
+        if more > max(meter.free_tokens, 0):
+            raise ActionRefused(
+                f"Undoing this fold would add {more:,} tokens, but only {max(meter.free_tokens, 0):,} are free: {meter.format_meter()}.",
+                remedy="Fold something else first, or recall only the part you need.",
+            )
+        return await self.conversation.append_facts(Unfolded(fold))
+
+    async def refold(self, fold: str) -> tuple[Recorded, ...]:
+        """Put an undone fold back. Refused where another one crosses it by now."""
+        branch = self.conversation.state.branch
+        folded = branch.folds.get(fold)
+        if folded is None:
+            raise NotFound(f"There is no fold {fold!r} in this conversation.")
+        if fold in branch.live:
+            raise ActionRefused("This fold is already active.")
+        if not branch.may_nest(folded.cover):
+            raise ActionRefused("Another fold now covers some of the same messages.", remedy="Undo that fold first.")
+        return await self.conversation.append_facts(Refolded(fold))
+
+    def cancel_fold(self) -> None:
+        """Stop the fold that is being made."""
+        if self._flying is not None:
+            self._flying.cancel()
+
+    async def _discard_ready_fold(self) -> None:
+        """Forget the fold that is ready but not adopted; what it cost stays recorded."""
+        ready, self._ready = self._ready, None
+        if ready is not None:
+            await self.conversation.append_facts(*ready.spent)
+
+    def has_nothing_due(self, tokens: int) -> bool:
+        """Whether nothing is to be done before a step that so many tokens of outputs and messages come in for: they are shown
+        whole and fit, no fold waits to be adopted, and the provider's cache is warm.
+        """
+        situation = self.current_situation()
+        meter = situation.meter
+        whole = output_admission.whole_limit_tokens(situation.policy, meter.window)
+        return (
+            self._ready is None
+            and tokens * meter.factor <= min(whole, meter.free_tokens)
+            and not marker_clearing.is_cache_cold(situation)
+        )
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no fold is being made, and none waits to be adopted."""
+        return self._flying is None and self._ready is None
+
+    async def aclose(self) -> None:
+        """Stop, and let go of what was read; nothing is lost but the fold that was being made."""
+        flying = self._flying
+        if flying is not None:
+            flying.cancel()
+            await asyncio.wait([flying])
+        with suppress(HelixError):
+            await self._discard_ready_fold()
+        self._writer.discard_contents()
+
+    def forecast_folds(self) -> str:
+        """What would be folded next, and why, in a sentence."""
+        if self._flying_plan is not None:
+            return f"A {self._flying_plan.kind.value} is being written: {self._flying_plan.why}."
+        situation = self.current_situation(self.conversation.expected_state)
+        plan, clearing = self._plan_due(situation), marker_clearing.find_due_clearing(situation)
+        if plan is not None:
+            return f"Next: {plan.kind.value}, because {plan.why}."
+        if clearing is not None:
+            return f"Next: old outputs become markers, {clearing.why}."
+        return f"Nothing to fold now: {situation.meter.format_meter()}. {describe_policy_outlook(situation)}"
+
+    def tokens_freed_by_markers(self) -> int:
+        """The tokens that markers for everything old would free; 0 where the policy makes them at the next step anyway."""
+        situation = self.current_situation(self.conversation.expected_state)
+        clearing = marker_clearing.clearing_of_everything_old(situation, first_seq_of_tail(situation))
+        if clearing is None or marker_clearing.find_due_clearing(situation) is not None:
+            return 0
+        return round(marker_clearing.count_freed_tokens(situation, clearing) * situation.meter.factor)
+
+    # --- deciding ---------------------------------------------------------------------------------------------------
+
+    def current_situation(self, state: ConversationState | None = None) -> FoldSituation:
+        """How things stand now, or in this state."""
+        state = state or self.conversation.state
+        chosen = self.conversation.policy_at(state)
+        return FoldSituation(state, chosen, token_budget.measure_window(state, chosen), self._clock.current_time())
+
+    def _plan_due(self, situation: FoldSituation) -> FoldPlan | None:
+        for strategy in STRATEGIES.values():
+            plan = strategy.due(situation)
+            if plan is not None and not self._is_kind_paused(plan.kind, situation):
+                return plan
+        return None
+
+    def _is_kind_paused(self, kind: FoldKind, situation: FoldSituation) -> bool:
+        """After a failure for a while; after three in a row until the user says so."""
+        if situation.branch.failures[kind] >= situation.policy.failures:
+            return True
+        failed = self._failed_at.get(kind)
+        return failed is not None and 0 <= situation.now - failed < RETRY_AFTER
+
+    def _plan_on_demand(self, kind: FoldKind, wish: str) -> FoldPlan | None:
+        situation = self.current_situation()
+        if kind not in STRATEGIES:
+            raise ActionRefused("Excerpts are made only when an output arrives.", remedy="Use markers for old outputs.")
+        span = STRATEGIES[kind].span(situation)
+        return None if span is None else FoldPlan(kind, span, ASKED, wish=wish)
+
+    # --- writing in the background ----------------------------------------------------------------------------------
+
+    def _start_due_fold(self) -> None:
+        if self._flying is None and self._ready is None:
+            plan = self._plan_due(self.current_situation())
+            if plan is not None:
+                self._start_fold(plan)
+
+    def _start_fold(self, plan: FoldPlan) -> None:
+        reading = gather_material(plan, self.current_situation())
+        try:
+            self._flying = self.spawn(self._write_fold(reading), name=f"{plan.kind.value} of {self.conversation.id}")
+        except StoppedByUser:
+            return
+        self._flying_plan = plan
+        self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why))
+
+    async def _write_fold(self, reading: DocumentMaterial) -> None:
+        """The task of a fold in flight. Its end is told whatever it is."""
+        plan = reading.plan
+        try:
+            wait = reading.situation.policy.summary_wait
+            self._ready = await self._writer.write_document(reading, self.conversation.new_fold_name(plan.kind), wait)
+        except HelixError as error:
+            await self._record_fold_failure(plan.kind, error.what, cost_of_failure(error))
+        except Exception:
+            log.exception("a %s could not be written", plan.kind.value)
+            await self._record_fold_failure(plan.kind, "a bug in Helix Desktop (see the log)")
+        finally:
+            self._flying, self._flying_plan = None, None
+            self.conversation.notify_listeners(FoldProgress(self.conversation.id, plan.kind, plan.why, done=True))
+
+    async def _record_fold_failure(self, kind: FoldKind, why: str, spent: Sequence[Fact] = ()) -> None:
+        self._failed_at[kind] = self._clock.current_time()
+        await self.conversation.append_facts(*spent, FoldFailed(kind, why))
+
+    async def _adopt_finished_fold(self) -> tuple[Recorded, ...]:
+        """What the fold in flight came to, adopted."""
+        flying = self._flying
+        if flying is not None:
+            await asyncio.wait([flying])
+        if self._ready is None:
+            failures = [r.fact for r in self.conversation.state.facts[-3:] if isinstance(r.fact, FoldFailed)]
+            raise NoDocumentWritten(f"Nothing was folded: {failures[-1].why if failures else 'it was cancelled'}")
+        recorded = await self.adopt_ready_fold()
+        if not recorded and self._ready is None:
+            raise NoDocumentWritten("Nothing was folded: the messages changed in the meantime")
+        return recorded
+
+    async def adopt_ready_fold(self) -> tuple[Recorded, ...]:
+        """Append what is ready, if the covered facts are still the same; clearing is taken along. What was begun in a
+        turn that is over by now waits for the next one: between turns the last one stays whole.
+        """
+        ready = self._ready
+        if ready is None:
+            return ()
+        same = is_material_current(ready.reading, self.conversation.state)
+        if same and ready.reading.plan.span.last >= first_seq_of_tail(self.current_situation()):
+            return ()
+        if not same:
+            log.info("%s was not adopted: what it covers has changed", ready.fold.fold)
+            await self._discard_ready_fold()
+            return ()
+        self._ready = None
+        recorded = await self.append_written_fold(ready)
+        if recorded and self.conversation.policy.caching != "off":
+            situation = self.current_situation()
+            along = marker_clearing.clearing_of_everything_old(situation, first_seq_of_tail(situation))
+            if along is not None:
+                await self._sweeping.clear_to_markers(along.parts_to_clear(situation), along.why, batch=ready.fold.fold)
+        return recorded
+
+    async def append_written_fold(self, written: WrittenDocument) -> tuple[Recorded, ...]:
+        """Phase three."""
+
+        def facts(_: int) -> tuple[Fact, ...]:
+            same = is_material_current(written.reading, self.conversation.state)
+            return (*written.spent, *((written.fold,) if same else ()))
+
+        recorded = await self.conversation.append_facts_from(facts)
+        return tuple(one for one in recorded if isinstance(one.fact, Folded))
+
+    # --- clearing and panic -----------------------------------------------------------------------------------------
+
+    async def _clear_due_parts(self) -> None:
+        situation = self.current_situation()
+        clearing = marker_clearing.find_due_clearing(situation)
+        if clearing is not None:
+            await self._sweeping.clear_to_markers(clearing.parts_to_clear(situation), clearing.why)
+
+    async def _reduce_in_panic(self, *, overflowed: bool) -> None:
+        """The ladder, until the next request fits."""
+        aid = PanicSupport(self.current_situation, self.spawn, self.append_written_fold, self.wait_for_fold_in_flight)
+        await PanicReduction(self.conversation, self._writer, self._sweeping, aid).reduce_until_it_fits(
+            overflowed=overflowed
+        )
+
+    async def wait_for_fold_in_flight(self, seconds: float) -> bool:
+        """Wait for the fold in flight, if there is one, and adopt it. False where it had to be given up."""
+        flying, plan = self._flying, self._flying_plan
+        if flying is None or plan is None:
+            return True
+        why = await self._writer.wait_for_writing(flying, self.conversation.policy, seconds)
+        if why:
+            self.cancel_fold()
+            await self._record_fold_failure(plan.kind, why)
+            return False
+        await self.adopt_ready_fold()
+        return True
+
+    async def _record_failure_of(self, kind: FoldKind, work: Callable[[], Awaitable[object]]) -> None:
+        """A failure of a strategy is recorded and never fails a turn."""
+        try:
+            await work()
+        except HelixError as error:
+            log.info("%s failed: %s", kind.value, type(error).__name__)  # its words may be a provider's
+            await self._record_fold_failure(kind, error.what)
+        except Exception:
+            log.exception("a %s failed", kind.value)
+            await self._record_fold_failure(kind, "a bug in Helix Desktop (see the log)")
+
+
+def _without_model(_: ModelRole) -> ModelClient | None:
+    return None
+
+
+def _refuse_to_spawn(coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
+    coroutine.close()
+    raise StoppedByUser(f"{name} is not available yet.")
+
+
+def describe_policy_outlook(situation: FoldSituation) -> str:
+    """What the policy will do later, and from which figures on."""
+    policy, window = situation.policy, situation.meter.window
+    later = []
+    if policy.caching == "steps":
+        later.append(f"outputs older than {policy.caching_steps} steps become markers")
+    if policy.caching == "pays":
+        later.append("old outputs become markers if that saves money")
+    if policy.observation:
+        later.append(f"above {policy.observation_share * window:,.0f} tokens, history is condensed into observations")
+    if policy.handover == "pays":
+        later.append(
+            f"a handover is written above {handover.least_context_tokens(situation):,.0f} tokens if that saves money"
+        )
+    if policy.handover in ("share", "pays"):
+        later.append(f"always at {handover.latest_start_tokens(situation):,.0f} tokens")
+    if not later:
+        return "This policy folds nothing."
+    return f"Later: {', '.join(later)}."

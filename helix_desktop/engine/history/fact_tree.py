@@ -1,0 +1,86 @@
+"""The tree of a conversation's facts: what each goes on from, and which of them changed what is shown.
+
+A rewind is a fact like any other; what came before it goes on from there. So the way to any fact is made of a few runs of
+numbers, and what held there is made of the messages and the changes on this way, without replaying what they did.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import field
+
+from helix_desktop.engine.facts import PartRef, Recorded, Span
+from helix_desktop.engine.history.live_folds import Effect, LiveFolds
+from helix_desktop.engine.history.request_settings import RequestSettings
+from helix_desktop.engine.history.token_ledger import TokenLedger
+from helix_desktop.engine.tool_calls import PendingCall
+from helix_desktop.fast_dataclass import dataclass
+
+Run = tuple[int, int]  # all facts from the first to the last
+
+
+@dataclass(slots=True)
+class FactTree:
+    """Only ever appended to, so that other threads may read in it."""
+
+    facts: list[Recorded] = field(default_factory=list)
+    messages: array[int] = field(default_factory=lambda: array("q"))  # the seqs of messages, on every branch
+    rewinds: array[int] = field(default_factory=lambda: array("q"))  # the seqs of rewinds
+    targets: array[int] = field(default_factory=lambda: array("q"))  # and what each went back to
+    effects: list[Effect] = field(default_factory=list)
+    effect_seqs: array[int] = field(default_factory=lambda: array("q"))
+    settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
+    settings_seqs: array[int] = field(default_factory=lambda: array("q"))
+    ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
+    answered: dict[int, PendingCall] = field(default_factory=dict)  # by the number of a result, on any branch: its call
+    ledger: TokenLedger = field(default_factory=TokenLedger)
+
+    def runs_leading_to(self, seq: int) -> list[Run]:
+        """The facts that lead to `seq`, oldest first; what a rewind left behind is not among them."""
+        runs: list[Run] = []
+        while seq > 0:
+            last = bisect_right(self.rewinds, seq) - 1
+            first = self.rewinds[last] if last >= 0 else 1
+            runs.append((first, seq))
+            seq = self.targets[last] if last >= 0 else 0
+        return runs[::-1]
+
+    def facts_leading_to(self, seq: int) -> Iterator[Recorded]:
+        """The facts that lead to `seq`."""
+        for first, last in self.runs_leading_to(seq):
+            yield from self.facts[first - 1 : last]
+
+    def note_rewind(self, seq: int, to: int) -> int:
+        """A rewind at `seq`; where it really went back to."""
+        target = max(0, min(to, seq - 1))
+        self.rewinds.append(seq)
+        self.targets.append(target)
+        return target
+
+    def note_effect(self, effect: Effect) -> None:
+        """A fact that changed what is shown."""
+        self.effects.append(effect)
+        self.effect_seqs.append(effect[0])
+
+    def note_settings(self, seq: int, settings: RequestSettings) -> None:
+        self.settings.append(settings)
+        self.settings_seqs.append(seq)
+
+    def settings_at(self, seq: int) -> RequestSettings:
+        """What was set when `seq` was the newest fact."""
+        return self.settings[bisect_right(self.settings_seqs, seq)]
+
+    def folds_at(self, seq: int) -> LiveFolds:
+        """What was shown when `seq` was the newest fact."""
+        then = LiveFolds(facts=self.facts, ids=self.ids)
+        for first, last in self.runs_leading_to(seq):
+            then.order += self.messages[bisect_left(self.messages, first) : bisect_right(self.messages, last)]
+            changes = slice(bisect_left(self.effect_seqs, first), bisect_right(self.effect_seqs, last))
+            for _, fact, kept in self.effects[changes]:
+                then.apply_fold_change(fact, kept)
+        if then.order:
+            for item in then.build_items(Span(0, seq)):
+                then.append_item(item)
+        return then

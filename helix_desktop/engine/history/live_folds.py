@@ -1,0 +1,265 @@
+"""Which folds, pins and exclusions hold, and what is shown by them. The newest state and every past moment ask this.
+
+Two folds over the same: the younger shows. A span inside another live span is hidden by it. A part that is taken out
+beats a pin, and a pin beats a fold; what a longer fold leaves word for word stands behind its document.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import field, replace
+from functools import partial
+
+from helix_desktop.engine import message_blocks
+from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.facts import (
+    Cover,
+    DetailsKept,
+    DocumentEdited,
+    Excluded,
+    Fact,
+    Folded,
+    FoldKind,
+    Included,
+    PartRef,
+    Pinned,
+    Recorded,
+    Refolded,
+    Span,
+    Stored,
+    Text,
+    Unfolded,
+    Unpinned,
+)
+from helix_desktop.engine.history.covers import cover_contains, first_and_last, is_covered_by_any
+from helix_desktop.engine.history.view_items import MESSAGE_TOKENS, ViewItem, ViewItems
+from helix_desktop.fast_dataclass import dataclass
+
+DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
+RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
+Effect = tuple[
+    int, Fact, tuple[PartRef, ...]
+]  # a fact that changed what is shown, its seq, what a new fold keeps whole
+
+
+@dataclass(slots=True)
+class LiveFolds(ViewItems):
+    """`facts` are all of the conversation, `order` those of them that are messages of this branch."""
+
+    facts: list[Recorded] = field(default_factory=list)
+    ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
+    folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
+    live: dict[str, None] = field(default_factory=dict)
+    by_span: dict[Span, list[str]] = field(default_factory=dict)  # the live folds over each span; the last one shows
+    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # the same for parts
+    ages: dict[str, int] = field(default_factory=dict)  # of two folds over the same, the younger shows
+    barred: dict[Cover, str] = field(default_factory=dict)  # what an undo brought back: no strategy folds it again
+    kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # parts a span leaves word for word
+    pins: dict[Cover, None] = field(default_factory=dict)
+    exclusions: dict[Cover, None] = field(default_factory=dict)
+    born: dict[int, int] = field(default_factory=dict)  # of each message: how many steps there had been
+    fold_born: dict[str, int] = field(default_factory=dict)
+    recallable: int = 0  # tokens of the outputs that markers and excerpts stand for
+
+    def message_at(self, seq: int) -> Recorded:
+        """The fact with this number."""
+        return self.facts[seq - 1]
+
+    def has_message(self, seq: int) -> bool:
+        """Whether this is a message of the branch."""
+        at = self.message_position(seq)
+        return at < len(self.order) and self.order[at] == seq
+
+    # --- what changes it --------------------------------------------------------------------------------------------
+
+    def apply_fold_change(self, fact: Fact, kept: tuple[PartRef, ...] = ()) -> Cover | None:
+        """Take in a change that is known to have an effect; what it is about must be shown anew."""
+        match fact:
+            case Folded(fold=name, cover=cover):
+                self.folds[name], self.ages[name], self.kept[name] = fact, len(self.ages), kept
+                self._put_in_force(name)
+                return cover
+            case Unfolded(fold=name):
+                return self._take_out_of_force(name)
+            case Refolded(fold=name):
+                self._put_in_force(name)
+                self.barred.pop(self.folds[name].cover, None)
+                return self.folds[name].cover
+            case DocumentEdited(fold=name, text=text, tokens=tokens):  # nobody counted the details in these words
+                self.folds[name] = replace(self.folds[name], text=text, tokens=tokens, details=DetailsKept())
+                return self.folds[name].cover
+        return self._apply_mark(fact)
+
+    def _apply_mark(self, fact: Fact) -> Cover | None:
+        match fact:
+            case Pinned(ref=ref):
+                self.pins[ref] = None
+            case Unpinned(ref=ref):
+                del self.pins[ref]
+            case Excluded(ref=ref):
+                self.exclusions[ref] = None
+            case Included(ref=ref):
+                del self.exclusions[ref]
+            case _:
+                return None
+        return ref
+
+    def _put_in_force(self, name: str) -> None:
+        over = self._folds_over(self.folds[name].cover)
+        self.live[name] = None
+        self.recallable -= self._largest_original(over)
+        insort(over, name, key=self.ages.__getitem__)
+        self.recallable += self._largest_original(over)
+
+    def _take_out_of_force(self, name: str) -> Cover:
+        cover = self.folds[name].cover
+        over = self._folds_over(cover)
+        del self.live[name]
+        self.recallable -= self._largest_original(over)
+        over.remove(name)
+        self.recallable += self._largest_original(over)
+        if isinstance(cover, Span) and not self.by_span[cover]:
+            del self.by_span[cover]
+        self.barred[cover] = name
+        return cover
+
+    def _largest_original(self, over: Sequence[str]) -> int:
+        """The largest original of the markers and excerpts among these folds."""
+        folds = (self.folds[name] for name in over)
+        return max((fold.tokens_before for fold in folds if fold.kind in RECALLED), default=0)
+
+    # --- asking -----------------------------------------------------------------------------------------------------
+
+    def is_pinned(self, ref: PartRef) -> bool:
+        return bool(self.pins) and is_covered_by_any(self.pins, ref)
+
+    def is_excluded(self, ref: PartRef) -> bool:
+        return bool(self.exclusions) and is_covered_by_any(self.exclusions, ref)
+
+    def inside_live(self, span: Span) -> bool:
+        """Whether a live span covers all of this one."""
+        return any(cover_contains(live, span) for live in self.by_span)
+
+    def fold_shown_for_part(self, ref: PartRef, without: str = "") -> Folded | None:
+        """The live fold that shows for a part; `without`: as if this fold were undone."""
+        return self._youngest_fold(self.by_part.get(ref, ()), without) if self.by_part else None
+
+    def outermost_spans(self, span: Span, without: str = "") -> list[tuple[Span, Folded]]:
+        """The outermost live spans inside `span`, in order, each with its fold."""
+        if span.first == span.last or (span in self.by_span and not without):
+            inside = [span] if span in self.by_span else []
+        else:
+            inside = sorted(
+                (live for live in self.by_span if cover_contains(span, live)), key=lambda s: (s.first, -s.last)
+            )
+        outermost: list[tuple[Span, Folded]] = []
+        end = span.first - 1
+        for cover in inside:
+            fold = self._youngest_fold(self.by_span[cover], without) if cover.first > end else None
+            if fold is not None:
+                outermost.append((cover, fold))
+                end = cover.last
+        return outermost
+
+    @property
+    def live_folds(self) -> tuple[Folded, ...]:
+        """The folds in force, oldest first; what a longer one covers is among them."""
+        return tuple(sorted((self.folds[name] for name in self.live), key=lambda fold: self.ages[fold.fold]))
+
+    def tokens_without(self, name: str) -> int:
+        """What the view would count with the fold `name` undone."""
+        low, high = self.item_positions(self.folds[name].cover)
+        if name not in self.live or low >= high:
+            return self.total_tokens
+        span = Span(self.items[low].first, self.items[high - 1].last)
+        return (
+            self.total_tokens
+            - count_item_tokens(self.items[low:high])
+            + count_item_tokens(self.build_items(span, name))
+        )
+
+    def _youngest_fold(self, names: Sequence[str], without: str) -> Folded | None:
+        left = [name for name in names if name != without] if without else names
+        return self.folds[left[-1]] if left else None
+
+    def _folds_over(self, cover: Cover) -> list[str]:
+        """The live folds over exactly this, the oldest first."""
+        if isinstance(cover, PartRef):
+            return self.by_part.setdefault(cover, [])
+        return self.by_span.setdefault(cover, [])
+
+    # --- what is shown ----------------------------------------------------------------------------------------------
+
+    def build_items(self, span: Span, without: str = "") -> Iterator[ViewItem]:
+        """What is shown of the facts of a span, made anew."""
+        position = span.first
+        for cover, fold in self.outermost_spans(span, without):
+            yield from (
+                self.build_message_item(seq, without) for seq in self.covered_messages(Span(position, cover.first - 1))
+            )
+            yield self._build_document_item(fold, cover)
+            position = cover.last + 1
+        yield from (self.build_message_item(seq, without) for seq in self.covered_messages(Span(position, span.last)))
+
+    def build_message_item(self, seq: int, without: str = "") -> ViewItem:
+        """A message as it is shown where no span hides it."""
+        blocks = self.shown_blocks(seq, without)
+        return ViewItem(seq, seq, blocks, sum(block.tokens for block in blocks), self.born.get(seq, 0))
+
+    def shown_blocks(self, seq: int, without: str = "") -> tuple[Block, ...]:
+        """The parts of a message, each as it is shown."""
+        fold_of = partial(self.fold_shown_for_part, without=without) if without else self.fold_shown_for_part
+        return message_blocks.render_message_blocks(
+            self.message_at(seq), self.ids, fold_of, self.is_pinned, self.is_excluded
+        )
+
+    def unfolded_tokens(self, cover: Cover) -> int:
+        """What the messages of `cover` would count without any fold; what is taken out stays out."""
+        bare = (
+            message_blocks.render_message_blocks(
+                self.message_at(seq), self.ids, _never_folded, self.is_pinned, self.is_excluded
+            )
+            for seq in self.covered_messages(Span(*first_and_last(cover)))
+        )
+        return sum(MESSAGE_TOKENS + sum(block.tokens for block in blocks) for blocks in bare if blocks)
+
+    def _build_document_item(self, fold: Folded, cover: Span) -> ViewItem:
+        """The fold's text, and behind it the parts inside that stay word for word."""
+        kind = ContextKind.HANDOVER if fold.kind in DOCUMENTS else ContextKind.OBSERVATIONS
+        originals = tuple(Stored(digest, 0) for digest in fold.entries)
+        text = Text(fold.text, fold.tokens)
+        document = Block(kind, Role.USER, cover, text, fold.tokens, fold.fold, cached=originals)
+        gone = any(cover_contains(ref, cover) for ref in self.exclusions)
+        blocks = (() if gone else (document,)) + tuple(self._kept_blocks(fold.fold, cover))
+        tokens = sum(block.tokens for block in blocks)
+        return ViewItem(cover.first, cover.last, blocks, tokens, self.fold_born.get(fold.fold, 0), fold.fold)
+
+    def _kept_blocks(self, name: str, cover: Span) -> Iterator[Block]:
+        wanted = set(self.kept[name]) | set(self.pinned_parts(cover))
+        for seq in sorted({ref.seq for ref in wanted}):
+            for block in self.shown_blocks(seq):
+                if block.source in wanted:
+                    yield replace(block, role=Role.USER)
+
+    def pinned_parts(self, cover: Span) -> Iterator[PartRef]:
+        """The pinned parts of a span's messages."""
+        for ref in self.pins:
+            first, last = first_and_last(ref)
+            if first <= cover.last and cover.first <= last:
+                yield from (part for part in self.parts_under(ref) if cover.first <= part.seq <= cover.last)
+
+    def parts_under(self, ref: Cover) -> Iterator[PartRef]:
+        """All parts of messages that a cover covers."""
+        for seq in self.covered_messages(Span(*first_and_last(ref))):
+            count = len(message_blocks.parts_of(message_blocks.require_message(self.message_at(seq))))
+            yield from (PartRef(seq, i) for i in range(count) if cover_contains(ref, PartRef(seq, i)))
+
+
+def count_item_tokens(items: Iterable[ViewItem]) -> int:
+    """What items count, with what each message costs besides its parts."""
+    return sum(item.tokens + (MESSAGE_TOKENS if item.blocks else 0) for item in items)
+
+
+def _never_folded(_: PartRef) -> None:
+    return None

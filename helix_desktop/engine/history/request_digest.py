@@ -1,0 +1,50 @@
+"""The digest of a request: stored with the reply it got, so that "what the model saw" can be checked for ever.
+
+It covers what a model reads (system text, messages, tools, how long to think), each piece with its length before it; not
+which model was asked, nor where a cache breakpoint stood. `store/FORMATS.md` gives the bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+
+
+def digest_of(request: Request) -> Digest:
+    """The same for the same request, in every version of the program."""
+    content = hashlib.sha256()
+    for piece in _pieces_of_request(request):
+        data = piece if isinstance(piece, bytes) else piece.encode("utf-8", "surrogatepass")
+        content.update(len(data).to_bytes(8, "big"))
+        content.update(data)
+    return Digest(content.digest())
+
+
+def _pieces_of_request(request: Request) -> Iterator[str | bytes]:
+    yield from ("request 1", request.system, request.reasoning)
+    for tool in request.tools:
+        yield from ("tool", tool.name, tool.description, tool.schema)
+    for message in request.messages:
+        yield from ("message", message.role.value)
+        for part in message.parts:
+            yield from _pieces_of_part(part)
+
+
+def _pieces_of_part(part: MessagePart) -> Iterator[str | bytes]:
+    match part:
+        case Text(text=text):
+            yield from ("text", text)
+        case Reasoning(text=text, opaque=opaque, provider=provider):
+            yield from ("reasoning", text, opaque, provider)
+        case ToolCall(id=name, name=tool, arguments=arguments):
+            yield from ("call", name, tool, arguments)
+        case Image(media_type=kind, data=data):
+            yield from ("image", kind, data)
+        case ToolResult():
+            yield from ("result", part.call, part.text, "ok" if part.ok else "failed")
+            for image in part.images:
+                yield from _pieces_of_part(image)

@@ -1,0 +1,175 @@
+"""One message fact as blocks: raw, with a part folded, or with a part taken out. Pure, and the same for ever.
+
+Here the small laws that concern a single part are kept: the arguments of a call are a JSON object and its name one
+that every provider takes, whatever the model wrote. The fact itself stays as it was.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.facts import (
+    Attachment,
+    Folded,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Recorded,
+    ReplyPart,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
+
+IMAGE_TOKENS = 1_600  # what providers bill for one picture, about
+NOTE_TOKENS = 8
+LONG_VALUE = 400  # characters; part of the shown form of a cleared argument, so it must not change
+EXCLUDED = "[Taken out of the context by the user]"
+SAME_ENTRY = "[CACHED] in the same entry"
+_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+
+MessageFact = UserSaid | ModelReplied | ToolReturned
+
+
+def parts_of(fact: MessageFact) -> tuple[UserPart | ReplyPart | Stored, ...]:
+    """The parts a `PartRef` counts: of an output the text first, then its pictures."""
+    if isinstance(fact, ToolReturned):
+        return (fact.output, *fact.images)
+    return fact.parts
+
+
+def build_original_block(recorded: Recorded, ref: PartRef, ids: Mapping[PartRef, str]) -> Block:
+    """The part `ref` of this fact as it was said. `ids`: the names calls go by where the model's own are empty or used twice."""
+    fact, part = recorded.fact, ref.part
+    if isinstance(fact, UserSaid):
+        said = fact.parts[part]
+        return Block(ContextKind.CONVERSATION, Role.USER, ref, said, _tokens_of_part(said))
+    if isinstance(fact, ModelReplied):
+        answer = fact.parts[part]
+        if isinstance(answer, ToolCall):
+            answer = make_call_legal(answer, ids.get(ref, answer.id) if ids else answer.id)
+        return Block(ContextKind.CONVERSATION, Role.ASSISTANT, ref, answer, answer.tokens)
+    if isinstance(fact, ToolReturned):
+        call = ids.get(PartRef(recorded.seq), fact.call) if ids else fact.call
+        tokens = fact.tokens if part == 0 else IMAGE_TOKENS
+        return Block(ContextKind.OUTPUT, Role.TOOL, ref, parts_of(fact)[part], tokens, call=call, ok=fact.ok)
+    raise TypeError(f"{type(fact).__name__} is not a message")
+
+
+def fold_block(block: Block, fold: Folded) -> Block:
+    """The block with the fold's text in place of its content."""
+    originals = tuple(Stored(digest, 0) for digest in fold.entries)
+    content: Text | ToolCall = Text(fold.text, fold.tokens)
+    if isinstance(block.content, ToolCall):
+        content = replace(
+            block.content, arguments=clear_arguments(block.content.arguments, fold.text), tokens=fold.tokens
+        )
+    elif isinstance(block.content, Stored):
+        originals = (block.content,)
+    elif isinstance(block.content, Attachment):
+        originals = (block.content.stored,)
+    return replace(block, content=content, tokens=fold.tokens, fold=fold.fold, cached=originals)
+
+
+def exclude_block(block: Block) -> Block | None:
+    """What stands for a part the user took out: nothing, or a note where a call needs its result."""
+    if isinstance(block.content, ToolCall):
+        gone = replace(block.content, arguments=json.dumps({"note": EXCLUDED}), tokens=NOTE_TOKENS)
+        return replace(block, content=gone, tokens=NOTE_TOKENS)
+    if block.role is Role.TOOL and block.source == PartRef(_seq_of_block(block)):
+        return replace(block, content=Text(EXCLUDED, NOTE_TOKENS), tokens=NOTE_TOKENS)
+    return None
+
+
+def make_call_legal(call: ToolCall, name_in_request: str) -> ToolCall:
+    """The call as every provider accepts it: an id, a plain name, an object of arguments."""
+    name = _NAME.sub("_", call.name)[:64] or "unnamed"
+    arguments = call.arguments if is_json_object(call.arguments) else _repair_arguments(call.arguments)
+    if (name, name_in_request, arguments) == (call.name, call.id, call.arguments):
+        return call
+    return replace(call, id=name_in_request, name=name, arguments=arguments)
+
+
+def clear_arguments(arguments: str, text: str) -> str:
+    """The arguments with `text` in place of their long values; short ones (a path, a flag) stay."""
+    values = json.loads(arguments) if is_json_object(arguments) else {}
+    texts = iter((text,))
+    shown = {key: next(texts, SAME_ENTRY) if is_long_value(value) else value for key, value in values.items()}
+    if text not in shown.values():
+        shown["cached"] = text
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def is_long_value(value: object) -> bool:
+    """Whether an argument's value is one that clearing replaces."""
+    return len(value if isinstance(value, str) else json.dumps(value)) > LONG_VALUE
+
+
+def render_message_blocks(
+    recorded: Recorded,
+    ids: Mapping[PartRef, str],
+    fold_of: Callable[[PartRef], Folded | None],
+    pinned: Callable[[PartRef], bool],
+    is_excluded: Callable[[PartRef], bool],
+) -> tuple[Block, ...]:
+    """All blocks of a message. A part taken out beats a pin, and a pin beats a fold."""
+    blocks = []
+    whole = [(PartRef(recorded.seq, index), part) for index, part in enumerate(parts_of(require_message(recorded)))]
+    no_thinking = any(is_excluded(ref) for ref, part in whole if isinstance(part, Reasoning))
+    for ref, part in whole:
+        block: Block | None = build_original_block(recorded, ref, ids)
+        if block is None or _is_blank_block(block):
+            continue
+        if is_excluded(ref) or (no_thinking and isinstance(part, Reasoning)):
+            block = exclude_block(block)
+        elif pinned(ref):
+            block = replace(block, pinned=True)
+        elif (fold := fold_of(ref)) is not None:
+            block = fold_block(block, fold)
+        if block is not None:
+            blocks.append(block)
+    return tuple(blocks)
+
+
+def require_message(recorded: Recorded) -> MessageFact:
+    """The fact, known to be a message."""
+    if isinstance(recorded.fact, UserSaid | ModelReplied | ToolReturned):
+        return recorded.fact
+    raise TypeError(f"{type(recorded.fact).__name__} is not a message")
+
+
+def _is_blank_block(block: Block) -> bool:
+    return isinstance(block.content, Text) and not block.content.text.strip()
+
+
+def _seq_of_block(block: Block) -> int:
+    return block.source.seq if isinstance(block.source, PartRef) else block.source.first
+
+
+def _tokens_of_part(part: UserPart | ReplyPart) -> int:
+    if isinstance(part, Attachment) and part.stored.media_type.startswith("image/"):
+        return part.tokens or IMAGE_TOKENS
+    return part.tokens
+
+
+def is_json_object(arguments: str) -> bool:
+    """Whether a call's arguments are what they must be: a JSON object."""
+    try:
+        return isinstance(parse_strict_json(arguments, strict=True), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _repair_arguments(arguments: str) -> str:
+    found = parse_arguments(arguments)
+    if found is None and arguments.strip():
+        found = {"malformed": arguments}
+    return json.dumps(found or {}, ensure_ascii=False)

@@ -1,0 +1,146 @@
+"""Clearing carried out: parts become markers, all of a batch in one transaction, their content stored before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from helix_desktop.engine import message_blocks
+from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    Fact,
+    Folded,
+    FoldKind,
+    PartRef,
+    Recorded,
+    Stored,
+    Text,
+    ToolCall,
+)
+from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
+from helix_desktop.engine.span_as_text import read_stored_text
+from helix_desktop.engine.strategies import marker_clearing
+from helix_desktop.engine.strategies.output_admission import format_excerpt
+from helix_desktop.engine.strategies.text_preview import build_preview_in_thread
+from helix_desktop.errors import NotFound
+from helix_desktop.fast_dataclass import dataclass
+
+LONG = 500  # tokens from which on a marker says that a part can be asked for
+
+
+@dataclass(frozen=True, slots=True)
+class ShortenedPart:
+    """A part that is to be shown shorter: its block now, and the text that will stand for it."""
+
+    ref: PartRef
+    block: Block
+    kind: FoldKind
+    text: str
+    tokens: int
+    entries: tuple[Digest, ...]
+
+
+@dataclass(slots=True)
+class PartClearer:
+    """Makes markers, and in panic excerpts, of single parts of one conversation."""
+
+    conversation: Conversation
+    cache: ContentCache
+    tokens: TokenCounter
+
+    async def clear_to_markers(
+        self, refs: Sequence[PartRef], why: str, *, batch: str = "", panic: bool = False
+    ) -> tuple[Recorded, ...]:
+        """Show the parts as markers. One that has changed meanwhile, or would not get shorter, is left out."""
+        made = [await self.build_marker(ref, block) for ref in refs if (block := self.find_block(ref)) is not None]
+        why = f"{why}: {len(made)} parts of {sum(one.block.tokens for one in made):,} tokens"
+        return await self.append_shortened(
+            made, batch or self.conversation.new_fold_name(FoldKind.MARKER), why, panic=panic
+        )
+
+    async def shorten_to_excerpt(self, ref: PartRef, why: str, tokens: int) -> tuple[Recorded, ...]:
+        """Show one part as an excerpt, in panic: of a user's text too, which is stored first."""
+        block = self.find_block(ref)
+        if block is None:
+            return ()
+        is_call = isinstance(block.content, ToolCall)
+        made = await self.build_marker(ref, block) if is_call else await self._build_excerpt(ref, block, tokens)
+        return await self.append_shortened([made], self.conversation.new_fold_name(made.kind), why, panic=True)
+
+    def find_block(self, ref: PartRef) -> Block | None:
+        """The part's block where it stands in the view."""
+        branch = self.conversation.state.branch
+        if not branch.has_message(ref.seq):
+            return None
+        return next((block for block in branch.item_at(ref.seq).blocks if block.source == ref), None)
+
+    async def build_marker(self, ref: PartRef, block: Block) -> ShortenedPart:
+        """The part as a marker; what it names is stored by now."""
+        if isinstance(block.content, ToolCall):
+            return await self._build_call_marker(ref, block, block.content)
+        stored = self._stored_content_of(ref)
+        about = marker_clearing.describe_output(self.conversation.state.branch, ref.seq)
+        text = marker_clearing.format_marker(stored.digest, about, part=block.tokens > LONG)
+        return ShortenedPart(ref, block, FoldKind.MARKER, text, self.tokens.count_tokens(text), (stored.digest,))
+
+    async def _build_call_marker(self, ref: PartRef, block: Block, call: ToolCall) -> ShortenedPart:
+        content = marker_clearing.content_to_store(call.arguments)
+        short = marker_clearing.summarise_arguments(call.arguments)
+        stored = await self.cache.store_content(content.encode("utf-8", "replace"), EntryOrigin(call.name, short))
+        lines = f"{stored.lines:,} lines · " if stored.lines else ""
+        about = f"argument of {call.name} {short} · {lines}{marker_clearing.format_size(stored)}"
+        text = marker_clearing.format_marker(stored.digest, about, part=block.tokens > LONG)
+        tokens = self.tokens.count_tokens(call.name + message_blocks.clear_arguments(call.arguments, text))
+        return ShortenedPart(ref, block, FoldKind.MARKER, text, tokens, (stored.digest,))
+
+    async def _build_excerpt(self, ref: PartRef, block: Block, tokens: int) -> ShortenedPart:
+        if isinstance(block.content, Text) and not block.fold:
+            stored = await self.cache.store_content(
+                block.content.text.encode("utf-8", "replace"), EntryOrigin("user", "message")
+            )
+        else:
+            stored = self._stored_content_of(ref)
+        text = format_excerpt(
+            stored, block.tokens, await build_preview_in_thread(await read_stored_text(self.cache, stored), tokens)
+        )
+        return ShortenedPart(ref, block, FoldKind.EXCERPT, text, self.tokens.count_tokens(text), (stored.digest,))
+
+    def _stored_content_of(self, ref: PartRef) -> Stored:
+        """The entry behind an output or an attachment, whatever stands for it now."""
+        recorded = self.conversation.state.branch.message_at(ref.seq)
+        part = message_blocks.parts_of(message_blocks.require_message(recorded))[ref.part]
+        if isinstance(part, Attachment):
+            return part.stored
+        if isinstance(part, Stored):
+            return part
+        raise NotFound(f"Part {ref.part} of fact {ref.seq} is not in the cache.")
+
+    async def append_shortened(
+        self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
+    ) -> tuple[Recorded, ...]:
+        """One transaction; under the lock every part must still show what it showed."""
+
+        def facts(_: int) -> Sequence[Fact]:
+            return list(self._folds_of_shortened(made, batch, why, panic=panic))
+
+        return await self.conversation.append_facts_from(facts)
+
+    def _folds_of_shortened(
+        self, made: Sequence[ShortenedPart], batch: str, why: str, *, panic: bool
+    ) -> Iterator[Folded]:
+        for one in made:
+            if self.find_block(one.ref) == one.block and one.tokens < one.block.tokens:
+                yield Folded(
+                    fold=self.conversation.new_fold_name(one.kind),
+                    kind=one.kind,
+                    cover=one.ref,
+                    text=one.text,
+                    tokens=one.tokens,
+                    tokens_before=one.block.tokens,
+                    batch=batch,
+                    entries=one.entries,
+                    why=why,
+                    panic=panic,
+                )

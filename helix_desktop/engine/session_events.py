@@ -1,0 +1,130 @@
+"""What a session tells its listeners, besides nothing: plain values, in order, on the event loop's thread.
+
+A window, the command line and an MCP progress report are all listeners. None of this is stored; what must last is a
+fact and arrives as `FactAppended`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from helix_desktop.engine.blocks import Delta
+from helix_desktop.engine.facts import FoldKind, Recorded, UserPart
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.fast_dataclass import dataclass
+
+
+class ConversationActivity(StrEnum):
+    """What a conversation is doing; the rail's dots and the composer's button follow it."""
+
+    IDLE = "idle"
+    THINKING = "thinking"
+    TOOLS = "running tools"
+    ASKING = "waiting for you"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class FactAppended:
+    recorded: Recorded
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyStreamed:
+    """A delta of the reply being written. The Reply itself comes as a fact."""
+
+    conversation: str
+    delta: Delta
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPrinted:
+    """A running tool printed something."""
+
+    conversation: str
+    call: str
+    text: str
+
+
+class CallStage(StrEnum):
+    """How far a call is before its result is a fact: the results of calls side by side are recorded together."""
+
+    IN_LINE = "in line"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class CallStageChanged:
+    conversation: str
+    call: str
+    stage: CallStage
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityChanged:
+    conversation: str
+    running: ConversationActivity
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAsked:
+    """Answer with `session.answer(number, Answer(...))`."""
+
+    conversation: str
+    number: int
+    question: PermissionQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionAnswered:
+    conversation: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class FoldProgress:
+    """A fold is being made in the background (`why` the rule in a sentence), or, with `done`, no longer."""
+
+    conversation: str
+    kind: FoldKind
+    why: str = ""
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesQueued:
+    """The messages that wait for the end of the turn, or for the next step when they steer."""
+
+    conversation: str
+    messages: tuple[tuple[UserPart, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationReplaced:
+    """What was recorded here has changed, since something was forgotten: whoever shows the conversation begins again."""
+
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
+class MeterChanged:
+    """What the next request comes to was worked out anew: the model, the policy or the tools may have changed."""
+
+    conversation: str
+
+
+Event = (
+    FactAppended
+    | ReplyStreamed
+    | ToolPrinted
+    | CallStageChanged
+    | ActivityChanged
+    | QuestionAsked
+    | QuestionAnswered
+    | FoldProgress
+    | MessagesQueued
+    | ConversationReplaced
+    | MeterChanged
+)

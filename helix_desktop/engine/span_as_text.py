@@ -1,0 +1,162 @@
+"""A span of the conversation as text: for a model that writes about it, for the collector of details, for recall.
+
+Writers read what the view shows, so a summary costs no more than the context did; the collector reads originals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from helix_desktop.engine.blocks import Block, Role
+from helix_desktop.engine.conversation_details import Detail, DetailSource
+from helix_desktop.engine.facts import (
+    Attachment,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Span,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.history.view_items import ViewItem
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.engine.strategies.marker_clearing import call_answered_by, describe_output
+from helix_desktop.engine.view_contents import content_for_model
+from helix_desktop.errors import CacheCorrupt, NotFound
+from helix_desktop.fast_dataclass import dataclass
+
+MOST_BYTES = 2 << 20  # of one output that is read for details: its beginning and its end
+GONE = "[not available any more]"
+
+
+@dataclass(frozen=True, slots=True)
+class SpanText:
+    """One message or document as text."""
+
+    text: str
+    tokens: int
+
+
+async def read_stored_text(cache: ContentCache, stored: Stored) -> str:
+    """The text of an entry, at most its beginning and its end; a sentence where it is gone."""
+    try:
+        if stored.size <= MOST_BYTES:
+            content = content_for_model(stored, await cache.read_content(stored.digest))
+            return content if isinstance(content, str) else f"[a picture, {stored.media_type}]"
+        head = await cache.read_range(stored.digest, 0, MOST_BYTES * 3 // 4)
+        tail = await cache.read_range(stored.digest, stored.size - MOST_BYTES // 4, MOST_BYTES // 4)
+    except (NotFound, CacheCorrupt):
+        return GONE
+    return head.decode("utf-8", "replace") + "\n[…]\n" + tail.decode("utf-8", "replace")
+
+
+# --- for writers -----------------------------------------------------------------------------------------------------
+
+
+async def read_span_texts(
+    branch: ConversationBranch, span: Span, cache: ContentCache, *, dated: bool = False
+) -> list[SpanText]:
+    """What the view shows of the span, message by message; `dated`: with the minute each was said."""
+    return [await _text_of_item(branch, item, cache, dated=dated) for item in branch.items_in_span(span)]
+
+
+async def _text_of_item(branch: ConversationBranch, item: ViewItem, cache: ContentCache, *, dated: bool) -> SpanText:
+    said = [await _text_of_block(branch, block, cache) for block in item.blocks]
+    where = f"[{item.first}]" if item.first == item.last else f"[{item.first}–{item.last}]"
+    if dated and branch.has_message(item.first):
+        where += f" {datetime.fromtimestamp(branch.message_at(item.first).time, UTC):%Y-%m-%d %H:%M}"
+    return SpanText("\n".join(f"{where} {text}" for text in said if text), item.tokens)
+
+
+async def _text_of_block(branch: ConversationBranch, block: Block, cache: ContentCache) -> str:
+    match block.content:
+        case Text(text=text) if block.role is Role.TOOL:
+            return f"output{_call_suffix(branch, block)}:\n{text}"
+        case Text(text=text):
+            return text if block.fold else f"{block.role}: {text}"
+        case ToolCall(name=name, arguments=arguments):
+            return f"call of {name}: {arguments}"
+        case Stored() as stored:
+            return f"output{_call_suffix(branch, block)}:\n{await read_stored_text(cache, stored)}"
+        case Attachment(name=name, stored=stored):
+            return f"user attached {name}:\n{await read_stored_text(cache, stored)}"
+        case _:
+            return ""  # reasoning is not passed on
+
+
+def _call_suffix(branch: ConversationBranch, block: Block) -> str:
+    call = branch.calls.get(block.call)
+    return f" of {call.call.name}" if call else ""
+
+
+# --- for the collector -----------------------------------------------------------------------------------------------
+
+
+async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache: ContentCache) -> list[DetailSource]:
+    """The messages as they were said, the outputs whole; what the user took out stays out."""
+    found: list[DetailSource] = []
+    for seq in seqs:
+        fact = branch.message_at(seq).fact
+        if isinstance(fact, ToolReturned):
+            if not branch.is_excluded(PartRef(seq)):
+                found.append(await _source_of_output(branch, seq, fact, cache))
+        elif isinstance(fact, UserSaid) and not fact.by:  # notes are pinned: nothing of them can be lost
+            found.append(await _source_of_user_message(branch, seq, fact, cache))
+        elif isinstance(fact, ModelReplied):
+            found.extend(sources_of_reply(branch, seq, fact))
+    return found
+
+
+async def _source_of_output(
+    branch: ConversationBranch, seq: int, fact: ToolReturned, cache: ContentCache
+) -> DetailSource:
+    call = call_answered_by(branch, seq)
+    text = await read_stored_text(cache, fact.output)
+    ok = fact.ok and not fact.exit_code
+    return DetailSource(seq, "output", text, call.name if call else "", ok, changes=fact.changes)
+
+
+async def _source_of_user_message(
+    branch: ConversationBranch, seq: int, fact: UserSaid, cache: ContentCache
+) -> DetailSource:
+    texts, names = [], []
+    for index, part in enumerate(fact.parts):
+        if branch.is_excluded(PartRef(seq, index)):
+            continue
+        if isinstance(part, Text):
+            texts.append(part.text)
+        else:
+            names.append(f"{part.name} {part.stored.digest.hex}")
+            if part.stored.media_type.startswith("text/"):
+                texts.append(await read_stored_text(cache, part.stored))
+    return DetailSource(seq, "user", "\n".join(texts), names=tuple(names))
+
+
+def sources_of_reply(branch: ConversationBranch, seq: int, fact: ModelReplied) -> Iterator[DetailSource]:
+    """The calls and the texts of a reply."""
+    for index, part in enumerate(fact.parts):
+        if branch.is_excluded(PartRef(seq, index)) or isinstance(part, Reasoning):
+            continue
+        if isinstance(part, ToolCall):
+            yield DetailSource(seq, "call", part.arguments, part.name)
+        else:
+            yield DetailSource(seq, "assistant", part.text)
+
+
+def details_of_stored_entries(branch: ConversationBranch, seqs: list[int]) -> Iterator[Detail]:
+    """Every entry the span's messages refer to, so that each can be recalled by its hash."""
+    for seq in seqs:
+        fact = branch.message_at(seq).fact
+        if isinstance(fact, ToolReturned):
+            yield Detail("stored", f"{fact.output.digest.hex} {describe_output(branch, seq)}", seq)
+            for picture in fact.images:
+                yield Detail("stored", f"{picture.digest.hex} picture", seq)
+        elif isinstance(fact, UserSaid):
+            for part in fact.parts:
+                if isinstance(part, Attachment):
+                    yield Detail("stored", f"{part.stored.digest.hex} attachment {part.name}", seq)

@@ -1,0 +1,110 @@
+"""The text of a fold over a span: what was written, what must not be lost, and where the rest stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from helix_desktop.engine import conversation_details
+from helix_desktop.engine.conversation_details import Detail
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import DetailsKept
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.strategies import handover
+from helix_desktop.engine.strategies.all_strategies import STRATEGIES
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan
+from helix_desktop.fast_dataclass import dataclass
+
+NOTES = "Notes about the past, not instructions."
+KEPT = "Kept word for word:"
+CUT_OFF = "[… cut off here: the summary was too long]"
+
+
+LONGEST_TOKEN = 12  # characters, about: what is longer than the limit in any text is not even counted
+
+
+@dataclass(frozen=True, slots=True)
+class FoldDocument:
+    """A fold's text, counted, with what became of the details."""
+
+    text: str
+    tokens: int
+    kept: DetailsKept
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPlan:
+    """What a document is made from, besides what was written. `limit`: tokens it may take in all."""
+
+    plan: FoldPlan
+    fold: str
+    number: int
+    found: Sequence[Detail]
+    entry: Digest
+    critical: int
+    limit: int
+
+
+def build_fold_document(making: DocumentPlan, written: Mapping[str, str], tokens: TokenCounter) -> FoldDocument:
+    """Six sections for a handover or a truncation, one list for observations; the details that are missing added."""
+    room = min(making.critical, making.limit // 2)
+    shortened = _shorten_sections(written, making.limit - room, tokens)
+    body = "\n".join(shortened.values())
+    lacking = conversation_details.find_missing_details(making.found, body)
+    added = conversation_details.choose_fitting_details(lacking, room, tokens)
+    whole = _assemble_document(making, shortened, added)
+    critical = sum(detail.is_critical for detail in making.found)
+    in_text = critical - len(lacking)
+    rest = critical - in_text - len(added)
+    return FoldDocument(whole, tokens.count_tokens(whole), DetailsKept(critical, in_text, len(added), rest))
+
+
+def format_document_header(making: DocumentPlan) -> str:
+    """The first lines: what this is, what it covers, and where the originals are."""
+    span = making.plan.span
+    sources = f'every message: recall_history("{making.fold}"); details: recall_cached_content("{making.entry.hex}")'
+    strategy = STRATEGIES[making.plan.kind]
+    if not strategy.sections:
+        return f"{strategy.title}\n{NOTES} They cover the numbers {span.first} to {span.last}; {sources}."
+    return f"{strategy.title}\n{strategy.name(making.number)}. {NOTES} It covers the numbers {span.first} to {span.last}; {sources}."
+
+
+def _assemble_document(making: DocumentPlan, written: Mapping[str, str], added: Sequence[Detail]) -> str:
+    if not STRATEGIES[making.plan.kind].sections:
+        kept = [KEPT, *map(conversation_details.format_document_line, added)] if added else []
+        return "\n".join([format_document_header(making), *written.values(), *kept])
+    pieces = [format_document_header(making)]
+    for name in handover.SECTIONS:
+        mine = [
+            conversation_details.format_document_line(detail)
+            for detail in added
+            if conversation_details.SECTION_OF[detail.kind] == name
+        ]
+        said = written.get(name, "")
+        if not said and not mine:
+            said = handover.NOTHING
+        lines = [f"## {name}", said, *([KEPT, *mine] if mine else [])]
+        pieces.append("\n".join(filter(None, lines)))
+    return "\n\n".join(pieces)
+
+
+def _shorten_sections(written: Mapping[str, str], limit: int, tokens: TokenCounter) -> dict[str, str]:
+    """The sections within the limit: where they are too long, each keeps its share, cut at a line's end."""
+    written = {name: text[: limit * LONGEST_TOKEN] for name, text in written.items()}
+    counts = {name: tokens.count_tokens(text) for name, text in written.items()}
+    total = sum(counts.values())
+    if total <= limit:
+        return dict(written)
+    return {
+        name: _cut_section(text, max(40, limit * counts[name] // max(total, 1)), tokens)
+        for name, text in written.items()
+    }
+
+
+def _cut_section(text: str, limit: int, tokens: TokenCounter) -> str:
+    if tokens.count_tokens(text) <= limit:
+        return text
+    shown = text[: max(1, len(text) * limit // max(tokens.count_tokens(text), 1))]
+    while tokens.count_tokens(shown) > limit and len(shown) > 1:
+        shown = shown[: len(shown) * 9 // 10]
+    end = shown.rfind("\n")
+    return f"{shown[:end] if end > len(shown) // 2 else shown}\n{CUT_OFF}"

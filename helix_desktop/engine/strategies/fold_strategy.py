@@ -1,0 +1,164 @@
+"""What every strategy looks at, and what it wants done.
+
+A strategy is a module that ends in a `FoldStrategy`, and a line in `all_strategies.py`. What a model must write is asked for and
+checked by the steward, the same way for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from helix_desktop.engine import fold_economics, legal_messages
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.facts import FoldKind, PartRef, Span
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+
+PANIC_SHARE = 0.4  # of the room for all that folds can make shorter: what the last steps take at most in panic
+
+
+@dataclass(frozen=True, slots=True)
+class FoldSituation:
+    """A conversation at a moment between two steps."""
+
+    state: ConversationState
+    policy: Policy
+    meter: WindowMeter
+    now: float
+
+    @property
+    def branch(self) -> ConversationBranch:
+        """The branch the view shows."""
+        return self.state.branch
+
+
+@dataclass(frozen=True, slots=True)
+class FoldPlan:
+    """A span to be folded, and the rule that says so, with its figures."""
+
+    kind: FoldKind
+    span: Span
+    why: str
+    panic: bool = False
+    wish: str = ""
+
+
+def _main_never_writes(_: FoldSituation, __: Span) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class FoldStrategy:
+    """A way of saving context whose text a model writes. `due` is pure, cheap and asked before every step; `span` is what a
+    fold on demand covers; `question` is asked with the plan, the tokens the answer may take, and the steps that stay.
+    """
+
+    kind: FoldKind
+    title: str  # the first line of what it writes
+    due: Callable[[FoldSituation], FoldPlan | None]
+    span: Callable[[FoldSituation], Span | None]
+    question: Callable[[FoldPlan, int, int], str]
+    name: Callable[[int], str] = lambda _: ""  # what a document calls itself, by its number
+    sections: bool = False  # six sections; else a list of lines
+    dated: bool = False  # the writer sees when each message came
+    main_writes: Callable[[FoldSituation, Span], bool] = (
+        _main_never_writes  # over its own context, where that is cheaper
+    )
+
+
+def first_seq_of_tail(situation: FoldSituation) -> int:
+    """The first message that stays as it is: of the last turn between turns, else of the last steps; these never
+    reach back behind the turn before, so a turn that begins takes nothing out of reach that was in it a moment ago.
+    """
+    branch, steps = situation.branch, situation.policy.tail_steps
+    if not branch.order:
+        return 1
+    if not branch.turn.running:
+        return branch.turn.first_seq or branch.order[0]
+    first = branch.steps[-steps] if len(branch.steps) >= steps else branch.order[0]
+    return max(first, branch.turn.before)
+
+
+def first_seq_kept_in_panic(situation: FoldSituation) -> int:
+    """The first message that stays in panic: whole steps, at least the last one, as many as a quarter of the window, and
+    as there is room beside a large system prompt.
+    """
+    branch = situation.branch
+    least = PANIC_SHARE * _foldable_room_tokens(situation)
+    room = min(fold_economics.panic_tail_tokens(situation.meter.window), least)
+    kept = (
+        _limit_tail_to_room(situation, first_seq_of_tail(situation), room)
+        if branch.steps
+        else first_seq_of_tail(situation)
+    )
+    return max(kept, first_seq_of_tail(situation))
+
+
+def _foldable_room_tokens(situation: FoldSituation) -> float:
+    """The tokens that are left for all that folds can make shorter: with a large system prompt, little of the window."""
+    meter = situation.meter
+    return max(0, meter.window - meter.reserve - meter.parts[ContextKind.SYSTEM])
+
+
+def _limit_tail_to_room(situation: FoldSituation, first: int, room: float) -> int:
+    """`first`, or the first of so few last steps, at least one, that they take no more than `room`."""
+    branch = situation.branch
+    room /= situation.meter.factor
+    if not branch.steps or sum(item.tokens for item in branch.items_from(first)) <= room:
+        return first
+    kept = branch.steps[-1]
+    for step in reversed(branch.steps[-situation.policy.tail_steps :]):
+        if sum(item.tokens for item in branch.items_from(step)) > room:
+            break
+        kept = step
+    return max(kept, first)
+
+
+def find_foldable_span(situation: FoldSituation, until: int = 0) -> Span | None:
+    """The facts a span may cover: from the first that is not barred to the last legal cut before the tail.
+
+    `until`: a seq to use in place of the tail's first, in panic.
+    """
+    branch = situation.branch
+    if not branch.order:
+        return None
+    first = branch.order[0] if until else _first_unbarred_message(branch)
+    cut = find_legal_cut(branch, until or first_seq_of_tail(situation))
+    last = _message_before(branch, cut)
+    if last < first or not branch.may_nest(Span(first, last)):
+        return None
+    return Span(first, last)
+
+
+def find_legal_cut(branch: ConversationBranch, seq: int) -> int:
+    """The last place at or before `seq` where a span may end."""
+    position = branch.message_position(seq)
+    while position > 0 and not legal_messages.is_legal_cut(
+        branch, branch.order[position] if position < len(branch.order) else 0
+    ):
+        position -= 1
+    return branch.order[position] if position < len(branch.order) else branch.order[-1]
+
+
+def _message_before(branch: ConversationBranch, seq: int) -> int:
+    position = branch.message_position(seq)
+    return branch.order[position - 1] if position else 0
+
+
+def _first_unbarred_message(branch: ConversationBranch) -> int:
+    """The first message no undone span bars; what another live span still covers is not barred by it."""
+    first = branch.order[0]
+    for cover in branch.barred:
+        if isinstance(cover, Span) and not branch.inside_live(cover):
+            first = max(first, cover.last + 1)
+    return first
+
+
+def was_brought_back(branch: ConversationBranch, ref: PartRef) -> bool:
+    """Whether the user has brought this part back."""
+    return ref in branch.barred or any(
+        isinstance(cover, Span) and cover.first <= ref.seq <= cover.last for cover in branch.barred
+    )

@@ -1,0 +1,275 @@
+"""Caching: old outputs, and long arguments of old calls, are shown as markers.
+
+A marker's first line is `[CACHED] recall_cached_content("<sha256>")`, the second lets the model decide whether it
+needs the original. The text is kept in the fold's fact, so it never changes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from helix_desktop.engine import fold_economics, token_budget
+from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ModelRole, PartRef, Stored, ToolCall
+from helix_desktop.engine.fold_economics import ClearablePart
+from helix_desktop.engine.history.branch import ConversationBranch
+from helix_desktop.engine.history.view_items import MARKER_TOKENS, ViewItem, is_worth_a_marker
+from helix_desktop.engine.message_blocks import is_long_value
+from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_seq_of_tail, was_brought_back
+from helix_desktop.fast_dataclass import dataclass
+
+COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
+EXACT = 512  # items of the view that are looked at one by one
+LATELY = 20  # steps from which growth and pauses are learned
+ASK = " · ask with find or lines"
+ARGUMENT = 100  # characters of an argument in a marker's second line
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedClearing:
+    """Everything from the message `first` to before the message `end` that may become a marker, and the rule.
+
+    `least`: parts shorter than so many tokens stay. Which parts these are is found when it is carried out: a clearing
+    that is only asked for costs nothing.
+    """
+
+    first: int
+    end: int
+    why: str
+    least: int = 0
+
+    def parts_to_clear(self, situation: FoldSituation) -> list[PartRef]:
+        """The parts, in order."""
+        return [
+            ref
+            for item in items_worth_clearing(situation.branch, self.first, self.end)
+            for ref, tokens in tokens_freed_by_part(situation, item)
+            if tokens + MARKER_TOKENS >= self.least
+        ]
+
+
+def find_due_clearing(situation: FoldSituation) -> PlannedClearing | None:
+    """What is to be cleared now by the workspace's policy, or None."""
+    if situation.policy.caching == "steps":
+        return clearing_after_steps(situation)
+    if situation.policy.caching == "pays":
+        return clearing_that_pays(situation)
+    return None
+
+
+def clearing_after_steps(situation: FoldSituation) -> PlannedClearing | None:
+    """Outputs of some length from before the last N steps."""
+    branch, policy = situation.branch, situation.policy
+    steps = policy.caching_steps
+    if len(branch.steps) <= steps:
+        return None
+    end = min(branch.steps[-steps], first_seq_of_tail(situation))
+    why = f"older than {steps} steps, at least {policy.caching_tokens} tokens"
+    clearing = PlannedClearing(branch.order[0], end, why, policy.caching_tokens)
+    return clearing if _clears_anything(situation, clearing) else None
+
+
+def clearing_that_pays(situation: FoldSituation) -> PlannedClearing | None:
+    """All from one place on, where what is freed is worth writing the provider's cache again from there."""
+    branch, meter = situation.branch, situation.meter
+    end = first_seq_of_tail(situation)
+    standing, firsts = _clearable_parts(situation, end)
+    total = sum(part.frees for part in standing)
+    if total <= 0:
+        return None
+    if is_cache_cold(situation):
+        if not fold_economics.pays_to_clear_cold(total, meter.used, situation.policy.caching_cold_share):
+            return None
+        return PlannedClearing(
+            branch.order[0], end, f"the provider's cache has expired, and {total:,} tokens are freed"
+        )
+    index = fold_economics.find_clearing_start(
+        standing,
+        clearable_tokens_per_step(branch) * meter.factor,
+        token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN)),
+        chance_of_cold_cache(branch),
+        least=min(situation.policy.caching_least, meter.window // 8),
+        crowded=fold_economics.is_window_crowded(meter.used, meter.window),
+    )
+    if index is None:
+        return None
+    freed = sum(part.frees for part in standing[index:])
+    return PlannedClearing(
+        firsts[index], end, f"replacing outputs from #{firsts[index]} onward frees {freed:,} tokens and saves money"
+    )
+
+
+def clearing_of_everything_old(situation: FoldSituation, end: int) -> PlannedClearing | None:
+    """All that can be cleared before the message `end`: another fold rewrites the prefix anyway."""
+    if not situation.branch.order:
+        return None
+    clearing = PlannedClearing(
+        situation.branch.order[0], end, "replaced along with a fold that changes the context anyway"
+    )
+    return clearing if _clears_anything(situation, clearing) else None
+
+
+def count_freed_tokens(situation: FoldSituation, clearing: PlannedClearing) -> int:
+    """The counted tokens it would free."""
+    items = items_worth_clearing(situation.branch, clearing.first, clearing.end)
+    return sum(tokens for item in items for _, tokens in tokens_freed_by_part(situation, item))
+
+
+def _clears_anything(situation: FoldSituation, clearing: PlannedClearing) -> bool:
+    """Whether there is a part to clear at all; the newest are looked at first."""
+    for item in reversed(items_worth_clearing(situation.branch, clearing.first, clearing.end)):
+        if any(tokens + MARKER_TOKENS >= clearing.least for _, tokens in tokens_freed_by_part(situation, item)):
+            return True
+    return False
+
+
+def _clearable_parts(situation: FoldSituation, end: int) -> tuple[list[ClearablePart], list[int]]:
+    """The view part by part as the rule wants it, and the message each part begins with.
+
+    The newest items stand for themselves; older ones, where there are very many, in groups that grow with their age.
+    """
+    branch, factor = situation.branch, situation.meter.factor
+    items = branch.items[-EXACT:]
+    exact = items[0].first if items else 0
+    firsts, standing = [0], [ClearablePart(situation.meter.parts[ContextKind.SYSTEM])]
+    for first, tokens, freed in _group_older_parts(branch, exact):
+        firsts.append(first)
+        standing.append(ClearablePart(round(tokens * factor), round(freed * factor)))
+    plain = branch.plain_outputs
+    old = frozenset(plain[bisect_left(plain, exact) : bisect_left(plain, end)])
+    for item in items:
+        freed = sum(tokens for _, tokens in tokens_freed_by_part(situation, item)) if item.first in old else 0
+        firsts.append(item.first)
+        standing.append(ClearablePart(round(item.tokens * factor), round(freed * factor)))
+    return standing, firsts
+
+
+def _group_older_parts(branch: ConversationBranch, before: int) -> list[tuple[int, int, int]]:
+    """First message, tokens and clearable tokens of the groups of all that stands before the message `before`."""
+    groups = []
+    stop, width = branch.message_position(before), EXACT
+    while stop > 0:
+        start = max(0, stop - width)
+        tokens, freed = branch.token_sums.sum_between(start, stop), branch.freed_sums.sum_between(start, stop)
+        groups.append((branch.order[start], tokens, freed))
+        stop, width = start, width * 2
+    return groups[::-1]
+
+
+# --- what there is to clear ------------------------------------------------------------------------------------------
+
+
+def items_worth_clearing(branch: ConversationBranch, first: int, end: int) -> list[ViewItem]:
+    """The messages from `first` to before `end` with a part worth a marker."""
+    chosen = branch.plain_outputs[bisect_left(branch.plain_outputs, first) : bisect_left(branch.plain_outputs, end)]
+    return [branch.item_at(seq) for seq in chosen]
+
+
+def tokens_freed_by_part(situation: FoldSituation, item: ViewItem) -> Iterator[tuple[PartRef, int]]:
+    """Each part of the message that may be cleared, with the tokens this frees."""
+    for block in item.blocks:
+        ref = block.source
+        if is_worth_a_marker(block) and isinstance(ref, PartRef) and not _may_not_be_cleared(situation, block, ref):
+            yield ref, block.tokens - MARKER_TOKENS
+
+
+def _may_not_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
+    branch = situation.branch
+    if block.role is Role.ASSISTANT and not (
+        situation.policy.arguments and _argument_may_be_cleared(situation, block, ref)
+    ):
+        return True
+    return branch.is_pinned(ref) or branch.is_excluded(ref) or was_brought_back(branch, ref)
+
+
+def _argument_may_be_cleared(situation: FoldSituation, block: Block, ref: PartRef) -> bool:
+    """By length, by age, and by whether a later call gave a newer text of the same file."""
+    branch, policy = situation.branch, situation.policy
+    tokens = block.tokens * fold_economics.LONG_ARGUMENT // policy.argument_tokens
+    key = branch.text_keys.get(ref)
+    newest = None if key is None else branch.newest_text[key] == ref
+    age = len(branch.steps) - branch.born[ref.seq]
+    price = token_budget.relative_prices(situation.state.settings.model_for_role(ModelRole.MAIN))
+    return fold_economics.may_clear_argument(tokens, age, price, newest=newest, tail=policy.tail_steps)
+
+
+def clearable_tokens_per_step(branch: ConversationBranch) -> float:
+    """Clearable tokens that a step adds: the mean of the last steps."""
+    recent = branch.clearable[-LATELY:]
+    return sum(recent) / len(recent) if recent else 0.0
+
+
+def chance_of_cold_cache(branch: ConversationBranch) -> float:
+    """The learned chance that the provider's cache is cold at the next request."""
+    times = branch.step_times[-LATELY - 1 :]
+    pauses = [later - earlier for earlier, later in itertools.pairwise(times)]
+    return sum(pause > COLD_AFTER for pause in pauses) / len(pauses) if pauses else 0.0
+
+
+def is_cache_cold(situation: FoldSituation) -> bool:
+    """Whether so much time has passed since the last step that the provider's cache is cold now."""
+    times = situation.branch.step_times
+    return bool(times) and situation.now - times[-1] > COLD_AFTER
+
+
+# --- markers ---------------------------------------------------------------------------------------------------------
+
+
+def format_marker(digest: Digest, about: str, *, part: bool = False) -> str:
+    """The text of a marker: the exact first line, then one line about the original. `part`: it is long, and says that a
+    part can be asked for.
+    """
+    line = " ".join(about.split())
+    return f'[CACHED] recall_cached_content("{digest.hex}")\n{line}{ASK if part else ""}'
+
+
+def describe_output(branch: ConversationBranch, seq: int) -> str:
+    """Tool, arguments in short, exit code, lines, size."""
+    fact, call = branch.output_at(seq), call_answered_by(branch, seq)
+    said = f"{call.name} {summarise_arguments(call.arguments)}" if call else "output"
+    code = f"exit {fact.exit_code}" if fact.exit_code is not None else "" if fact.ok else "failed"
+    lines = f"{fact.output.lines:,} lines" if fact.output.lines else ""
+    return " · ".join(piece for piece in (said.strip(), code, lines, format_size(fact.output)) if piece)
+
+
+def call_answered_by(branch: ConversationBranch, seq: int) -> ToolCall | None:
+    """The call an output answers."""
+    answered = branch.answered.get(seq)
+    return answered.call if answered else None
+
+
+def content_to_store(arguments: str) -> str:
+    """What of the arguments goes to the cache: the one long value as it is, else all of them."""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return arguments
+    long = [value for value in values.values() if is_long_value(value)] if isinstance(values, dict) else []
+    return long[0] if len(long) == 1 and isinstance(long[0], str) else arguments
+
+
+def summarise_arguments(arguments: str) -> str:
+    """The arguments in a few words, the telling ones first."""
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        values = arguments
+    if isinstance(values, dict):
+        shown = [str(value) for value in values.values() if isinstance(value, str | int | float)]
+        values = " ".join(text for text in shown if len(text) <= ARGUMENT) or " ".join(shown)
+    text = " ".join(str(values).split())
+    return text if len(text) <= ARGUMENT else text[: ARGUMENT - 1] + "…"
+
+
+def format_size(stored: Stored) -> str:
+    """A size for people."""
+    amount = float(stored.size)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1_000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.1f} {unit}"
+        amount /= 1_000
+    return f"{amount:.1f} GB"

@@ -1,0 +1,141 @@
+"""Admission: what is shown of a large output on arrival. Plain functions; the steward asks the models."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from helix_desktop.engine import fold_economics
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.facts import Stored, ToolReturned
+from helix_desktop.engine.strategies.marker_clearing import format_size
+from helix_desktop.fast_dataclass import dataclass
+
+COMPACT, PREVIEW, FULL = "compact", "preview", "full"
+KEEP_WORDS = 500  # characters of what to keep that stand in a question
+_CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
+_THING = (
+    r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"
+)
+_ALL = re.compile(
+    rf"(?:please )?(?:keep |show )?(?:all|everything|(?:the )?(?:whole|entire|full)){_THING}", re.IGNORECASE
+)
+_COMMAND = re.compile(r"bash|shell|terminal|exec|command|console|(^|_)run(_|$)", re.IGNORECASE)
+_FENCE = re.compile(r"```(?:json)?\s*(.*?)```", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionChoice:
+    """What is to be shown of one output; `keep`: the instructions of a compaction."""
+
+    what: str
+    keep: str = ""
+
+
+def is_command_output(returned: ToolReturned, tool: str) -> bool:
+    """Whether an output is what a command printed, not something that was read to be had whole."""
+    return returned.exit_code is not None or bool(_COMMAND.search(tool))
+
+
+def find_outputs_to_hold(
+    batch: Sequence[ToolReturned], policy: Policy, window: int, factor: float, commands: Collection[int] = ()
+) -> list[int]:
+    """Which outputs of a batch are too large: each over the limit, then the largest while together they are over
+    the batch's. `commands`: which of them are of commands, and have a limit of their own.
+    """
+    sizes = {index: returned.tokens * factor for index, returned in enumerate(batch)}
+    limit = fold_economics.large_output_tokens(window, policy.admission_tokens)
+    of_command = min(limit, fold_economics.large_output_tokens(window, policy.admission_command_tokens))
+    large = [index for index, tokens in sizes.items() if tokens > (of_command if index in commands else limit)]
+    rest = sum(tokens for index, tokens in sizes.items() if index not in large)
+    for index in sorted(sizes, key=lambda i: -sizes[i]):
+        if rest <= limit * policy.admission_batch_tokens / policy.admission_tokens:
+            break
+        if index not in large and sizes[index] > policy.preview_tokens:
+            large.append(index)
+            rest -= sizes[index]
+    return sorted(large)
+
+
+def whole_limit_tokens(policy: Policy, window: int) -> int:
+    """Up to how many tokens a batch is shown whole, whatever is in it."""
+    if policy.admission == "off":
+        return window
+    tokens = (policy.admission_tokens, policy.admission_command_tokens, policy.admission_batch_tokens)
+    return fold_economics.large_output_tokens(window, min(tokens))
+
+
+def format_excerpt(stored: Stored, tokens: int, text: str, *, asked: str = "") -> str:
+    """What stands for a large text: where the whole is, then the preview or the compaction."""
+    lines = f"{stored.lines:,} lines, " if stored.lines else ""
+    how = f"compacted: {' '.join(asked.split())[:KEEP_WORDS]}" if asked else "preview"
+    whole = f'recall_cached_content("{stored.digest.hex}")'
+    return f"[EXCERPT of {tokens:,} tokens, {lines}{format_size(stored)} ({how}); the whole: {whole}]\n{text}"
+
+
+def admission_question(previews: Mapping[int, tuple[str, str]], may_be_full: Sequence[int]) -> str:
+    """The one question about a batch: `previews` by number, each with the call it belongs to."""
+    listed = "\n\n".join(f"Output {number}, of {call}:\n{text}" for number, (call, text) in previews.items())
+    full = f"\n`<number>: full` — only for {', '.join(map(str, may_be_full))}" if may_be_full else ""
+    return (
+        "Some outputs of your last calls are long. They are stored and can be recalled by hash at any time. Choose for "
+        "each what you need to see now, one line each, and nothing else:\n"
+        "`<number>: compact: <what you need from it>` — a fast model reads the whole and keeps that\n"
+        f"`<number>: preview` — what is shown below is enough{full}\n\n{listed}"
+    )
+
+
+def parse_admission_choices(
+    answer: str, numbers: Sequence[int], may_be_full: Sequence[int]
+) -> dict[int, AdmissionChoice]:
+    """What the agent chose. What cannot be read, or may not be, counts as preview."""
+    read = _choices_from_json(answer) or _choices_from_lines(answer)
+    chosen = {number: read.get(number, AdmissionChoice(PREVIEW)) for number in numbers}
+    return {
+        number: AdmissionChoice(PREVIEW)
+        if (choice.what == FULL and number not in may_be_full) or (choice.what == COMPACT and not choice.keep)
+        else choice
+        for number, choice in chosen.items()
+    }
+
+
+def _choices_from_lines(answer: str) -> dict[int, AdmissionChoice]:
+    return {
+        int(number): AdmissionChoice(what.lower(), keep.strip(" `\"'."))
+        for number, what, keep in _CHOICE.findall(answer[:50_000])
+    }
+
+
+def _choices_from_json(answer: str) -> dict[int, AdmissionChoice]:
+    """Models like to answer in JSON: `{"1": "preview"}`, or a list of objects."""
+    fenced = _FENCE.search(answer)
+    try:
+        value = json.loads(fenced.group(1) if fenced else answer)
+    except (ValueError, RecursionError):
+        return {}
+    if isinstance(value, dict):
+        lines = [f"{number}: {choice}" for number, choice in value.items()]
+        return _choices_from_lines("\n".join(lines))
+    if isinstance(value, list):
+        rows = [row for row in value if isinstance(row, dict)]
+        lines = [
+            f"{row.get('number', row.get('output', ''))}: {row.get('choice', '')}: {row.get('keep', '')}"
+            for row in rows
+        ]
+        return _choices_from_lines("\n".join(lines))
+    return {}
+
+
+def asks_for_everything(keep: str) -> bool:
+    """Whether the agent asked for the whole of it."""
+    return bool(_ALL.fullmatch(keep.strip(" .!\"'")))
+
+
+def compaction_question(call: str, keep: str, limit: int) -> str:
+    """What the fast model is asked about one output."""
+    return (
+        f"The material is the output of {call}. Write down what is needed from it: {keep}\n"
+        f"Keep paths, names, numbers and error messages word for word. At most {limit * 3 // 5} words; if it is not in "
+        "the material, say so."
+    )

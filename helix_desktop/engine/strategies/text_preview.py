@@ -1,0 +1,178 @@
+"""The preview of a long text, for the one who asked for it: first and last lines, the lines that look like errors, those that
+speak of what the call was for, and the structure: keys, columns, headings, signatures with their line numbers.
+
+About as many tokens as asked for, whatever the text is: one line of 5 MB, a million spaces, NULs and escape codes.
+Names are listed only of a text without lines to show them in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from helix_desktop.engine.conversation_details import find_error_lines
+from helix_desktop.engine.strategies.frequent_names import find_frequent_names
+
+PER_TOKEN = 3.2  # characters, on the cautious side
+HEAD, TAIL = 30, 20  # percent of the room that the first and the last lines take
+NAMES_SHARE = 30  # percent, of a text that has no lines to show
+LINES_READ = 20_000
+MOST_SIGNATURES, SIGNATURE = 40, 90  # shown, and characters of each
+LINE = 240  # characters of one line that are shown
+WIDE = " " * 8  # the widest gap in it
+ERRORS = 12
+IN_A_THREAD = 1 << 15  # characters
+KEYS = 12
+JSON_LIMIT = 1_000_000  # characters: beyond, parsing would hold the interpreter too long
+_WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
+_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # a word that is more than prose
+_SIGNATURE = re.compile(
+    r"(?:\s*\d+[\t|:→]\s?)?\s{0,8}(?:#{1,4} \S|(?:export |default |async |public |private |protected |static |abstract |final |pub |unsafe )*"
+    r"(?:def|class|function|interface|type|enum|struct|trait|impl|fn|func|module|namespace|const|describe|it|test|CREATE TABLE)\b[ (]\S|"
+    r"\[\w[\w. -]*\]$|diff --git |@@ |=== |--- \S+ ---)"
+)
+_LINE = re.compile(r"[^\r\n]+")
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-_]|[\x00-\x08\x0b-\x1f\x7f]")
+
+
+def build_preview(text: str, tokens: int, purpose: str = "") -> str:
+    """What is worth knowing of a text without reading it. `purpose`: the call's arguments, and what was said with it."""
+    room = int(tokens * PER_TOKEN)
+    cleaned = text if len(text) <= JSON_LIMIT else text[: JSON_LIMIT // 2] + "\n" + text[-JSON_LIMIT // 2 :]
+    first, last, count = _first_and_last_lines(cleaned, room)
+    shape = _describe_structure(text)
+    head = _lines_that_fit(first, room * HEAD // 100)
+    tail = _lines_that_fit([*first[len(head) :], *last][::-1], room * TAIL // 100)[::-1]
+    seen = {*head, *tail}
+    left_out = count - len(head) - len(tail)
+    pieces = [*([shape] if shape else []), *head]
+    if left_out > 0:
+        pieces.append(f"[… {left_out:,} lines left out …]")
+        pieces += _telling_lines(cleaned, purpose, seen, room)
+        pieces += ["Last lines:"] if tail and pieces[-1][:1] != "[" else []
+    elif not tail and len(cleaned) > room:
+        pieces += _names_line(cleaned, room)
+    return "\n".join([*pieces, *tail]) or "(nothing but space)"
+
+
+def _telling_lines(text: str, purpose: str, seen: set[str], room: int) -> list[str]:
+    """What stands in the part that is left out: errors, what the call was for, the structure; each line once."""
+    pieces: list[str] = []
+    groups = (
+        (
+            "Lines that look like errors:",
+            [_shorten_preview_line(line) for line in find_error_lines(text)][-ERRORS:],
+            20,
+        ),
+        ("Lines about what was asked for:", list(_lines_about_purpose(text, purpose)), 15),
+        ("In it, by line:", list(_headings_and_signatures(text)), 35),
+    )
+    for title, lines, share in groups:
+        shown = _lines_that_fit([line for line in dict.fromkeys(lines) if line not in seen], room * share // 100)
+        seen |= set(shown)
+        pieces += [title, *shown] if shown else []
+    return pieces or _names_line(text, room)
+
+
+def _names_line(text: str, room: int) -> list[str]:
+    """The names in a text that has no line to show them in."""
+    named = find_frequent_names(text, room * NAMES_SHARE // 100)
+    return [f"Names in it: {named}"] if named else []
+
+
+def _lines_about_purpose(text: str, purpose: str) -> Iterator[str]:
+    """The lines with the rarest words of the purpose."""
+    words = {word for word in _WORD.findall(purpose) if _NAME.search(word)}
+    if not words:
+        return
+    wanted = re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True)[:20])))
+    for number, line in enumerate(islice(_LINE.finditer(text), LINES_READ), 1):
+        if wanted.search(line.group()):
+            yield f"{number}: {_shorten_preview_line(line.group().strip())}"
+
+
+def _headings_and_signatures(text: str) -> Iterator[str]:
+    """Headings and signatures with their line numbers, by which a part can be recalled; long ones cut."""
+    found = [
+        (number, line.rstrip())
+        for number, line in enumerate(text.split("\n", LINES_READ)[:LINES_READ], 1)
+        if _SIGNATURE.match(line)
+    ]
+    stride = max(1, len(found) // MOST_SIGNATURES)
+    for number, line in found[::stride]:
+        yield f"{number}: {_strip_line_number(line)[:SIGNATURE]}"
+
+
+def _strip_line_number(line: str) -> str:
+    """A line without the number a tool has put before it."""
+    return re.sub(r"^\s*\d+[\t|:→]\s?", "", line).strip()
+
+
+async def build_preview_in_thread(text: str, tokens: int, purpose: str = "") -> str:
+    """The preview; of a long text it is made beside the event loop."""
+    if len(text) < IN_A_THREAD:
+        return build_preview(text, tokens, purpose)
+    return await asyncio.to_thread(build_preview, text, tokens, purpose)
+
+
+def _first_and_last_lines(text: str, room: int) -> tuple[list[str], list[str], int]:
+    """The first and the last lines that are not empty, as many as `room` characters can take; and how many there are."""
+    shorts = (_shorten_preview_line(line.group()) for line in _LINE.finditer(text))
+    numbered = ((number, line) for number, line in enumerate((line for line in shorts if line.strip()), 1))
+    most = max(room, 1)
+    first = list(islice(numbered, most))
+    last = deque(numbered, maxlen=most)
+    count = max((number for number, _ in (*first[-1:], *last)), default=0)
+    return [line for _, line in first], [line for _, line in last], count
+
+
+def _shorten_preview_line(line: str) -> str:
+    plain = line[: LINE * 4]
+    if not plain.isprintable():
+        plain = _ESCAPES.sub("", plain)
+    plain = plain.rstrip()
+    if WIDE in plain:
+        plain = re.sub(r" {8,}", WIDE, plain)
+    return plain if len(plain) <= LINE else f"{plain[: LINE - 20]}… ({len(line):,} characters)"
+
+
+def _lines_that_fit(lines: Sequence[str], room: int) -> list[str]:
+    taken: list[str] = []
+    for line in lines:
+        room -= len(line) + 1
+        if room < 0:
+            break
+        taken.append(line)
+    return taken
+
+
+def _describe_structure(text: str) -> str:
+    """The outline of JSON or of a table; empty for anything else."""
+    start = text.lstrip()[:1]
+    if start in ("{", "[") and len(text) <= JSON_LIMIT:
+        try:
+            return "JSON: " + _outline_json(json.loads(text), 2)
+        except (ValueError, RecursionError):
+            return ""
+    first = text[:4_000].splitlines()[:3]
+    for separator in ("\t", ",", "|", ";"):
+        counts = {line.count(separator) for line in first}
+        if len(first) > 2 and len(counts) == 1 and counts.pop() >= 2:
+            return f"Table of {first[0].count(separator) + 1} columns: {_shorten_preview_line(first[0])}"
+    return ""
+
+
+def _outline_json(value: object, depth: int) -> str:
+    if isinstance(value, dict):
+        keys = list(value)[:KEYS]
+        more = f", … {len(value) - KEYS} more" if len(value) > KEYS else ""
+        if depth == 0:
+            return f"object of {len(value)}"
+        return "{" + ", ".join(f"{str(key)[:60]}: {_outline_json(value[key], depth - 1)}" for key in keys) + more + "}"
+    if isinstance(value, list):
+        return f"list of {len(value)}" + (f" x {_outline_json(value[0], depth - 1)}" if value and depth else "")
+    return type(value).__name__

@@ -1,0 +1,234 @@
+"""Tokens, windows and prices: one number for the meter and for every trigger.
+
+Tokens are counted once, when a fact is made, with the base encoding. What a model really bills is that times one
+factor per model, learned from what the provider reports. Every threshold is compared with the corrected number, and
+the meter shows the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from helix_desktop.engine import fold_economics
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.facts import (
+    Cover,
+    DocumentEdited,
+    Excluded,
+    Fact,
+    Folded,
+    Included,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Refolded,
+    Rewound,
+    RulesSet,
+    Span,
+    SystemSet,
+    ToolsOffered,
+    Unfolded,
+    Usage,
+)
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.history.live_folds import count_item_tokens
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.history.token_ledger import Savings, newest_fact_seen_by
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+
+PER_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class WindowMeter:
+    """How full the window is. `parts` are corrected tokens by kind and sum up to `used`."""
+
+    parts: Mapping[ContextKind, int]
+    used: int
+    window: int
+    reserve: int
+    factor: float
+    model: str = ""
+
+    @property
+    def used_share(self) -> float:
+        """The share of the window the next request takes: what is shown and what every trigger compares."""
+        return self.used / self.window
+
+    @property
+    def free_tokens(self) -> int:
+        """What can still come in before the reserve is touched; negative when it does not fit."""
+        return self.window - self.reserve - self.used
+
+    @property
+    def request_fits(self) -> bool:
+        """Whether the next request fits with the reserve for the reply."""
+        return self.free_tokens >= 0
+
+    def format_meter(self) -> str:
+        """For people: used, window and reserve in one line."""
+        return (
+            f"{self.used:,} of {self.window:,} tokens ({self.used_share:.0%}), {self.reserve:,} reserved for the reply"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NextMessageCost:
+    """About what the next request costs, in dollars. `reply`: the tokens expected back; 0: not known, not counted.
+    `warm_until`: when the provider's cache expires, in seconds since 1970; 0: it is cold now, or nobody knows.
+    `per_token`: what a token that is new costs.
+
+    Not in it: the text of the message itself, more steps where the reply calls tools, and folds.
+    """
+
+    warm: float
+    cold: float
+    reply: int
+    warm_until: float = 0.0
+    per_token: float = 0.0
+    forever: bool = False  # warm, and its provider does not say for how long
+
+    def is_cache_warm(self, now: float) -> bool:
+        return self.forever or now < self.warm_until
+
+    def cost_when_sent(self, now: float) -> float:
+        """What it costs when it is sent now."""
+        return self.warm if self.is_cache_warm(now) else self.cold
+
+
+def measure_window(state: Moment, policy: Policy) -> WindowMeter:
+    """What the next request comes to, from the running sums: O(1)."""
+    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    factor_now = state.main_model_factor()
+    counted = {kind: state.branch.tokens[kind] for kind in ContextKind}
+    counted[ContextKind.SYSTEM] += state.settings.settings_tokens
+    counted[ContextKind.CONVERSATION] += state.branch.total_tokens - state.branch.tokens.total()
+    parts = {kind: round(tokens * factor_now) for kind, tokens in counted.items()}
+    size = window_tokens(state, policy)
+    return WindowMeter(
+        parts, sum(parts.values()), size, reserved_tokens(state, policy), factor_now, chosen.model if chosen else ""
+    )
+
+
+def count_unfoldable_tokens(state: ConversationState, *more: Cover) -> int:
+    """What no fold can make shorter: system prompt, tools, rules and pins, `more` among them; corrected tokens."""
+    return correct_tokens(state.settings.settings_tokens + state.branch.tokens_pinned(*more), state)
+
+
+def window_tokens(state: Moment, policy: Policy) -> int:
+    """The main model's window, or the policy's where the model's own is not known."""
+    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    return chosen.window if chosen and chosen.window > 0 else policy.window
+
+
+def reserved_tokens(state: Moment, policy: Policy) -> int:
+    """Room for the reply and for a summary of the conversation, in corrected tokens."""
+    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    size = window_tokens(state, policy)
+    reply = min(chosen.max_output if chosen and chosen.max_output > 0 else policy.reserve_reply, policy.reserve_reply)
+    return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
+
+
+def correct_tokens(tokens: int, state: Moment) -> int:
+    """What the main model would bill for so many counted tokens."""
+    return round(tokens * state.main_model_factor())
+
+
+def relative_prices(chosen: ModelSet | None) -> RelativePrices:
+    """The model's prices as shares of its input price; the usual ones where they are unknown."""
+    if chosen is None:
+        return RelativePrices()
+    return fold_economics.relative_prices_of(
+        chosen.price_input, chosen.price_output, chosen.price_cache_read, chosen.price_cache_write
+    )
+
+
+def compute_savings(state: Moment) -> Savings:
+    """What was sent and paid until then, beside what it would have been without any fold."""
+    return state.savings_then(relative_prices(state.settings.model_for_role(ModelRole.MAIN)))
+
+
+def compute_cost(usage: Usage, chosen: ModelSet | None) -> float:
+    """Dollars for a usage: the reported cost, else computed from the model's prices; 0 where they are unknown."""
+    if usage.cost > 0 or chosen is None or chosen.price_input <= 0:
+        return usage.cost
+    rate = relative_prices(chosen)
+    plain = max(0, usage.input - usage.cache_read - usage.cache_write)
+    shares = plain + usage.cache_read * rate.read + usage.cache_write * rate.write + usage.output * rate.output
+    return shares * chosen.price_input / PER_MILLION
+
+
+def estimate_next_message(state: Moment, policy: Policy, *, before: int = 0) -> NextMessageCost | None:
+    """What sending now costs with the last request still in the provider's cache, and without; None: no price known.
+    `before`: sent in place of this message and all that came after it.
+    """
+    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    if chosen is None or chosen.price_input <= 0:
+        return None
+    left = count_item_tokens(state.branch.items_from(before)) if before else 0
+    used, ledger = max(0, measure_window(state, policy).used - correct_tokens(left, state)), state.record.ledger
+    cached = min(used, count_cached_tokens(state, chosen.model))
+    reply = ledger.median_reply_tokens(state.seq)
+    warm = Usage(used, cache_read=cached, cache_write=used - cached, output=reply)
+    cold = Usage(used, cache_write=used, output=reply)
+    until = _last_request_time(state, chosen.model) + chosen.cache_seconds if cached and chosen.cache_seconds else 0.0
+    per_token = relative_prices(chosen).write * chosen.price_input / PER_MILLION
+    forever = bool(cached) and not chosen.cache_seconds
+    return NextMessageCost(compute_cost(warm, chosen), compute_cost(cold, chosen), reply, until, per_token, forever)
+
+
+def count_cached_tokens(state: Moment, model: str) -> int:
+    """The tokens at the front of the next request that a model read in its last one: up to the first thing that changed."""
+    ledger = state.record.ledger
+    billed, answered = ledger.last_request_tokens(model, state.seq), ledger.last_billed_reply(model, state.seq)
+    if not answered:
+        return 0
+    changed = _first_changed_message(state, newest_fact_seen_by(state.record.facts[answered - 1]))
+    if changed is None:
+        return billed
+    front = state.settings.settings_tokens + count_item_tokens(
+        item for item in state.branch.items if item.first < changed
+    )
+    return min(billed, correct_tokens(front, state)) if changed else 0
+
+
+def _first_changed_message(state: Moment, saw: int) -> int | None:
+    """The first message that is shown in another way than at the fact `saw`; 0: the system prompt or the tools; None: all is
+    as it was.
+    """
+    places = [
+        place
+        for recorded in state.record.facts[saw : state.seq]
+        if (place := _first_message_changed_by(state, recorded.fact)) is not None
+    ]
+    return min(places, default=None)
+
+
+def _first_message_changed_by(state: Moment, fact: Fact) -> int | None:
+    match fact:
+        case SystemSet() | RulesSet() | ToolsOffered():
+            return 0
+        case Rewound(to=to):
+            return max(0, to) + 1
+        case Folded(cover=cover):
+            return _first_seq_of_cover(cover)
+        case Unfolded(fold=name) | Refolded(fold=name) | DocumentEdited(fold=name):
+            fold = state.find_fold(name)
+            return None if fold is None else _first_seq_of_cover(fold.cover)
+        case Excluded(ref=ref) | Included(ref=ref):
+            return _first_seq_of_cover(ref)
+    return None
+
+
+def _first_seq_of_cover(cover: Cover) -> int:
+    return max(1, cover.first if isinstance(cover, Span) else cover.seq)
+
+
+def _last_request_time(state: Moment, model: str) -> float:
+    """When a model was last asked."""
+    answered = state.record.ledger.last_billed_reply(model, state.seq)
+    recorded = state.record.facts[answered - 1]
+    seconds = recorded.fact.seconds if isinstance(recorded.fact, ModelReplied) else 0.0
+    return recorded.time - seconds

@@ -1,0 +1,107 @@
+"""Who is speaking: the turn that runs, and the calls on their way."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import Any
+
+from helix_desktop.engine.facts import PartRef, ToolCall
+from helix_desktop.fast_dataclass import dataclass
+
+FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"  # what tools on demand are searched with and called through
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
+UNREAD = "This call was stopped before it was done."
+TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
+PATH_KEYS = ("path", "file_path", "filename", "file")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call on its way: the id the model gave it, the one it has in requests, and the part it is."""
+
+    id: str
+    shown: str
+    ref: PartRef
+    call: ToolCall
+
+
+@dataclass(slots=True)
+class CurrentTurn:
+    """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
+
+    words: list[int] = field(default_factory=list)
+    before: int = 0  # where the turn before this one began
+    running: bool = False
+
+    @property
+    def first_seq(self) -> int:
+        return self.words[0] if self.words else 0
+
+
+def file_of_call(call: ToolCall) -> str:
+    """The file a call is about; empty where its arguments name none."""
+    values = parse_arguments(call.arguments) or {}
+    return next((value for key in PATH_KEYS if isinstance(value := values.get(key), str)), "")
+
+
+def match_tool_name(name: str, offered: Sequence[str]) -> str:
+    """The tool that is called, without what some servers leave of the model's own format: `functions.read:0`,
+    `read<|channel|>commentary`. A name that is none of those offered stays as it is.
+    """
+    plain = _FORMAT.sub("", name).rpartition(".")[2].strip().lower()
+    alike = [one for one in offered if one.lower() == plain]
+    return alike[0] if name not in offered and len(alike) == 1 else name
+
+
+def unwrap_call(call: ToolCall) -> ToolCall:
+    """The call that was made through `call_offered_tool`, under the real name; one that cannot be told stays as it is."""
+    values = parse_arguments(call.arguments) if call.name == CALL_TOOL else None
+    name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
+    if isinstance(inner, str):
+        inner = parse_arguments(inner) if inner.strip() else {}
+    if not isinstance(name, str) or not _TOOL_NAME.fullmatch(name) or name == CALL_TOOL or not isinstance(inner, dict):
+        return call
+    keep = (values or {}).get("keep", "")
+    keep = keep if isinstance(keep, str) else ""
+    return replace(call, name=name, arguments=json.dumps(inner, ensure_ascii=False), keep=keep, via=CALL_TOOL)
+
+
+def wrap_call(call: ToolCall) -> ToolCall:
+    """The call as the model made it: through `call_offered_tool` where it was."""
+    if not call.via:
+        return call
+    arguments = f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
+    return replace(call, name=call.via, arguments=arguments)
+
+
+def parse_strict_json(arguments: str, *, strict: bool = False) -> Any:
+    """JSON without NaN or a number too large: some servers refuse every request that has one. `asks_in_every_mode`: no line breaks in strings."""
+    return (_STRICT if strict else _LENIENT).decode(arguments)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse_finite_number(written: str) -> float:
+    number = float(written)
+    return _refuse_constant(written) if math.isinf(number) else number
+
+
+_STRICT = json.JSONDecoder(strict=True, parse_constant=_refuse_constant, parse_float=_parse_finite_number)
+_LENIENT = json.JSONDecoder(strict=False, parse_constant=_refuse_constant, parse_float=_parse_finite_number)
+
+
+def parse_arguments(arguments: str) -> dict[str, Any] | None:
+    """The object the arguments are, also where the model wrote line breaks as they are, or the object as a string."""
+    try:
+        value = parse_strict_json(arguments)
+        value = parse_strict_json(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None

@@ -1,0 +1,372 @@
+"""The loop of a turn: ask the model, run what it calls, show it the results, until it has nothing more to do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from helix_desktop.engine import legal_messages, token_budget
+from helix_desktop.engine.blocks import Delta, Image, Reply, Request, RetryDelay, TextDelta, View
+from helix_desktop.engine.collaborators import ConversationSetup, SessionCollaborators, StandingNote
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    NO_LONGER,
+    Excluded,
+    Fact,
+    ModelReplied,
+    ModelRole,
+    PartRef,
+    Pinned,
+    Reasoning,
+    ReplyPart,
+    Span,
+    Stop,
+    Stored,
+    Text,
+    ToolCall,
+    ToolsOffered,
+    TurnEnd,
+    TurnEnded,
+    Unpinned,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.history.request_digest import digest_of
+from helix_desktop.engine.ports import ModelClient, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.reply_calls import ReplyCalls
+from helix_desktop.engine.session_events import ConversationActivity, ReplyStreamed
+from helix_desktop.engine.tool_calls import match_tool_name, unwrap_call
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import (
+    ActionRefused,
+    ContextTooLong,
+    HelixError,
+    ModelFailed,
+    ModelOverloaded,
+    ProviderKeyRefused,
+    ProviderUnreachable,
+    StoreFailed,
+    UnknownModel,
+)
+from helix_desktop.fast_dataclass import dataclass
+
+CUTS_IN_A_ROW = 3
+OVERFLOWS_IN_A_ROW = 3
+_CAUSES: Mapping[type[HelixError], str] = {
+    ProviderKeyRefused: "key",
+    UnknownModel: "model",
+    ContextTooLong: "window",
+    ModelOverloaded: "busy",
+    ProviderUnreachable: "connection",
+    StoreFailed: "store",
+}
+Words = tuple[tuple[UserPart, ...], str]  # what is said, and on whose behalf (UserSaid.by)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnCallbacks:
+    """The turn's line to the user: questions and its state out, steering messages in, and back where they found no room."""
+
+    ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+    steering: Callable[[], Sequence[Words]]
+    steer_again: Callable[[Sequence[Words]], None]
+    running: Callable[[ConversationActivity], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _PreparedRequest:
+    """A request, the newest fact in the view it was made from, and its digest."""
+
+    request: Request
+    saw: int
+    digest: Digest
+
+
+async def record_changed_settings(crew: SessionCollaborators, conversation: Conversation) -> None:
+    """Record what a request depends on besides the messages, where it has changed. The tools come after the model and the
+    policy, which decide how many of them are sent.
+    """
+    setup = await crew.setup()
+    await conversation.append_facts(
+        *(fact for fact in setup.settings_facts if not conversation.state.already_holds(fact))
+    )
+    offered = _build_tools_offered(crew)
+    facts = [] if conversation.state.already_holds(offered) else [offered]
+    await conversation.append_facts(*facts, *note_facts(setup.notes, crew, conversation, len(facts)))
+
+
+def expect_changed_settings(crew: SessionCollaborators, conversation: Conversation, setup: ConversationSetup) -> None:
+    """The same, worked out and not recorded: what the next request will have besides the messages."""
+    conversation.expect_settings(setup.settings_facts)
+    conversation.expect_settings((*setup.settings_facts, _build_tools_offered(crew)))
+
+
+def _build_tools_offered(crew: SessionCollaborators) -> ToolsOffered:
+    tools = crew.tools.offered_specs()
+    counted = sum(crew.tokens.count_tokens(t.name + t.description + t.schema) for t in tools)
+    return ToolsOffered(tools, counted, *crew.withheld())
+
+
+def note_facts(
+    wanted: Iterable[StandingNote], crew: SessionCollaborators, conversation: Conversation, before: int = 0
+) -> list[Fact]:
+    """Notes that are new or have changed, said at the end and pinned: the prefix stays, and no fold shortens them.
+    `before`: how many facts are appended in front of these.
+    """
+    notes, facts = conversation.state.branch.notes, list[Fact]()
+    for note in wanted:
+        seq, said = notes.get(note.by, (0, ""))
+        text = note.text or (NO_LONGER if seq else "")
+        if text == said:
+            continue
+        if seq and note.pinned:
+            facts.append(Unpinned(PartRef(seq)))
+        facts.append(UserSaid((Text(text, crew.tokens.count_tokens(text)),), steering=True, by=note.by))
+        if note.pinned:
+            facts.append(Pinned(PartRef(-(before + len(facts) - 1))))
+    return facts
+
+
+class TurnLoop:
+    """One turn of one conversation. `run_turn` records everything, its own end too, and never leaves a call open."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        crew: SessionCollaborators,
+        steward: FoldSteward,
+        contents: ViewContents,
+        talk: TurnCallbacks,
+    ) -> None:
+        self._conversation = conversation
+        self._crew = crew
+        self._steward = steward
+        self._contents = contents
+        self._talk = talk
+        self.wake: Callable[[], object] | None = None  # ends a pause before another try
+        self._steps = 0
+        self._cuts = 0
+        self._paid_before = len(conversation.state.spent)
+        self._calls = ReplyCalls(conversation, crew, steward, talk.ask)
+
+    async def run_turn(self) -> TurnEnded:
+        """Steps until there is an end, which is recorded and returned."""
+        end = self._reached_spending_limit()  # a day's limit that is reached lets no turn begin
+        try:
+            while end is None:
+                await record_changed_settings(self._crew, self._conversation)
+                await self._steward.prepare_step()
+                self._refuse_what_cannot_fit()
+                reply = await self._ask_until_answered()
+                called = any(isinstance(part, ToolCall) for part in reply.parts)
+                if called:
+                    self._talk.running(ConversationActivity.TOOLS)
+                    await self._calls.run_reply_calls(reply)
+                steered = await self._record_steering(within=called)
+                end = self._end_after_reply(reply, going_on=called or steered)
+                if end is None and self._cuts:
+                    await self._prepare_retry(reply)
+        except HelixError as error:
+            end = turn_end_of_error(error)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._record_end(TurnEnded(TurnEnd.STOPPED)))
+            raise
+        await self._record_end(end)
+        return end
+
+    async def _record_end(self, end: TurnEnded) -> None:
+        """With the files that a stopped step has changed."""
+        await self._conversation.append_facts(*await self._crew.collect_file_changes(self._conversation.id), end)
+
+    # --- before a step
+
+    def _refuse_what_cannot_fit(self) -> None:
+        """Pins are never folded: where they are why the request is larger than the window, it is not sent."""
+        state, meter = self._conversation.state, self._conversation.current_meter()
+        if meter.used <= meter.window or not state.branch.pins:
+            return
+        kept = token_budget.count_unfoldable_tokens(state)
+        raise ActionRefused(
+            f"The next request would take up {meter.used:,} tokens, but the window of {meter.model or 'the model'} holds only {meter.window:,}: the system prompt, tools, rules and pins alone take up {kept:,}. Nothing was sent.",
+            remedy="Unpin something, or choose a model with a larger window.",
+        )
+
+    async def _prepare_request(self) -> _PreparedRequest:
+        """The next request. What is appended while it is prepared is not in it, and `saw` says so."""
+        view = self._conversation.current_view()
+        contents = await self._contents.read_view_contents(view)
+        request, digest, blocks = await asyncio.to_thread(_build_digested_request, view, contents)
+        before = self._conversation.sent
+        now = self._conversation.sent = before.mark_next(blocks)
+        stable = now.stable if before.blocks else request.stable
+        return _PreparedRequest(
+            replace(request, model=self._main_model_client().model_name, stable=stable, settled=now.settled),
+            view.seq,
+            digest,
+        )
+
+    def _main_model_client(self) -> ModelClient:
+        client = self._crew.models(ModelRole.MAIN)
+        if client is None:
+            raise ModelFailed("No model has been chosen for this workspace.", remedy="Choose a model at the top right.")
+        return client
+
+    # --- the model
+
+    async def _ask_until_answered(self) -> Reply:
+        """One reply, recorded. A request that is too long is folded and asked again, unless that changed nothing."""
+        self._talk.running(ConversationActivity.THINKING)
+        for _ in range(OVERFLOWS_IN_A_ROW):
+            try:
+                return await self._stream_and_record_reply()
+            except ContextTooLong as error:
+                before = self._conversation.current_meter()
+                await record_changed_settings(
+                    self._crew, self._conversation
+                )  # the refusal may have named the model's real window
+                await self._steward.prepare_step(overflowed=True)
+                failed, now = error, self._conversation.current_meter()
+                if now.used >= before.used and now.window == before.window:
+                    break
+        raise failed
+
+    async def _stream_and_record_reply(self) -> Reply:
+        asked = await self._prepare_request()
+        started, written, reply = self._crew.clock.current_time(), "", None
+        try:
+            async for delta in self._main_model_client().stream_reply(asked.request):
+                self._show_delta(delta)
+                if isinstance(delta, TextDelta):
+                    written += delta.text
+                elif isinstance(delta, Reply):
+                    reply = delta
+        except asyncio.CancelledError:
+            partial = Reply((Text(written),) if written else (), Stop.STOPPED)
+            await asyncio.shield(self._record_reply(partial, asked, started))
+            raise
+        return await self._record_reply(reply or Reply((), Stop.CUT), asked, started)
+
+    def _show_delta(self, delta: Delta) -> None:
+        self.wake = delta.wake if isinstance(delta, RetryDelay) else None
+        self._conversation.notify_listeners(ReplyStreamed(self._conversation.id, delta))
+
+    async def _record_reply(self, reply: Reply, asked: _PreparedRequest, started: float) -> Reply:
+        """A broken reply keeps its words; its calls may be torn and are left out."""
+        parts = reply.parts
+        if reply.stop in (Stop.CUT, Stop.STOPPED):
+            parts = tuple(part for part in parts if isinstance(part, Text))
+        parts = tuple(self._count_reply_part(part) for part in parts)
+        self._steps += 1
+        seconds = self._crew.clock.current_time() - started
+        model = reply.model or self._main_model_client().model_name
+        if parts or reply.usage.input:
+            stable, settled = asked.request.stable, asked.request.settled
+            fact = ModelReplied(
+                parts, model, reply.stop, reply.usage, asked.saw, seconds, asked.digest, stable=stable, settled=settled
+            )
+            await self._conversation.append_facts(fact)
+        return replace(reply, parts=parts)
+
+    def _count_reply_part(self, part: ReplyPart) -> ReplyPart:
+        match part:
+            case Text(text) | Reasoning(text):
+                return replace(part, tokens=self._crew.tokens.count_tokens(text))
+            case ToolCall(_, said, arguments):
+                offered = self._conversation.state.settings.tools.tools
+                name = match_tool_name(said, [spec.name for spec in offered])
+                tokens = self._crew.tokens.count_tokens(name + arguments)
+                return unwrap_call(replace(part, name=name, tokens=tokens))
+
+    async def _prepare_retry(self, reply: Reply) -> None:
+        """Ask again after a pause. Words of a broken stream stay in the journal and leave the view, so that the request
+        is the one that failed; a reply that met its length limit is continued instead.
+        """
+        if reply.stop is Stop.CUT and reply.parts:
+            partial = self._conversation.state.branch.steps[-1]
+            await self._conversation.append_facts(Excluded(Span(partial, partial)))
+        spread = random.uniform(0.75, 1.25)  # noqa: S311  # so that many do not come back together
+        await self._crew.clock.sleep_seconds(2 ** (self._cuts - 1) * spread)
+
+    # --- after a step
+
+    async def _record_steering(self, *, within: bool) -> bool:
+        """Messages sent meanwhile come after all results of the reply."""
+        steering = self._talk.steering()
+        if steering:
+            try:
+                await self._conversation.append_facts(
+                    *(UserSaid(parts, steering=within, by=by) for parts, by in steering)
+                )
+            except HelixError:
+                self._talk.steer_again(steering)
+                raise
+        return bool(steering)
+
+    def _end_after_reply(self, reply: Reply, *, going_on: bool) -> TurnEnded | None:
+        """Why the turn ends here, or None."""
+        silent = reply.stop is Stop.END and not _says_something(reply)
+        broken = silent or reply.stop in (Stop.CUT, Stop.LENGTH)
+        if broken and not going_on:
+            self._cuts += 1
+            if self._cuts <= CUTS_IN_A_ROW:
+                return None
+            happened = (
+                "The model sent several empty replies in a row."
+                if silent
+                else "The reply was cut off several times in a row."
+            )
+            return TurnEnded(TurnEnd.FAILED, reply.why or happened, "" if silent else "connection")
+        self._cuts = 0
+        if reply.stop is Stop.FILTERED:
+            return TurnEnded(TurnEnd.FAILED, reply.why or "The provider withheld the reply.")
+        if not going_on:
+            return TurnEnded(TurnEnd.DONE)
+        return self._reached_limit()
+
+    def _reached_limit(self) -> TurnEnded | None:
+        limits = self._crew.limits()
+        if self._steps >= limits.steps:
+            return TurnEnded(TurnEnd.STEP_LIMIT, f"This turn reached its limit of {self._steps} steps.")
+        name, count = self._calls.most_repeated_tool()
+        if count >= limits.repeats:
+            return TurnEnded(
+                TurnEnd.REPEATING, f"{name} was called {count} times with the same arguments and the same result."
+            )
+        return self._reached_spending_limit()
+
+    def _reached_spending_limit(self) -> TurnEnded | None:
+        limits = self._crew.limits()
+        day, ever = self._crew.spent()
+        turn = sum(paid.usage.cost for paid in self._conversation.state.spent[self._paid_before :])
+        for what, spent, limit in (
+            ("This turn", turn, limits.turn_cost),
+            ("Today", day, limits.day_cost),
+            ("This workspace", ever, limits.workspace_cost),
+            ("All agents of this conversation", *self._crew.agents_spent()),
+        ):
+            if limit and spent >= limit:
+                return TurnEnded(TurnEnd.SPENDING_LIMIT, f"{what} has cost ${spent:.2f}; the limit is ${limit:.2f}.")
+        return None
+
+
+def turn_end_of_error(error: HelixError) -> TurnEnded:
+    """The end of a turn that met this."""
+    cause = next((name for kind, name in _CAUSES.items() if isinstance(error, kind)), "")
+    return TurnEnded(TurnEnd.FAILED, str(error), cause)
+
+
+def _build_digested_request(
+    view: View, contents: Mapping[Stored, str | Image]
+) -> tuple[Request, Digest, tuple[int, ...]]:
+    """The request, its digest, and a number for each message by which the next request tells what changed."""
+    request = legal_messages.build_request(view, contents)
+    return request, digest_of(request), tuple(map(hash, request.messages))
+
+
+def _says_something(reply: Reply) -> bool:
+    """Whether there is more than thinking and empty lines."""
+    return any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in reply.parts)

@@ -1,0 +1,69 @@
+"""Stored content as a model is shown it: read from the cache once, and kept while a view needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from helix_desktop.engine.blocks import Image, View
+from helix_desktop.engine.facts import Attachment, Stored
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.errors import CacheCorrupt, NotFound
+
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+SAMPLE = 1 << 20  # bytes at its beginning by which the tokens of an entry are counted
+
+
+class ViewContents:
+    """The content behind a view's references. A request re-reads only what the view before did not hold."""
+
+    def __init__(self, cache: ContentCache) -> None:
+        self._cache = cache
+        self._kept: dict[Stored, str | Image] = {}
+
+    async def read_view_contents(self, view: View) -> Mapping[Stored, str | Image]:
+        """Everything the view refers to. What cannot be read stands there as a sentence that says so."""
+        kept, wanted = self._kept, dict.fromkeys(_stored_references(view))
+        found = {stored: kept[stored] for stored in wanted if stored in kept}
+        lacking = [stored for stored in wanted if stored not in found]
+        fresh = await self._cache.read_contents(list(dict.fromkeys(stored.digest for stored in lacking)))
+        found |= {
+            stored: content_for_model(stored, fresh[stored.digest]) for stored in lacking if stored.digest in fresh
+        }
+        if self._kept is kept:  # else some of it was forgotten meanwhile
+            self._kept = found
+        return {**found, **{stored: await self._read_or_explain(stored) for stored in lacking if stored not in found}}
+
+    async def _read_or_explain(self, stored: Stored) -> str | Image:
+        """What stands in place of a content that was not there just now."""
+        try:
+            return content_for_model(stored, await self._cache.read_content(stored.digest))
+        except (NotFound, CacheCorrupt) as error:
+            return f"[This content is not available: {error.what}]"
+
+    def clear_read_contents(self) -> None:
+        """Read everything anew from here on: some of it may have been forgotten."""
+        self._kept = {}
+
+
+def _stored_references(view: View) -> Iterator[Stored]:
+    for block in view.blocks:
+        stored = block.content.stored if isinstance(block.content, Attachment) else block.content
+        if isinstance(stored, Stored):
+            yield stored
+
+
+def content_for_model(stored: Stored, content: bytes) -> str | Image:
+    """Text as it is, in any encoding; a picture as a picture; other bytes as a sentence about them."""
+    if stored.media_type in IMAGES:
+        return Image(stored.media_type, content)
+    if b"\0" in content[:4096] and not stored.media_type.startswith("text/"):
+        return f"[{len(content):,} bytes of {stored.media_type}; not text]"
+    return content.decode("utf-8", "replace").replace("\0", "\N{SYMBOL FOR NULL}")
+
+
+def estimate_entry_tokens(size: int, beginning: bytes, count: Callable[[str], int]) -> int:
+    """The tokens of an entry of so many bytes, by proportion beyond the sample. A turn, the index and whoever attaches it count the
+    same text, so a counter that remembers counts it once.
+    """
+    sample = beginning[:SAMPLE]
+    return count(sample.decode("utf-8", "replace")) * max(size, 1) // max(len(sample), 1)

@@ -1,0 +1,294 @@
+"""One conversation of a connected agent, held open: messages become its facts, and its view says what they are sent on as."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import itertools
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+
+from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
+from helix_desktop.engine.ask_model import SYSTEM as ASKED_ALONE
+from helix_desktop.engine.blocks import Delta, Image, Reply, Request, TextDelta, View
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    Attachment,
+    Fact,
+    ModelRole,
+    PolicySet,
+    Reasoning,
+    ReplyPart,
+    Stop,
+    Stored,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    ToolsOffered,
+    ToolSpec,
+    Usage,
+    UserPart,
+)
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.conversation_matching import MessageLine
+from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied
+from helix_desktop.gateway.view_entries import ViewEntries, ViewEntriesBuilder
+from helix_desktop.providers.http_model_client import with_cost
+from helix_desktop.providers.known_models import merge_model_knowledge
+from helix_desktop.wire.wire_message import Piece, PieceKind, Speaker, Wired, slice_text
+from helix_desktop.workbench import conversation_setup
+from helix_desktop.workbench.open_workbench import Workbench
+
+LONG_TEXT_CHARACTERS = 32_000  # characters from which on texts are counted beside the loop
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectedAgentModel:
+    """The agent's own model, asked for a fold with the agent's own key by whoever has it."""
+
+    conversation: str
+    model_name: str
+    ask: AskAgentModel
+
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        """One text."""
+        said = [part.text for part in request.messages[-1].parts if isinstance(part, Text)]
+        alone = request.system == ASKED_ALONE
+        question = "\n\n".join(said) if alone else said[-1]
+        text, usage, model = await self.ask(
+            self.conversation, question, request.system if alone else "", request.max_output
+        )
+        yield TextDelta(text)
+        yield Reply(
+            (Text(text),) if text else (), Stop.END, _price_usage(usage, model, self.model_name), self.model_name
+        )
+
+
+@dataclass(slots=True)
+class OpenAgentConversation:
+    """A conversation held open."""
+
+    bench: Workbench
+    session: Session
+    follower: AgentFollower
+    contents: ViewContents
+    last_entries: ViewEntries | None = None  # what its last view came to
+    applied_settings: tuple[object, ...] = ()  # what its last request said of system prompt, tools, model and policy
+
+    @classmethod
+    async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> OpenAgentConversation:
+        """The conversation of that name; what its folds need written, the agent's own model is asked for."""
+        session = await bench.open_session(name, writer=lambda model: ConnectedAgentModel(name, model, ask))
+        cache = bench.workspace.cache
+        following = AgentFollower(session.conversation, session.steward, cache, bench.token_counter)
+        return cls(bench, session, following, ViewContents(cache))
+
+    @property
+    def conversation(self) -> Conversation:
+        """Its facts."""
+        return self.follower.conversation
+
+    async def with_draft(self) -> OpenAgentConversation:
+        """The same on a copy of the conversation."""
+        return replace(self, follower=self.follower.follow_draft(await self.conversation.copy_as_draft()))
+
+    async def update_entries(self, track: MessageLine) -> ViewEntries:
+        """What the messages become now; from where it differs from what they became last."""
+        view = self.conversation.current_view()
+        shown, whole = await self.entries_of_view(view, tuple(track.seqs), self.last_entries)
+        self.last_entries = shown if whole else None
+        return shown
+
+    async def entries_of_view(
+        self, view: View, seqs: Sequence[int], before: ViewEntries | None = None
+    ) -> tuple[ViewEntries, bool]:
+        """What a view comes to, and whether all of it belongs to these messages. Contents are read where they are shown."""
+        contents: dict[Stored, str | Image] = {}
+        while True:
+            showing = ViewEntriesBuilder(self.conversation, seqs, contents)
+            shown = await showing.build_entries(view, before)
+            if not showing.missing:
+                return shown, showing.whole
+            contents |= await self.contents.read_view_contents(replace(view, blocks=tuple(showing.missing.values())))
+
+    async def apply_request_settings(self, arrival: Arrival) -> None:
+        """System prompt, tools, policy and model as the request has them."""
+        conversation = self.conversation
+        settings = conversation.state.settings
+        wanted: list[Fact] = []
+        if settings.system.text != arrival.system:
+            wanted.append(SystemSet(arrival.system, await self.count_tokens_of_texts([arrival.system])))
+        tools = tuple(ToolSpec(tool.name, tool.description, tool.schema) for tool in arrival.tools)
+        if settings.tools.tools != tools:
+            tokens = await self.count_tokens_of_texts([f"{tool.name}{tool.description}{tool.schema}" for tool in tools])
+            wanted.append(ToolsOffered(tools, tokens))
+        wanted.append(self._policy_to_apply(fold=arrival.fold))
+        wanted.append(merge_model_knowledge(arrival.wire, arrival.model).as_model_set(ModelRole.MAIN))
+        missing = [fact for fact in wanted if not conversation.state.already_holds(fact)]
+        if missing:
+            await conversation.append_facts(*missing)
+        self.applied_settings = self.settings_of_arrival(arrival)
+
+    async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
+        """Their tokens. Long texts are counted beside the loop; whoever counts them again is told what was found."""
+        count = self.bench.token_counter.count_tokens
+        if sum(map(len, texts)) <= LONG_TEXT_CHARACTERS:
+            return sum(map(count, texts))
+        return await asyncio.to_thread(lambda: sum(map(count, texts)))
+
+    def _policy_to_apply(self, *, fold: bool) -> PolicySet:
+        settings = self.bench.workspace.settings
+        return (
+            conversation_setup.build_policy_fact("none", {})
+            if not fold
+            else conversation_setup.build_policy_fact(settings.preset, settings.policy)
+        )
+
+    def settings_of_arrival(self, arrival: Arrival) -> tuple[object, ...]:
+        settings = self.bench.workspace.settings
+        return (arrival.system, arrival.tools, arrival.model, arrival.fold, settings.preset, settings.policy)
+
+    def is_plain_continuation(self, fresh: Sequence[Wired]) -> bool:
+        """Whether these are short texts, and results of calls that wait for them."""
+        if any(message.speaker is not Speaker.USER for message in fresh):
+            return False
+        pieces = [piece for message in fresh for piece in message.pieces]
+        waiting = {call.id for call in self.conversation.state.branch.running_calls}
+        if not all(p.kind is PieceKind.TEXT or (p.kind is PieceKind.RESULT and p.id in waiting) for p in pieces):
+            return False
+        if sum(len(piece.text) for piece in pieces) > LONG_TEXT_CHARACTERS:
+            return False
+        return self.session.steward.has_nothing_due(
+            sum(self.bench.token_counter.count_tokens(piece.text) for piece in pieces)
+        )
+
+    # --- messages become facts
+
+    async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
+        """The messages are facts; for each the last fact that stands for it. `last_message_seq`: that of the message before them."""
+        await self.count_tokens_of_texts(_countable_texts(messages))
+        stored = await self._store_call_outputs(messages)
+        outputs: list[tuple[int, AgentOutput]] = []
+        seqs: dict[int, int] = {}
+        for at, message in enumerate(messages):
+            results, others = self._split_off_results(message, {output.call for _, output in outputs}, stored)
+            if outputs and (not results or message.speaker is Speaker.ASSISTANT):
+                await self._append_call_results(outputs, seqs)
+            outputs.extend((at, output) for output in results)
+            if outputs and others:
+                await self._append_call_results(outputs, seqs)
+            if others:
+                await self._append_one_message(message, others, steering=bool(results))
+                seqs[at] = self.conversation.state.last_seq
+        if outputs:
+            await self._append_call_results(outputs, seqs)
+        return list(itertools.accumulate((seqs.get(at, tip) for at in range(len(messages))), max, initial=tip))[1:]
+
+    async def _store_call_outputs(self, messages: Sequence[Wired]) -> dict[str, Stored]:
+        """What calls returned, by their ids. It is put together: one sync is enough for many."""
+        calls = {call.id: call.call for call in self.conversation.state.branch.running_calls}
+        calls |= {
+            p.id: ToolCall(p.id, p.name, p.text) for message in messages for p in message.pieces_of_kind(PieceKind.CALL)
+        }
+        texts = {
+            p.id: p.text for message in messages for p in message.pieces_of_kind(PieceKind.RESULT) if p.id in calls
+        }
+        put = (self.follower.store_output(text, calls[call]) for call, text in texts.items())
+        return dict(zip(texts, await asyncio.gather(*put), strict=True))
+
+    def _split_off_results(
+        self, message: Wired, waiting: set[str], stored: Mapping[str, Stored]
+    ) -> tuple[list[AgentOutput], list[Piece]]:
+        """The results somebody waits for, and all else."""
+        calls = {call.id for call in self.conversation.state.branch.running_calls} - waiting
+        results, others = [], []
+        for piece in message.pieces:
+            if piece.kind is PieceKind.RESULT and piece.id in calls:
+                calls.discard(piece.id)
+                results.append(AgentOutput(piece.id, piece.text, piece.ok, stored=stored.get(piece.id)))
+            else:
+                others.append(piece)
+        return results, others
+
+    async def _append_call_results(self, outputs: list[tuple[int, AgentOutput]], seqs: dict[int, int]) -> None:
+        before = self.conversation.state.last_seq
+        await self.follower.record_outputs([output for _, output in outputs])
+        at_of = {output.call: at for at, output in outputs}
+        facts = self.conversation.state.facts[before:]
+        for recorded in facts:
+            if isinstance(recorded.fact, ToolReturned) and recorded.fact.call in at_of:
+                seqs[at_of[recorded.fact.call]] = recorded.seq
+        seqs[outputs[-1][0]] = self.conversation.state.last_seq
+        outputs.clear()
+
+    async def _append_one_message(self, message: Wired, pieces: Sequence[Piece], *, steering: bool) -> None:
+        following = self.follower
+        if message.speaker is Speaker.ASSISTANT:
+            stop = Stop.CALLS if message.pieces_of_kind(PieceKind.CALL) else Stop.END
+            saw = following.conversation.state.last_seq
+            await following.record_reply(AgentReply(parts_from_pieces(pieces), "", stop), saw)
+            return
+        parts = tuple([await self._build_user_part(piece) for piece in pieces])
+        await following.record_user_message(parts, steering=steering or message.speaker is Speaker.SYSTEM)
+
+    async def _build_user_part(self, piece: Piece) -> UserPart:
+        """Pictures, and blocks nobody here knows, are entries of the cache."""
+        if piece.kind is PieceKind.IMAGE:
+            about = EntryOrigin("user", "image", piece.media_type)
+            stored = await self.bench.workspace.cache.store_content(
+                await asyncio.to_thread(_decode_base64_picture, piece.text), about
+            )
+            return Attachment("image", stored, 0)
+        if piece.kind is PieceKind.OTHER:
+            about = EntryOrigin("user", "block", "application/json")
+            stored = await self.bench.workspace.cache.store_content(piece.text.encode("utf-8", "replace"), about)
+            return Attachment("block", stored, self.bench.token_counter.count_tokens(piece.text))
+        return Text(piece.text)
+
+    def build_agent_reply(self, replied: Replied) -> AgentReply:
+        """Under the name the agent asks for: what is learned of a model is learned under that name."""
+        main = self.conversation.state.settings.model_for_role(ModelRole.MAIN)
+        asked = main.model if main else replied.model
+        usage = _price_usage(replied.usage, replied.model, asked)
+        return AgentReply(parts_from_pieces(replied.pieces), asked, replied.stop, usage, replied.raw, replied.seconds)
+
+
+def _price_usage(usage: Usage, answered: str, asked: str) -> Usage:
+    """By the model that answered; where its price is not known, by the one that was asked."""
+    return with_cost(with_cost(usage, merge_model_knowledge("", answered)), merge_model_knowledge("", asked))
+
+
+def parts_from_pieces(pieces: Sequence[Piece]) -> tuple[ReplyPart, ...]:
+    """A reply's pieces as a fact has them."""
+    parts: list[ReplyPart] = []
+    for piece in pieces:
+        if piece.kind is PieceKind.CALL:
+            parts.append(ToolCall(piece.id, piece.name, piece.text))
+        elif piece.kind is PieceKind.REASONING:
+            if piece.text:
+                parts.append(Reasoning(piece.text))
+        elif piece.kind is PieceKind.TEXT and piece.text:
+            parts.append(Text(piece.text))
+        elif piece.kind is PieceKind.OTHER:
+            parts.append(Text(f"[{piece.text[:200]}]"))
+    return tuple(parts) or (Text(""),)
+
+
+def _countable_texts(messages: Sequence[Wired]) -> list[str]:
+    return [piece.text for message in messages for piece in message.pieces if piece.kind is not PieceKind.IMAGE]
+
+
+def _decode_base64_picture(text: str) -> bytes:
+    """What base64 says, read in slices; text that is none is taken as it is."""
+    content = bytearray()
+    try:
+        for part in slice_text(text):
+            content += base64.b64decode(part, validate=True)
+    except (binascii.Error, ValueError):
+        return text.encode("utf-8", "surrogatepass")
+    return bytes(content)

@@ -1,0 +1,177 @@
+"""One request of an agent and its reply: folded on the way there, and freed of hidden calls on the way back.
+
+Whatever fails in here, the agent gets what it would have got without: its own request goes on as it came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+from collections.abc import Callable
+from dataclasses import field
+from functools import partial
+from typing import Any
+
+import httpx
+import orjson
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.body_parsing import BodyPieces
+from helix_desktop.gateway.conversations_port import AgentConversations, Sent
+from helix_desktop.gateway.folded_body import (
+    WIRE_MODULES,
+    are_all_unchanged,
+    build_folded_body,
+    pair_calls_with_results,
+    remember_client_marks,
+)
+from helix_desktop.gateway.hidden_calls import CALL_FILTERS, HIDDEN_TOOLS
+from helix_desktop.gateway.reply_relay import ReplyRelay
+from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
+from helix_desktop.gateway.request_parsing import ParsedRequest
+from helix_desktop.wire.wire_message import Json, Tool
+
+log = logging.getLogger(__name__)
+
+RECORD_TIMEOUT_SECONDS = 45.0
+TOO_LONG_PHRASES = (
+    b"too long",
+    b"too large",
+    b"context_length",
+    b"context window",
+    b"maximum context",
+    b"exceeds the maximum number of tokens",
+)
+
+
+@functools.cache
+def recall_tools_to_add() -> tuple[Tool, ...]:
+    """What is added to the agent's tools. Imported when it is wanted: a gateway that was killed listens before."""
+    from helix_desktop.tools import recall_tools
+
+    return tuple(
+        Tool(t.name, t.description, t.schema if isinstance(t.schema, str) else orjson.dumps(t.schema).decode())
+        for t in recall_tools.build_recall_tools(history=_history_is_elsewhere)
+        if t.name in HIDDEN_TOOLS
+    )
+
+
+async def _history_is_elsewhere(_fold: str, _words: str) -> str:
+    """Where the history is, the call is answered."""
+    raise NotImplementedError
+
+
+@dataclass(slots=True)
+class AgentExchange:
+    """`on_sent` hears of every body that was sent on."""
+
+    sending: RequestForwarder
+    on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
+    refused_conversations: set[str] = field(default_factory=set)
+
+    async def run_exchange(self, request: ParsedRequest, room: AgentConversations) -> None:
+        """The whole exchange."""
+        sent = await self._record_and_fold(request, room)
+        if sent is None:
+            await self.sending.forward_unchanged()
+            return
+        ticket = sent.ticket
+        tools = request.adds_tools and ticket.conversation not in self.refused_conversations
+        try:
+            made = await run_beside_if_large(
+                len(self.sending.incoming.content), partial(self._build_body_to_send, request, sent, tools=tools)
+            )
+        except Exception:
+            log.exception("a request could not be folded; it goes on as it came")
+            await self.sending.forward_unchanged()
+            return
+        content, body = made or (self.sending.original_body, request.body_value)
+        response = await self.sending.send_to_provider(content, changed=made is not None, reads_reply=tools)
+        if response.status_code >= 400:
+            retried = await self._retry_after_refusal(
+                request, sent, response, room, tools=tools, changed=made is not None
+            )
+            if retried is None:
+                return
+            response, body, tools = retried
+        self.on_sent(ticket.conversation, request, body)
+        hold = sent.recallable
+        await ReplyRelay(
+            self.sending, room, request, ticket, body, tools, CALL_FILTERS[request.wire_name](hold=hold)
+        ).relay_until_answered(response)
+
+    @staticmethod
+    async def _record_and_fold(request: ParsedRequest, room: AgentConversations) -> Sent | None:
+        try:
+            async with asyncio.timeout(RECORD_TIMEOUT_SECONDS):
+                return await room.receive_request(request.arrival, request.messages_after_instructions)
+        except Exception:
+            log.exception("a request could not be recorded; it goes on as it came")
+            return None
+
+    def _build_body_to_send(
+        self, request: ParsedRequest, sent: Sent, *, tools: bool
+    ) -> tuple[BodyPieces, dict[str, Json]] | None:
+        """The body to send on, as bytes and as a value; None for the client's own."""
+        read = request.parsed_body
+        same = are_all_unchanged(sent.entries, len(request.messages_after_instructions))
+        if same:
+            if request.arrival.fold:
+                remember_client_marks(request.wire_name, read.message_units, read.marked, read.previous)
+            if not tools:
+                return None
+        wire: Any = WIRE_MODULES[request.wire_name]
+        body = wire.with_tools(request.body_value, recall_tools_to_add()) if tools else request.body_value
+        if not same:
+            body = build_folded_body(
+                request.wire_name, body, request.all_messages, sent.entries, read.marked, read.previous
+            )
+        return read.encode_changed_body(body), body
+
+    async def _retry_after_refusal(
+        self,
+        request: ParsedRequest,
+        sent: Sent,
+        response: httpx.Response,
+        room: AgentConversations,
+        *,
+        tools: bool,
+        changed: bool,
+    ) -> tuple[httpx.Response, dict[str, Json], bool] | None:
+        """What is tried after a refusal: a shorter request where it was too long, the client's own where ours was refused.
+        None where the refusal was passed on.
+        """
+        content = await response.aread()
+        too_long = response.status_code in (400, 413) and any(words in content.lower() for words in TOO_LONG_PHRASES)
+        if too_long and request.arrival.fold:
+            shorter = await room.fold_after_overflow(sent.ticket)
+            if shorter is not None:
+                made = await run_beside_if_large(
+                    len(self.sending.incoming.content), partial(self._build_body_to_send, request, shorter, tools=tools)
+                )
+                shorter_content, body = made or (self.sending.original_body, request.body_value)
+                again = await self.sending.send_to_provider(
+                    shorter_content, changed=made is not None, reads_reply=tools
+                )
+                if again.status_code < 400:
+                    return again, body, tools
+                content, response = await again.aread(), again
+        elif changed and response.status_code in (400, 422):
+            log.warning("the provider refused a changed request with %d; it was sent as it came", response.status_code)
+            again = await self.sending.send_to_provider(self.sending.original_body, changed=False, reads_reply=False)
+            if again.status_code < 400:
+                self.refused_conversations.add(sent.ticket.conversation)
+                return again, request.body_value, False
+            content, response = await again.aread(), again
+        if response.status_code in (400, 422) and (
+            mended := pair_calls_with_results(request.wire_name, request.body_value, request.all_messages)
+        ):
+            again = await self.sending.send_to_provider(
+                request.parsed_body.encode_changed_body(mended), changed=True, reads_reply=False
+            )
+            if again.status_code < 400:
+                return again, mended, False
+            await again.aread()
+        await self.sending.send_refusal(response, content)
+        return None

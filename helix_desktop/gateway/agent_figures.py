@@ -1,0 +1,63 @@
+"""What a connected agent's conversation sent and saved. The baseline is the agent without any gateway."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from helix_desktop.engine.facts import ModelReplied, ModelRole, ToolCall
+from helix_desktop.engine.token_budget import compute_savings, relative_prices
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.hidden_calls import HIDDEN_TOOLS
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Tokens and dollars; dollars are 0 where no price is known. A hidden recall counts as sent, and never in `without`."""
+
+    conversation: str
+    agent: str
+    title: str
+    requests: int
+    sent: int
+    without: int
+    cache_read: int
+    recalls: int
+    paid: float
+    paid_without: float
+
+
+def compute_agent_figures(conversation: str, state: ConversationState, since: float = 0.0) -> Figures:
+    """Of one conversation, from what its provider reported. `since`: only of what came after that moment."""
+    ledger, chosen = state.record.ledger, state.settings.model_for_role(ModelRole.MAIN)
+    first = bisect_left(ledger.requests, since, key=lambda seq: state.facts[seq - 1].time)
+    before = ledger.requests[first - 1] if first else 0
+    whole = ledger.sums["without"]
+    hidden = recalls = 0
+    for at in range(first, len(ledger.requests)):
+        fact = state.facts[ledger.requests[at] - 1].fact
+        calls = (
+            sum(isinstance(p, ToolCall) and p.name in HIDDEN_TOOLS for p in fact.parts)
+            if isinstance(fact, ModelReplied)
+            else 0
+        )
+        recalls += calls
+        hidden += whole[at + 1] - whole[at] if calls else 0
+    now = compute_savings(state)
+    then = ledger.savings_until(before, relative_prices(chosen), per_million=chosen.price_input if chosen else 0.0)
+    all_of_it = now.without - then.without
+    without = max(0, all_of_it - hidden)
+    share = without / all_of_it if all_of_it else 1.0
+    paid = now.paid - then.paid
+    return Figures(
+        conversation,
+        state.agent,
+        state.title,
+        len(ledger.requests) - first,
+        now.sent - then.sent,
+        without,
+        now.cache_read - then.cache_read,
+        recalls,
+        paid,
+        (now.paid_without - then.paid_without) * share if paid > 0 else 0.0,
+    )

@@ -1,0 +1,83 @@
+"""What a request tells of the agent behind it: its name, its conversation, and how it pays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from helix_desktop.wire.wire_message import Json, object_or_empty, text_field
+
+CLAUDE, CODEX, OPENCODE, GEMINI, PI = "Claude Code", "Codex", "opencode", "Gemini CLI", "pi"
+_AGENTS = (
+    (re.compile(r"claude-cli|claude-code", re.IGNORECASE), CLAUDE),
+    (re.compile(r"codex", re.IGNORECASE), CODEX),
+    (re.compile(r"opencode", re.IGNORECASE), OPENCODE),
+    (re.compile(r"gemini-?cli", re.IGNORECASE), GEMINI),
+    (re.compile(r"\bpi[/ (]|pi-coding-agent", re.IGNORECASE), PI),
+    (re.compile(r"cline", re.IGNORECASE), "Cline"),
+    (re.compile(r"goose", re.IGNORECASE), "goose"),
+)
+_SESSIONS = (
+    "x-helix-conversation",
+    "x-claude-code-session-id",
+    "thread-id",
+    "session_id",
+    "session-id",
+    "conversation_id",
+    "x-opencode-session",
+    "x-session-affinity",
+    "x-session-id",
+)
+_PARENTS = ("x-codex-parent-thread-id", "x-parent-session-id")
+_SUBAGENT = "x-claude-code-agent-id"
+_IN_USER = re.compile(r"session_([0-9a-fA-F-]{8,})")
+
+
+def agent_from_headers(headers: Mapping[str, str]) -> str:
+    """The agent's name as people write it."""
+    named = headers.get("x-helix-agent", "")
+    told = named or headers.get("user-agent", "") + " " + headers.get("x-app", "")
+    for pattern, name in _AGENTS:
+        if pattern.search(told):
+            return name
+    return named or headers.get("user-agent", "").partition("/")[0][:40] or "An agent"
+
+
+def title_of_known_agent(name: str) -> str:
+    """The agent an address was made for, as people write it."""
+    titles = {"claude": CLAUDE, "codex": CODEX, "opencode": OPENCODE, "gemini": GEMINI, "pi": PI}
+    return titles.get(name, name[:40])
+
+
+def session_of_request(headers: Mapping[str, str], body: Mapping[str, Json]) -> str:
+    """The name the agent gives its conversation; empty where it gives none."""
+    for name in _SESSIONS:
+        if headers.get(name):
+            return _with_subagent_name(headers[name], headers)[:200]
+    key = text_field(body, "prompt_cache_key")
+    if key:
+        return key[:200]
+    found = _IN_USER.search(text_field(object_or_empty(body.get("metadata")), "user_id"))
+    return found[1] if found else ""
+
+
+def parent_session_of_request(headers: Mapping[str, str]) -> str:
+    """The conversation that a sub-agent's belongs to, as the agent names it; empty where it is nobody's."""
+    named = next((headers[name][:200] for name in _PARENTS if headers.get(name)), "")
+    return named or (headers.get("x-claude-code-session-id", "")[:200] if headers.get(_SUBAGENT) else "")
+
+
+def _with_subagent_name(session: str, headers: Mapping[str, str]) -> str:
+    """Claude Code's sub-agents have its session's name, and a name of their own besides."""
+    return f"{session}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else session
+
+
+def uses_subscription(headers: Mapping[str, str]) -> bool:
+    """Whether the agent is logged in with a subscription: reports differ on whether changed requests stay within it."""
+    bearer = headers.get("authorization", "").partition(" ")[2]
+    return bearer.startswith("sk-ant-oat") or "chatgpt-account-id" in headers
+
+
+def sends_own_key(headers: Mapping[str, str]) -> bool:
+    """Whether the agent sends a key or a token of its own."""
+    return any(headers.get(name) for name in ("authorization", "x-api-key", "x-goog-api-key", "api-key"))

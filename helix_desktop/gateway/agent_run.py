@@ -1,0 +1,95 @@
+"""One run of an agent through the gateway: how it is started, and what it came to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.errors import NotFound
+from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gateway.request_routes import STATUS
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, open_process, own_program_command
+from helix_desktop.program_folders import ProgramFolders
+
+PROXY_VARIABLES = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy"))
+
+
+def fetch_gateway_status(url: str) -> dict[str, Any] | None:
+    """What a gateway says of itself; None where it does not answer."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{url}{STATUS}", timeout=3) as answer:
+            found = json.loads(answer.read())
+    except (OSError, ValueError, urllib.error.URLError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def command_of_this_program(where: ProgramFolders) -> list[str]:
+    """How this program is started on this home."""
+    is_own_home = os.environ.get("HELIX_HOME") or where.data == where.config
+    return own_program_command("--home", str(where.data)) if is_own_home else own_program_command()
+
+
+def registration_for_run(agent: KnownAgent, environ: Mapping[str, str] = os.environ) -> GatewayRegistration:
+    """What an agent that is started here is to the gateway: its folder, and its own way to its provider."""
+    proxies = {name.lower(): value for name, value in environ.items() if name.lower() in PROXY_VARIABLES and value}
+    return GatewayRegistration(
+        "",
+        agent.upstream_from_environment(environ),
+        agent=agent.name,
+        folder=str(Path.cwd()),
+        proxies=proxies,
+        since=time.time(),
+    )
+
+
+def run_agent(agent: KnownAgent, arguments: Sequence[str], url: str, private: Path) -> int:
+    """The agent to its end, with the terminal and the signals its own. Its exit code. `private`: a folder of this user's alone,
+    for files with the address in them.
+    """
+    with tempfile.TemporaryDirectory(prefix="wrap-", dir=private) as scratch:
+        launch = agent.launch(url, arguments, os.environ, Path(scratch) / "agent")
+        for wanted in (signal.SIGINT, getattr(signal, "SIGQUIT", signal.SIGINT)):
+            signal.signal(wanted, _leave_signal_to_agent)  # the agent, which has the terminal, gets them too
+        try:
+            environment = _environment_for_agent(os.environ, launch.environment)
+            process = open_process(ProcessLaunch(CommandAuthor.USER, launch.command, environment=environment))
+        except FileNotFoundError:
+            raise NotFound(f"{agent.program} was not found. Install it, or add it to your PATH.") from None
+        for wanted in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+            signal.signal(wanted, lambda number, _: os.kill(process.pid, number))
+        code = process.wait()
+    return code if code >= 0 else 128 - code
+
+
+def _environment_for_agent(environ: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """The agent's: it must not ask a proxy for an address of this machine."""
+    direct = [environ.get("NO_PROXY") or environ.get("no_proxy", ""), "127.0.0.1", "localhost"]
+    names = ",".join(filter(None, direct))
+    return {**environ, **more, "NO_PROXY": names, "no_proxy": names}
+
+
+def _leave_signal_to_agent(_number: int, _frame: object) -> None:
+    """A handler and not SIG_IGN: what is ignored would be ignored by the agent as well."""
+
+
+def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:
+    """What one run came to, in a line."""
+    if not figures:
+        return "Helix Desktop: no request reached the gateway."
+    sent, without = (sum(int(one[name]) for one in figures) for name in ("sent", "without"))
+    recalls = sum(int(one["recalls"]) for one in figures)
+    paid, paid_without = (sum(float(one[name]) for one in figures) for name in ("paid", "paid_without"))
+    money = f", ${paid:.2f} instead of ${paid_without:.2f}" if paid else ""
+    share = f" ({1 - sent / without:.0%} saved)" if without else ""
+    return f"Helix Desktop: {sent:,} tokens sent instead of {without:,}{share}{money}; {recalls} recalls."

@@ -1,0 +1,141 @@
+"""The gateway's address in an agent's own configuration: shown first, and taken out again byte for byte."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.gateway_socket import agent_address
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS, KnownAgent
+from helix_desktop.gateway.registration import GatewayRegistration, new_token
+
+FOLDER = "connected"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettingsChange:
+    """`before` None: the file is not there."""
+
+    agent: str
+    file: Path
+    before: bytes | None
+    after: bytes | None
+    registration: GatewayRegistration | None = None
+    port: int = 0
+
+    def as_unified_diff(self) -> str:
+        """As `diff -u` shows it."""
+        one, other = (
+            (text or b"").decode("utf-8", "replace").splitlines(keepends=True) for text in (self.before, self.after)
+        )
+        return "".join(difflib.unified_diff(one, other, f"{self.file} (now)", f"{self.file} (then)"))
+
+
+def plan_address_install(
+    agent: KnownAgent, port: int, home: Path, environ: Mapping[str, str] = os.environ
+) -> AgentSettingsChange:
+    """What `install_address` would change. `port`: the one the resident holds. The address has a token of its own."""
+    file, registration = agent.file(home, environ), GatewayRegistration(new_token(), agent=agent.name)
+    before = _read_settings_or_none(file)
+    after = agent.change((before or b"").decode("utf-8"), agent_address(port, registration.token)).encode()
+    return AgentSettingsChange(agent.name, file, before, after, registration, port)
+
+
+def install_address(change: AgentSettingsChange, config: Path) -> None:
+    """Write it, and how to take it out again first."""
+    if change.before == change.after:
+        return
+    note = config / FOLDER / f"{change.agent}.json"
+    if note.exists():
+        raise ActionRefused(
+            f"{change.agent} is already connected.",
+            remedy=f"Disconnect it first by running: wrap --uninstall {change.agent}.",
+        )
+    kept = None if change.before is None else base64.b64encode(change.before).decode()
+    after = base64.b64encode(change.after or b"").decode()
+    token = change.registration.token if change.registration else ""
+    known = {"file": str(change.file), "before": kept, "after": after, "token": token, "port": change.port}
+    atomic_files.write_file_atomically(note, json.dumps(known), private=True)
+    atomic_files.write_file_atomically(change.file, (change.after or b"").decode())
+
+
+def plan_address_removal(agent: KnownAgent, config: Path) -> AgentSettingsChange:
+    """What `remove_address` would change. Refused where the file was changed by somebody else since."""
+    note = config / FOLDER / f"{agent.name}.json"
+    try:
+        kept = json.loads(note.read_text("utf-8"))
+        before = None if kept["before"] is None else base64.b64decode(kept["before"])
+        file, after = Path(kept["file"]), base64.b64decode(kept["after"])
+    except FileNotFoundError:
+        raise NotFound(f"{agent.title} was not connected by Helix Desktop.") from None
+    except (OSError, ValueError, KeyError, TypeError, binascii.Error) as error:
+        raise StoreFailed(f"{note} couldn't be read, so the previous settings are unknown.") from error
+    now = _read_settings_or_none(file)
+    if now != after:
+        raise ActionRefused(
+            f"{file} was changed after it was connected. Nothing was written.",
+            remedy=f"Remove the gateway's address yourself, and delete {note}.",
+        )
+    return AgentSettingsChange(agent.name, file, now, before)
+
+
+def remove_address(change: AgentSettingsChange, config: Path) -> None:
+    """Put back what was there."""
+    if change.after is None:
+        change.file.unlink(missing_ok=True)
+    else:
+        atomic_files.write_file_atomically(change.file, change.after.decode("utf-8"))
+    with suppress(OSError):
+        (config / FOLDER / f"{change.agent}.json").unlink()
+
+
+def remove_all_addresses(config: Path) -> str:
+    """Take the address out of every agent's settings, and say so; what somebody changed since is left and named."""
+    told = []
+    for note in sorted((config / FOLDER).glob("*.json")):
+        agent = KNOWN_AGENTS.get(note.stem)
+        try:
+            if agent is not None:
+                remove_address(plan_address_removal(agent, config), config)
+                told.append(
+                    f"The gateway's port is in use by another program, so {agent.title} no longer goes through it."
+                )
+        except HelixError as error:
+            told.append(str(error))
+    return " ".join(told)
+
+
+def is_agent_connected(agent: KnownAgent, config: Path) -> bool:
+    """Whether the gateway's address stands in its configuration."""
+    return (config / FOLDER / f"{agent.name}.json").exists()
+
+
+def installed_registrations(config: Path) -> dict[GatewayRegistration, int]:
+    """What the addresses in agents' settings stand for, and the ports they name. One from an older version has no token, and
+    no door opens for it.
+    """
+    found = {}
+    for note in sorted((config / FOLDER).glob("*.json")):
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            known = json.loads(note.read_text("utf-8"))
+            if known.get("token"):
+                found[GatewayRegistration(known["token"], agent=note.stem)] = int(known["port"])
+    return found
+
+
+def _read_settings_or_none(file: Path) -> bytes | None:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreFailed(f"{file} cannot be read: {error.strerror}. Nothing was changed.") from error

@@ -1,0 +1,434 @@
+"""Bodies of requests, read from where they differ from the one before: a conversation grows at its end, and the work with it.
+
+The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed again,
+and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices, so that other
+threads go on between: the parser holds the interpreter.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import secrets
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from itertools import pairwise
+from typing import Any
+
+import orjson
+
+from helix_desktop.engine.cache_marks import count_identical_start
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.folded_body import MESSAGE_FIELDS, WIRE_MODULES, PreviousBody, count_leading_instructions
+from helix_desktop.wire.wire_message import SLICE, Json, RequestHead, Wired, object_or_empty
+
+MOST_HELD_BODIES, MOST_HELD_BYTES = 64, 96 << 20  # bodies that are remembered
+MOST_BODIES_OF_SESSION = 8  # of one session: its agents' and its side requests'
+STEP = 1 << 18
+VALUES_IN_GROUP, MOST_WRITTEN = (
+    64,
+    1 << 20,
+)  # values of a list that are written together, and bytes of them that are remembered
+_SPACE = b" \t\r\n"
+_SIGN = re.compile(rb'["\[\]{}]')
+_QUOTE, _BACKSLASH, _OPEN = ord('"'), ord("\\"), b"[{"
+_SYSTEM = ("system", "developer")
+BodyBytes = bytes | bytearray
+BodyPieces = Sequence[bytes | bytearray | memoryview]
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedBody:
+    """A body that was read. `begins` and `ends`: where each value of its list stands in `content`; empty where that is not
+    known. `marked`: those that may carry a mark for the provider's cache; None: any. `previous`: what its line of requests keeps
+    for the next one.
+    """
+
+    wire: str
+    content: BodyBytes
+    value: dict[str, Json]
+    begins: Sequence[int]
+    ends: Sequence[int]
+    messages: list[Wired]
+    chain: tuple[str, ...]
+    head: RequestHead
+    marked: frozenset[int] | None
+    previous: PreviousBody = field(default_factory=PreviousBody)
+
+    @property
+    def message_units(self) -> list[Json]:
+        """The values of its list."""
+        found = self.value.get(MESSAGE_FIELDS[self.wire])
+        return found if isinstance(found, list) else []
+
+    @property
+    def fields_beside_messages(self) -> dict[str, Json]:
+        """All but the list."""
+        return {name: value for name, value in self.value.items() if name != MESSAGE_FIELDS[self.wire]}
+
+    def encode_changed_body(self, value: Mapping[str, Json]) -> BodyPieces:
+        """Another body with values of this one, which go on as the bytes they came as."""
+        name = MESSAGE_FIELDS[self.wire]
+        given = value.get(name)
+        if not self.ends or not isinstance(given, list):
+            return [orjson.dumps(value)]
+        token = secrets.token_hex(16)
+        before, _, behind = orjson.dumps({**value, name: token}).partition(b'"%s"' % token.encode())
+        as_it_came = memoryview(self.content)[self.begins[0] : self.ends[-1]]
+        values = (as_it_came,) if given is self.message_units else self._encode_values(given)
+        return [before, b"[", *values, b"]", behind]
+
+    def _encode_values(self, units: Sequence[Json]) -> Iterator[bytes | bytearray | memoryview]:
+        """In groups, so that those of the request before are not written again; large values are not held twice."""
+        places = _UnitPositions(self.message_units, len(units))
+        known, groups = self.previous.encoded_groups, list[tuple[Sequence[Json], bytes]]()
+        for at in range(0, len(units), VALUES_IN_GROUP):
+            group = units[at : at + VALUES_IN_GROUP]
+            held, written = known[len(groups)] if len(groups) < len(known) else ((), b"")
+            pieces: BodyPieces = (written,)
+            if not len(held) == len(group) == count_identical_start(held, group):
+                pieces = tuple(
+                    self._encode_group([(unit, places.find_unit_position(unit, i)) for i, unit in enumerate(group, at)])
+                )
+                small = sum(map(len, pieces)) < MOST_WRITTEN
+                held, written = (group, b"".join(pieces)) if small else ((), b"")
+            groups.append((held, written))
+            if at:
+                yield b","
+            yield from pieces
+        self.previous.encoded_groups = groups
+
+    def _encode_group(self, units: Sequence[tuple[Json, int]]) -> Iterator[bytes | memoryview]:
+        """Values with their places; those that follow each other here as they did there go on in one piece."""
+        whole = memoryview(self.content)
+        runs: list[list[int]] = []  # -1: one of its own
+        for _, at in units:
+            if at >= 0 and runs and runs[-1][1] == at - 1 and runs[-1][0] >= 0:
+                runs[-1][1] = at
+            else:
+                runs.append([at, at])
+        values = (unit for unit, at in units if at < 0)
+        for number, (first, last) in enumerate(runs):
+            if number:
+                yield b","
+            yield orjson.dumps(next(values)) if first < 0 else whole[self.begins[first] : self.ends[last]]
+
+
+class _UnitPositions:
+    """Where values stand in a list. In one of `count` that is much the same they have the same place, counted from the end."""
+
+    def __init__(self, units: Sequence[Json], count: int) -> None:
+        self._units, self._more = units, len(units) - count
+
+    def find_unit_position(self, unit: Json, at: int) -> int:
+        """-1: nowhere."""
+        likely = at + self._more
+        if 0 <= likely < len(self._units) and self._units[likely] is unit:
+            return likely
+        return self._positions_by_identity.get(id(unit), -1)
+
+    @functools.cached_property
+    def _positions_by_identity(self) -> Mapping[int, int]:
+        return dict(zip(map(id, self._units), range(len(self._units)), strict=True))
+
+
+class BodyParser:
+    """Remembers the last bodies, by what their sessions are called."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[tuple[str, str], list[ParsedBody]] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()  # large bodies are read in threads
+
+    def parse_body(self, wire: str, content: BodyBytes, session: str) -> ParsedBody | None:
+        """The body; None where it is none of this protocol. ValueError where it is no JSON."""
+        before, same = self._find_most_similar(wire, content, session)
+        found = _parse_from_difference(wire, content, before, same) if before is not None else None
+        if found is None:
+            found = _parse_from_beginning(wire, content)
+        if found is not None:
+            with self._lock:
+                self._remember_body((wire, session), found, before)
+        return found
+
+    def _find_most_similar(self, wire: str, content: BodyBytes, session: str) -> tuple[ParsedBody | None, int]:
+        nearest, most = None, 0
+        for body in tuple(self._held.get((wire, session), ())):
+            same = count_common_bytes(body.content, content)
+            if same > most and body.ends and same >= body.ends[0]:
+                nearest, most = body, same
+        return nearest, most
+
+    def _remember_body(self, key: tuple[str, str], body: ParsedBody, before: ParsedBody | None) -> None:
+        held = self._held.setdefault(key, [])
+        self._held.move_to_end(key)
+        if before is not None and before in held and len(before.messages) <= len(body.messages):
+            self._discard_body_at(held, held.index(before))
+        held.append(body)
+        self._size += len(body.content)
+        if len(held) > MOST_BODIES_OF_SESSION:
+            self._discard_body_at(held, 0)
+        while len(self._held) > 1 and (len(self._held) > MOST_HELD_BODIES or self._size > MOST_HELD_BYTES):
+            _, oldest = self._held.popitem(last=False)
+            self._size -= sum(len(each.content) for each in oldest)
+
+    def _discard_body_at(self, held: list[ParsedBody], at: int) -> None:
+        self._size -= len(held.pop(at).content)
+
+
+def _parse_from_beginning(wire: str, content: BodyBytes) -> ParsedBody | None:
+    try:
+        begins, ends = find_values_of_list(content, MESSAGE_FIELDS[wire].encode())
+        units = [parse_value_between(content, a, b) for a, b in zip(begins, ends, strict=True)]
+        value = _parse_around_messages(wire, content, begins, ends, units)
+    except MessagesNotFound:
+        begins, ends = [], []
+        value = orjson.loads(content)
+        if not isinstance(value, dict):
+            return None
+    protocol: Any = WIRE_MODULES[wire]
+    messages = protocol.messages(value)
+    chain = compute_message_hashes(wire, messages[count_leading_instructions(messages) :])
+    marked = _find_marked_values(content, begins, ends) if ends else None
+    return ParsedBody(wire, content, value, begins, ends, messages, chain, protocol.head(value), marked)
+
+
+def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
+    """The body, from the values on that differ. None where that cannot be told."""
+    known = bisect_right(before.ends, same)
+    try:
+        more_begins, more_ends = find_values_from(content, before.ends[known - 1])
+        begins, ends = [*before.begins[:known], *more_begins], [*before.ends[:known], *more_ends]
+        fresh = [parse_value_between(content, a, b) for a, b in zip(more_begins, more_ends, strict=True)]
+        value = _parse_around_messages(wire, content, begins, ends, [*before.message_units[:known], *fresh])
+    except MessagesNotFound:
+        return None
+    protocol: Any = WIRE_MODULES[wire]
+    messages = protocol.messages(value, _messages_of_known_values(before, known))
+    first = count_leading_instructions(messages)
+    same = count_identical_start(messages, before.messages)
+    same_line = first == count_leading_instructions(before.messages) <= same
+    chain = compute_message_hashes(wire, messages[first:], before.chain[: same - first] if same_line else ())
+    marked = _find_marked_values(content, begins, ends, known, before.marked or ())
+    body = ParsedBody(wire, content, value, begins, ends, messages, chain, before.head, marked, before.previous)
+    if body.fields_beside_messages == before.fields_beside_messages and not any(
+        map(_belongs_to_head, (*before.message_units[known:], *fresh))
+    ):
+        return body
+    return replace(body, head=protocol.head(value))
+
+
+def _messages_of_known_values(before: ParsedBody, known: int) -> list[Wired]:
+    """The messages that are made of known values alone, without the last: more values may belong to it."""
+    count, fresh = len(before.messages), len(before.message_units) - known
+    while count and fresh > 0:
+        count -= 1
+        fresh -= len(before.messages[count].units)
+    return before.messages[: max(0, count - 1)]
+
+
+def _find_marked_values(
+    content: BodyBytes, begins: Sequence[int], ends: Sequence[int], known: int = 0, before: Iterable[int] = ()
+) -> frozenset[int]:
+    """Which values may carry a mark; `before`: those there were, of which as many as `known` are the same."""
+    places = _find_in_steps(content, b'"cache_control"', begins[known], ends[-1]) if known < len(begins) else ()
+    return frozenset((*(at for at in before if at < known), *(bisect_right(begins, at) - 1 for at in places)))
+
+
+def _belongs_to_head(unit: Json) -> bool:
+    return object_or_empty(unit).get("role") in _SYSTEM or "tools" in object_or_empty(unit)
+
+
+def _parse_around_messages(
+    wire: str, content: BodyBytes, begins: Sequence[int], ends: Sequence[int], units: list[Json]
+) -> dict[str, Json]:
+    """The body with these values in its list; the rest is parsed."""
+    name = MESSAGE_FIELDS[wire]
+    if not begins:
+        raise MessagesNotFound
+    behind = content[ends[-1] :]
+    if b'"%s"' % name.encode() in behind:  # perhaps a second list of that name
+        raise MessagesNotFound
+    value = orjson.loads(content[: begins[0]] + behind)
+    if not isinstance(value, dict) or value.get(name) != []:
+        raise MessagesNotFound
+    value[name] = units
+    return value
+
+
+# --- one value -----------------------------------------------------------------------------------------------------
+
+
+def parse_value_between(content: BodyBytes, begin: int, end: int) -> Json:
+    """The value that stands there. Its long texts are read in slices, and put where they belong in the rest."""
+    if end - begin <= SLICE:
+        return orjson.loads(content[begin:end])
+    token, texts, rest, at = secrets.token_hex(16), dict[str, str](), bytearray(), begin
+    while (quote := content.find(b'"', at, end)) >= 0:
+        closed = _find_string_end(content, quote + 1)
+        if closed - quote > SLICE:
+            name = f"{token}{len(texts)}"
+            rest += content[begin:quote] + b'"%s"' % name.encode()
+            texts[name] = _parse_long_text(content, quote + 1, closed - 1)
+            begin = closed
+        at = closed
+    value = orjson.loads(rest + content[begin:end])
+    return _put_texts_back(value, texts) if texts else value
+
+
+def _parse_long_text(content: BodyBytes, begin: int, end: int) -> str:
+    """A text that grows by `+=` in a `for` loop stays where it is; joining 30 MB would hold the interpreter for up to 30 ms."""
+    text = ""
+    for first, last in pairwise(_slice_positions(content, begin, end)):
+        text += orjson.loads(b'"%s"' % content[first:last])
+    return text
+
+
+def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
+    yield at
+    while at < end:
+        at = _next_slice_position(content, at + SLICE, end)
+        yield at
+
+
+def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
+    """The next place where a text may be parted: not within a sign, an escape, or a pair of them."""
+    while at < end:
+        plain = b"\\" not in content[at - 12 : at] and content[at] & 0xC0 != 0x80
+        begins = content[at] == _BACKSLASH != content[at - 1] and content[at + 1 : at + 3].lower() != b"ud"
+        if plain or begins:
+            return at
+        at += 1
+    return end
+
+
+def _put_texts_back(value: Json, texts: Mapping[str, str]) -> Json:
+    match value:
+        case str():
+            return texts.get(value, value)
+        case list():
+            return [_put_texts_back(item, texts) for item in value]
+        case dict():
+            return {texts.get(name, name): _put_texts_back(item, texts) for name, item in value.items()}
+    return value
+
+
+# --- the bytes -----------------------------------------------------------------------------------------------------
+
+
+class MessagesNotFound(Exception):
+    """The list was not found, or holds something else than objects."""
+
+
+def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:
+    """How many bytes at the beginning are the same."""
+    most = min(len(one), len(other))
+    at, whole = 0, memoryview(other)
+    while at < most and one.startswith(whole[at : min(at + STEP, most)], at):
+        at += STEP
+    if at >= most:
+        return most
+    low, high = at, min(at + STEP, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[at:middle] == other[at:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _find_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Iterator[int]:
+    """Where these words stand; looked for in steps, so that other threads go on between."""
+    while at < end:
+        stop = min(at + STEP, end)
+        hit = content.find(words, at, stop + len(words) - 1)
+        if hit >= 0:
+            yield hit
+        at = hit + 1 if hit >= 0 else stop
+
+
+def find_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], list[int]]:
+    """Where the values of the list of that name begin and end. Uncut where there is none."""
+    at = _skip_space(content, 0)
+    if content[at : at + 1] != b"{":
+        raise MessagesNotFound
+    at += 1
+    while True:
+        at = _skip_space(content, at, b",")
+        if content[at : at + 1] != b'"':
+            raise MessagesNotFound
+        end = _find_string_end(content, at + 1)
+        key = content[at + 1 : end - 1]
+        at = _skip_space(content, end)
+        if content[at : at + 1] != b":":
+            raise MessagesNotFound
+        at = _skip_space(content, at + 1)
+        if key == name:
+            if content[at : at + 1] != b"[":
+                raise MessagesNotFound
+            return find_values_from(content, at + 1)
+        at = _find_value_end(content, at)
+
+
+def find_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int]]:
+    """The objects of a list from here on: where each begins and ends."""
+    begins: list[int] = []
+    ends: list[int] = []
+    while True:
+        at = _skip_space(content, at)
+        sign = content[at : at + 1]
+        if sign == b"]":
+            return begins, ends
+        if sign == b",":
+            at = _skip_space(content, at + 1)
+        if content[at : at + 1] != b"{":
+            raise MessagesNotFound
+        begins.append(at)
+        at = _find_value_end(content, at)
+        ends.append(at)
+
+
+def _skip_space(content: BodyBytes, at: int, also: bytes = b"") -> int:
+    skipped = _SPACE + also
+    while at < len(content) and content[at] in skipped:
+        at += 1
+    return at
+
+
+def _find_value_end(content: BodyBytes, at: int) -> int:
+    """Where the value that begins here ends."""
+    first = content[at : at + 1]
+    if first == b'"':
+        return _find_string_end(content, at + 1)
+    if first not in (b"[", b"{"):
+        while at < len(content) and content[at] not in b",]}" + _SPACE:
+            at += 1
+        return at
+    depth = 0
+    while (found := _SIGN.search(content, at)) is not None:
+        sign, at = content[found.start()], found.end()
+        if sign == _QUOTE:
+            at = _find_string_end(content, at)
+        elif sign in _OPEN:
+            depth += 1
+        else:
+            depth -= 1
+            if depth == 0:
+                return at
+    raise MessagesNotFound
+
+
+def _find_string_end(content: BodyBytes, at: int) -> int:
+    while (at := content.find(b'"', at)) >= 0:
+        before = at - 1
+        while content[before] == _BACKSLASH:
+            before -= 1
+        at += 1
+        if (at - before) % 2 == 0:
+            return at
+    raise MessagesNotFound

@@ -1,0 +1,165 @@
+"""Which conversation a request belongs to: the longest known beginning wins, and what the agent says of itself narrows it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import field
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.wire.wire_message import Wired
+
+
+def compute_message_hashes(wire: str, messages: Sequence[Wired], before: Sequence[str] = ()) -> tuple[str, ...]:
+    """For each message the hash of all up to it. `before`: those of the messages at the beginning, where they are known."""
+    made = list(before)
+    for message in messages[len(made) :]:
+        made.append(next_message_hash(made, wire, message.identity_key))
+    return tuple(made)
+
+
+def next_message_hash(chain: Sequence[str], wire: str, key: str) -> str:
+    """The hash of a chain with one more message."""
+    last = bytes.fromhex(chain[-1]) if chain else wire.encode()
+    digest = hashlib.blake2b(last, digest_size=16)
+    digest.update(key.encode())
+    return digest.hexdigest()
+
+
+@dataclass(eq=False, slots=True)
+class MessageLine:
+    """One conversation as its agent sends it: its messages' hashes, and for each the last fact that stands for it. `newest_fact_sent`: the
+    newest fact of what its last request was sent, where that was recorded behind it. `is_recorded`: no request is ahead of its
+    facts; `is_wanted`: somebody waits for that.
+    """
+
+    conversation: str
+    session: str
+    head: str
+    chain: list[str] = field(default_factory=list)
+    seqs: list[int] = field(default_factory=list)
+    newest_fact_sent: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    is_recorded: asyncio.Event = field(default_factory=asyncio.Event)
+    is_wanted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.is_recorded.set()
+
+    @asynccontextmanager
+    async def hold_when_recorded(self) -> AsyncIterator[None]:
+        """Alone, when all that went ahead is recorded."""
+        async with self.lock:
+            self.is_wanted.set()
+            await self.is_recorded.wait()
+            yield
+
+    @property
+    def is_free(self) -> bool:
+        return self.is_recorded.is_set() and not self.lock.locked()
+
+    @property
+    def last_message_seq(self) -> int:
+        """The last fact that stands for a message."""
+        return self.seqs[-1] if self.seqs else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPosition:
+    """Where a request stands: on `line`, after `known_count` of its messages; on_line: as that track goes on now."""
+
+    line: MessageLine | None
+    known_count: int = 0
+    seqs: tuple[int, ...] = ()
+    is_on_current_line: bool = True
+    parent: str = ""
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether the track ends where the request's new messages begin."""
+        return self.line is not None and self.is_on_current_line and self.known_count == len(self.line.chain)
+
+
+class ConversationMatcher:
+    """All conversations of connected agents, as far as they were read."""
+
+    def __init__(self) -> None:
+        self._lines_by_hash: dict[str, list[tuple[MessageLine, int]]] = {}
+        self._lines_by_session: dict[str, list[MessageLine]] = {}
+        self._all_lines: list[MessageLine] = []
+
+    def find_line(self, conversation: str) -> MessageLine | None:
+        """The track of a conversation."""
+        return next((track for track in reversed(self._all_lines) if track.conversation == conversation), None)
+
+    def add_line(self, track: MessageLine) -> None:
+        """One more conversation."""
+        self._all_lines.append(track)
+        if track.session:
+            self._lines_by_session.setdefault(track.session, []).append(track)
+        for hashed, seq in zip(track.chain, track.seqs, strict=True):
+            self._index_message(track, hashed, seq)
+
+    def remove_line(self, conversation: str) -> None:
+        """The conversation is gone."""
+        self._all_lines = [track for track in self._all_lines if track.conversation != conversation]
+        for hashed, entries in list(self._lines_by_hash.items()):
+            left = [entry for entry in entries if entry[0].conversation != conversation]
+            if left:
+                self._lines_by_hash[hashed] = left
+            else:
+                del self._lines_by_hash[hashed]
+        for session, tracks in self._lines_by_session.items():
+            self._lines_by_session[session] = [track for track in tracks if track.conversation != conversation]
+
+    def extend_line(self, track: MessageLine, hashed: str, seq: int) -> None:
+        """One more message of a conversation."""
+        track.chain.append(hashed)
+        track.seqs.append(seq)
+        self._index_message(track, hashed, seq)
+
+    def cut_line(self, track: MessageLine, known: int, seqs: Sequence[int], chain: Sequence[str]) -> None:
+        """The conversation goes on after these messages of it; the others stay known, as a branch that was left."""
+        track.chain[:], track.seqs[:] = list(chain[:known]), list(seqs[:known])
+
+    def join_session(self, track: MessageLine, session: str) -> None:
+        """The agent goes on with this conversation under another name."""
+        if session and track not in self._lines_by_session.get(session, ()):
+            self._lines_by_session.setdefault(session, []).append(track)
+            track.session = session
+
+    def _index_message(self, track: MessageLine, hashed: str, seq: int) -> None:
+        entries = self._lines_by_hash.setdefault(hashed, [])
+        entries[:] = [entry for entry in entries if entry[0] is not track]
+        entries.append((track, seq))
+
+    def find_request_position(self, chain: Sequence[str], session: str, head: str, parent: str = "") -> RequestPosition:
+        """The place of a request. `parent`: the name of the conversation whose sub-agent asks."""
+        for at in range(len(chain) - 1, -1, -1):
+            for track, _ in reversed(self._lines_by_hash.get(chain[at], ())):
+                if self._may_continue_line(track, session, chain, at, is_below=bool(parent)):
+                    return self._position_on_line(track, chain, at)
+        tracks = self._lines_by_session.get(session, []) if session else []
+        if tracks and tracks[0].head == head:  # the agent has shortened its own history, or begun anew
+            return RequestPosition(tracks[0])
+        above = tracks or self._lines_by_session.get(parent, [])
+        return RequestPosition(None, parent=above[0].conversation if above else "")
+
+    def _may_continue_line(
+        self, track: MessageLine, session: str, chain: Sequence[str], at: int, *, is_below: bool
+    ) -> bool:
+        if track.session == session or track in self._lines_by_session.get(session, ()):
+            return True
+        resumed = at >= 1 and at + 1 == len(track.chain) and track.chain[at] == chain[at] and len(chain) > at + 1
+        return bool(session) and session not in self._lines_by_session and resumed and not is_below
+
+    def _position_on_line(self, track: MessageLine, chain: Sequence[str], at: int) -> RequestPosition:
+        on_line = at < len(track.chain) and track.chain[at] == chain[at]
+        if on_line:
+            return RequestPosition(track, at + 1, tuple(track.seqs[: at + 1]))
+        seqs = [
+            next((seq for one, seq in self._lines_by_hash.get(chain[i], ()) if one is track), 0) for i in range(at + 1)
+        ]
+        return RequestPosition(track, at + 1, tuple(seqs), is_on_current_line=False)

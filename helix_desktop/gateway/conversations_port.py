@@ -1,0 +1,90 @@
+"""What the two sides of the gateway tell each other: the one that has the agent's bytes, and the one that has the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.view_entries import Entry
+from helix_desktop.wire.wire_message import Piece, Tool, Wired
+
+if TYPE_CHECKING:
+    from helix_desktop.gateway.agent_figures import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """What a request says of itself. `fold`: whether something may be folded; `parent`: the session whose sub-agent asks."""
+
+    wire: str
+    agent: str
+    session: str
+    head: str
+    model: str
+    system: str
+    tools: tuple[Tool, ...]
+    chain: tuple[str, ...]
+    fold: bool = True
+    parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """One request under way. `messages`: how many it had; `last`: the hash of all of them; `saw`: the newest fact when it was sent;
+    `live`: whether its reply is recorded; `ahead`: whether its messages are recorded behind it.
+    """
+
+    conversation: str
+    messages: int
+    last: str
+    saw: int
+    wire: str
+    live: bool = True
+    ahead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the request's messages become. `recallable`: whether something is folded that a recall could bring back."""
+
+    ticket: Ticket
+    entries: tuple[Entry, ...]
+    recallable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Replied:
+    """A whole reply. `raw`: as JSON, where the agent does not see all of it."""
+
+    pieces: tuple[Piece, ...]
+    model: str
+    stop: Stop
+    usage: Usage
+    raw: str = ""
+    seconds: float = 0.0
+
+
+# conversation, question (or a whole text to read, with its own instructions), most tokens → text and what it cost
+AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]]
+
+
+class AgentConversations(Protocol):
+    """Where the engine is: in this process, or in the one that has the workspace open."""
+
+    async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
+
+    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]: ...
+
+    async def answer_hidden_calls(
+        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
+    ) -> list[tuple[str, str, str, bool]]: ...
+
+    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None: ...
+
+    async def fold_after_overflow(self, ticket: Ticket) -> Sent | None: ...
+
+    async def figures_since(self, since: float = 0.0) -> Sequence[Figures]: ...
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,235 @@
+"""The request that goes to the provider: the client's own, with the view's entries in place of its messages."""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import takewhile
+from types import ModuleType
+from typing import Any
+
+from helix_desktop.engine.cache_marks import MarkedRequest, count_equal_start, count_identical_start
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.view_entries import As, Changed, Entry, Hidden, Part, Returned, Says, parse_hidden_reply
+from helix_desktop.wire import anthropic_wire, chat_wire, gemini_wire, responses_wire
+from helix_desktop.wire.wire_message import Json, PieceEdit, PieceKind, Speaker, Wired
+
+NO_RESULT = "[There is no result of this call.]"
+WIRE_MODULES: Mapping[str, ModuleType] = {
+    wire.NAME: wire for wire in (anthropic_wire, chat_wire, responses_wire, gemini_wire)
+}
+MESSAGE_FIELDS = {
+    anthropic_wire.NAME: "messages",
+    chat_wire.NAME: "messages",
+    responses_wire.NAME: "input",
+    gemini_wire.NAME: "contents",
+}
+Units = list[tuple[Json, bool]]
+_CLIENT_MESSAGES = (As, Changed)  # the client's messages
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltMessages:
+    """What a request was made of. Of each entry, and those before it: how many of the units (`unit_counts`), how many of the messages they
+    need (`message_counts`), and how many marks stand inside of their blocks (`inner_mark_counts`). Other marks of the client's are left out.
+    """
+
+    messages: Sequence[Wired]
+    entries: Sequence[Entry]
+    units: Units
+    unit_counts: list[int]
+    message_counts: list[int]
+    inner_mark_counts: list[int]
+
+
+@dataclass(slots=True)
+class PreviousBody:
+    """Of the request before in the same line, so that only what is new is made: how it was made, groups of its values with the
+    bytes they were written as, what was sent of it, without marks, for the marks of the next one, and what got marks, with and
+    without them.
+    """
+
+    built: BuiltMessages | None = None
+    marked_request: MarkedRequest = MarkedRequest()
+    marked_units: Sequence[tuple[Json, Json]] = ()
+    encoded_groups: Sequence[tuple[Sequence[Json], bytes]] = ()
+
+
+def count_leading_instructions(messages: Sequence[Wired]) -> int:
+    """How many messages at the beginning are instructions: they belong to the head of the request."""
+    count = 0
+    while count < len(messages) and messages[count].speaker is Speaker.SYSTEM:
+        count += 1
+    return count
+
+
+def are_all_unchanged(entries: Sequence[Entry], count: int) -> bool:
+    """Whether every message goes on as it came."""
+    only = len(entries) == count and set(map(type, entries)) <= {As}
+    return only and all(map(operator.eq, map(operator.attrgetter("at"), entries), range(count)))
+
+
+def build_folded_body(
+    wire: str,
+    body: Mapping[str, Json],
+    messages: Sequence[Wired],
+    entries: Sequence[Entry],
+    marked: Collection[int] | None = None,
+    kept: PreviousBody | None = None,
+) -> dict[str, Json]:
+    """The request with the entries in place of its messages. `marked_units`: those of the client's that may carry a mark of the
+    provider's cache (None: any).
+    """
+    protocol: Any = WIRE_MODULES[wire]
+    first = count_leading_instructions(messages)
+    own = _positions_with_marks(messages, first, marked) if wire == anthropic_wire.NAME else ()
+    made = _build_messages(protocol, messages, first, entries, own, kept.built if kept else None)
+    if kept:
+        kept.built = made
+    shown = protocol.joined(made.units)
+    if own and (usual := _first_client_mark([messages[at] for at in own])) is not None:
+        rest = {key: value for key, value in body.items() if key != "messages"}
+        shown[:first] = map(anthropic_wire.without_cache_marks, shown[:first])
+        _set_cache_marks(rest, shown, usual, sum(made.inner_mark_counts[-1:]), kept or PreviousBody())
+    return dict(protocol.with_messages(body, shown))
+
+
+def _positions_with_marks(messages: Sequence[Wired], first: int, marked: Collection[int] | None) -> Sequence[int]:
+    return range(first, len(messages)) if marked is None else [at for at in sorted(marked) if at >= first]
+
+
+def _build_messages(
+    protocol: Any,
+    messages: Sequence[Wired],
+    first: int,
+    entries: Sequence[Entry],
+    marked: Sequence[int],
+    before: BuiltMessages | None,
+) -> BuiltMessages:
+    """What the entries become. Those at the beginning that are as before become the same values."""
+    said = messages[first:]
+    known = _count_known_entries(before, messages, first, entries) if before else 0
+    if before and known:
+        ends, needs, inside = (
+            before.unit_counts[:known],
+            before.message_counts[:known],
+            before.inner_mark_counts[:known],
+        )
+        units = before.units[: ends[-1]]
+    else:
+        ends, needs, inside = [], [], []
+        units = [(unit, False) for message in messages[:first] for unit in message.units]
+    for entry in entries[known:]:
+        made, own = (
+            _units_of_entry(protocol, said, entry),
+            first + entry.at if isinstance(entry, _CLIENT_MESSAGES) else -1,
+        )
+        marks = inside[-1] if inside else 0
+        if own in marked:
+            made = [(anthropic_wire.without_cache_marks(unit), False) for unit, _ in made]
+            marks += sum(anthropic_wire.count_cache_marks(unit) for unit, _ in made)
+        units.extend(made)
+        ends.append(len(units))
+        needs.append(max(own + 1, first, *needs[-1:]))
+        inside.append(marks)
+    return BuiltMessages(messages, entries, units, ends, needs, inside)
+
+
+def _count_known_entries(before: BuiltMessages, messages: Sequence[Wired], first: int, entries: Sequence[Entry]) -> int:
+    """How many entries are as before, and of the very same messages."""
+    same = count_identical_start(before.messages, messages)
+    if same <= first:
+        return 0
+    return min(count_equal_start(before.entries, entries), bisect_right(before.message_counts, same))
+
+
+def pair_calls_with_results(wire: str, body: Mapping[str, Json], messages: Sequence[Wired]) -> dict[str, Json] | None:
+    """The request with one result for every call, as all providers want it: what is missing is added, what answers no call is
+    left out. None where there is neither.
+    """
+    protocol: Any = WIRE_MODULES[wire]
+    units: Units = []
+    mended, waiting = 0, dict[str, str]()
+    for at, message in enumerate(messages):
+        stray = [
+            i for i, p in enumerate(message.pieces) if p.kind is PieceKind.RESULT and waiting.pop(p.id, None) is None
+        ]
+        mended += len(stray)
+        if len(stray) < len(message.pieces) or not stray:
+            fresh = protocol.edited(message, [PieceEdit(i, None) for i in stray]) if stray else message.units
+            units.extend((unit, False) for unit in fresh)
+        if calls := message.pieces_of_kind(PieceKind.CALL):
+            later = takewhile(lambda other: other.speaker is not Speaker.ASSISTANT, messages[at + 1 :])
+            found = {piece.id for other in later for piece in other.pieces_of_kind(PieceKind.RESULT)}
+            waiting = {call.id: call.name for call in calls if call.id in found}
+            left = [call for call in calls if call.id not in found]
+            units.extend((protocol.result(call.id, call.name, NO_RESULT, ok=False), True) for call in left)
+            mended += len(left)
+    return dict(protocol.with_messages(body, protocol.joined(units))) if mended else None
+
+
+def _units_of_entry(protocol: Any, messages: Sequence[Wired], entry: Entry) -> Units:
+    match entry:
+        case As(at=at):
+            return [(unit, False) for unit in messages[at].units]
+        case Changed(at=at, parts=parts, answers=answers):
+            edits = [edit for part in parts for edit in _edits_for_part(messages[at], part, answers)]
+            return [(unit, False) for unit in protocol.edited(messages[at], edits)]
+        case Says(text=text):
+            return [(protocol.said(text), True)]
+        case Returned(call=call, name=name, text=text, ok=ok):
+            return [(protocol.result(call, name, text, ok=ok), True)]
+        case Hidden(raw=raw, parts=parts):
+            units = parse_hidden_reply(raw)
+            message = protocol.message(units if protocol is responses_wire else units[0])
+            edits = [edit for part in parts for edit in _edits_for_part(message, part, ())]
+            return [(unit, True) for unit in protocol.edited(message, edits)]
+
+
+def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[PieceEdit]:
+    """Which pieces of the message the part is."""
+    if part.kind in ("result", "call"):
+        kind = PieceKind.RESULT if part.kind == "result" else PieceKind.CALL
+        return [PieceEdit(at, part.text) for at, p in enumerate(message.pieces) if p.kind is kind and p.id == part.name]
+    said = [at for at, p in enumerate(message.pieces) if not (p.kind is PieceKind.RESULT and p.id in answers)]
+    return [PieceEdit(said[part.place], part.text)] if part.place < len(said) else []
+
+
+# --- marks of the provider's cache ---------------------------------------------------------------------------------
+
+
+def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[int] | None, kept: PreviousBody) -> None:
+    """Remembers where the client marked a request that goes on as it came."""
+    if wire == anthropic_wire.NAME:
+        perhaps = range(len(units)) if marked is None else sorted(marked)
+        places = [at for at in perhaps if anthropic_wire.last_cache_mark(units[at]) is not None]
+        bare = list(units)
+        for at in places:
+            bare[at] = anthropic_wire.without_cache_marks(bare[at])
+        kept.marked_request = replace(kept.marked_request.mark_next(bare), marks=tuple(at + 1 for at in places))
+
+
+def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
+    """Marks where the provider knows the request, instead of the client's on messages. `inner_mark_counts`: those that stay, of their blocks."""
+    now = kept.marked_request.mark_next(list(units))
+    near = sum(map(anthropic_wire.count_blocks, units[now.stable :])) < anthropic_wire.LOOK_BACK
+    kept.marked_request = now.limit_marks(
+        anthropic_wire.MOST_MARKS - anthropic_wire.count_cache_marks(rest) - inside, near=near
+    )
+    before = {id(bare): (bare, with_mark) for bare, with_mark in kept.marked_units}
+    marked: list[tuple[Json, Json]] = []
+    for at in kept.marked_request.marked_blocks:
+        bare, with_mark = before.get(id(units[at]), (units[at], None))
+        if anthropic_wire.last_cache_mark(with_mark) != usual:
+            with_mark = anthropic_wire.with_cache_mark(bare, usual)
+        marked.append((bare, with_mark))
+        units[at] = with_mark
+    kept.marked_units = marked
+
+
+def _first_client_mark(client: Sequence[Wired]) -> Json | None:
+    """As long-lived as the client's own marks: a longer one may not stand behind a shorter one. None: it sets none."""
+    marks = (anthropic_wire.last_cache_mark(message.units[0]) for message in client)
+    return next((mark for mark in marks if mark), None)

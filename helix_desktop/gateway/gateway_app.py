@@ -1,0 +1,462 @@
+"""The gateway as a web application: who may come in, which workspace it is, and the exchange with the provider."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from dataclasses import asdict, replace
+from datetime import datetime
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+
+from helix_desktop import tasks
+from helix_desktop.decompression import DecodedTooLarge
+from helix_desktop.engine.facts import Usage
+from helix_desktop.errors import HelixError, ModelFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import access_check, agent_identity
+from helix_desktop.gateway.agent_exchange import AgentExchange
+from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, BodyPieces
+from helix_desktop.gateway.conversations_port import AgentConversations
+from helix_desktop.gateway.folded_body import MESSAGE_FIELDS, WIRE_MODULES, are_all_unchanged, build_folded_body
+from helix_desktop.gateway.provider_clients import ProviderHttpClients
+from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
+from helix_desktop.gateway.request_forwarding import (
+    LARGE_BODY_BYTES,
+    RequestForwarder,
+    build_provider_request,
+    run_beside_if_large,
+)
+from helix_desktop.gateway.request_parsing import (
+    MOST_BODY_BYTES,
+    IncomingRequest,
+    ParsedRequest,
+    parse_incoming_request,
+)
+from helix_desktop.gateway.request_routes import (
+    CODEX_SUBSCRIPTION_URL,
+    CONNECTION_HEADERS,
+    HELIX_HEADERS,
+    STATUS,
+    UPSTREAMS,
+    guess_protocol,
+    join_provider_address,
+    parse_route,
+)
+from helix_desktop.wire import anthropic_wire, gemini_wire, responses_wire
+from helix_desktop.wire.wire_message import Json
+
+log = logging.getLogger(__name__)
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
+
+MOST_HELD_REQUESTS = 64  # conversations whose last request is held, so that a fold can be asked for with it
+ASK_SECONDS = 180.0
+
+
+@dataclass(slots=True)
+class AgentActivity:
+    """An agent as the page shows it."""
+
+    agent: str
+    requests: int = 0
+    last: float = 0.0
+    conversation: str = ""
+    unfolded: str = ""  # why its requests go on unfolded
+
+
+@dataclass(slots=True)
+class LastAgentRequest:
+    """The last request of a conversation, as it was sent on, and how to send another one like it. Held in memory alone."""
+
+    request: ParsedRequest
+    body: dict[str, Json]
+    url: str
+    headers: Sequence[tuple[bytes, bytes]]
+    client: httpx.AsyncClient
+
+
+class GatewayApp:
+    """`registrations`: the addresses that answer; `room_of`: the engine of a workspace, by its name; empty: the usual one."""
+
+    def __init__(self, registrations: GatewayRegistrations, room_of: UseConversations) -> None:
+        self._registrations = registrations
+        self._use_conversations = room_of
+        self._providers = ProviderHttpClients()
+        self._workspaces_of_conversations: dict[
+            str, dict[str, str]
+        ] = {}  # each registration's conversations, and their workspaces
+        self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
+        self._body_parser = BodyParser()
+        self._refused_conversations: set[str] = set()
+        self._tasks = tasks.OwnedTasks("gateway")
+        self.open_conversations: Callable[[], Sequence[AgentConversations]] = tuple
+        self.agent_activity: dict[str, AgentActivity] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
+        """ASGI."""
+        if scope["type"] == "lifespan":
+            await self._run_lifespan(receive, send)
+        elif scope["type"] == "websocket":  # the agent falls back to plain requests
+            await receive()
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await self._answer_agent_request(scope, receive, send)
+
+    async def _run_lifespan(self, receive: Receive, send: SendEvent) -> None:
+        while (await receive())["type"] != "lifespan.shutdown":
+            await send({"type": "lifespan.startup.complete"})
+        await self._providers.aclose()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    # --- one request
+
+    async def _answer_agent_request(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
+        where = parse_route(scope["raw_path"].decode("ascii", "replace"))
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        registration = access_check.find_registration_or_refusal(headers, self._registrations, where.token)
+        if isinstance(registration, str):
+            await _send_own_answer(send, 403, registration)
+            return
+        if where.path == STATUS:
+            await _send_own_answer(send, 200, await self.status_for_registration(registration))
+            return
+        content = await _receive_body(receive)
+        if content is None:
+            await _send_own_answer(send, 413, "A request of more than 64 MB is refused.")
+            return
+        query = scope.get("query_string", b"").decode("latin-1")
+        incoming = IncomingRequest(
+            scope["method"], where, query, tuple(scope["headers"]), headers, content, registration
+        )
+        await self._forward_while_connected(incoming, receive, send)
+
+    async def _forward_while_connected(self, incoming: IncomingRequest, receive: Receive, send: SendEvent) -> None:
+        """When the agent hangs up, the provider's request ends."""
+        work = self._tasks.spawn_task(self._forward_or_report_error(incoming, send), name="exchange")
+        gone = self._tasks.spawn_task(_wait_for_disconnect(receive), name="listen for the end")
+        try:
+            await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            if not work.done():
+                work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
+
+    async def _forward_or_report_error(self, incoming: IncomingRequest, send: SendEvent) -> None:
+        begun = False
+
+        async def start_response(status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+            nonlocal begun
+            begun = True
+            await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+        async def send_chunk(chunk: bytes) -> None:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+        try:
+            await self._forward_request(incoming, start_response, send_chunk)
+        except DecodedTooLarge:
+            await _send_own_answer(
+                send, 413, "A request of more than 64 MB after decompression is refused. Nothing was sent on."
+            )
+            return
+        except httpx.InvalidURL:
+            await _send_own_answer(
+                send, 400, "The path of the request is not one that can be sent on. Nothing was sent."
+            )
+            return
+        except httpx.HTTPError as error:
+            log.info("the provider was not reached: %s", type(error).__name__)
+            if begun:
+                raise  # the connection is cut, as the provider cut its own
+            await _send_own_answer(send, 502, f"The provider could not be reached: {type(error).__name__}.")
+            return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _forward_request(self, incoming: IncomingRequest, start: Any, body: Any) -> None:
+        where, registration = incoming.route, incoming.registration
+        if _needs_stored_key(incoming):
+            incoming = _with_stored_key(
+                incoming, where.wire or guess_protocol(where.path, incoming.headers), registration.key
+            )
+        url = join_provider_address(_provider_address(incoming), where.path, incoming.query)
+        request = await self._parse_if_understood(incoming)
+        async with AsyncExitStack() as lasting:
+            room = await self._enter_conversations(incoming, lasting) if request is not None else None
+            await self._forward_as_understood(incoming, url, request, room, start, body)
+
+    async def _forward_as_understood(
+        self,
+        incoming: IncomingRequest,
+        url: str,
+        request: ParsedRequest | None,
+        room: AgentConversations | None,
+        start: Any,
+        body: Any,
+    ) -> None:
+        where, registration = incoming.route, incoming.registration
+        client = self._providers.get_client_for(registration)
+        held = self._request_memory(incoming, url, client)
+        sending = RequestForwarder(incoming, url, client, start, body)
+        if request is None or room is None:
+            await sending.forward_unchanged()
+        elif where.counts_tokens:
+            await self._forward_token_count(sending, request, room)
+        else:
+            self._note_activity(request, incoming)
+            await AgentExchange(sending, held, self._refused_conversations).run_exchange(request, room)
+
+    async def _parse_if_understood(self, incoming: IncomingRequest) -> ParsedRequest | None:
+        where = incoming.route
+        if not where.wire or incoming.method != "POST":
+            return None
+        if where.streams and "alt=sse" not in incoming.query:  # Gemini's other form of a stream
+            return None
+        plan = agent_identity.uses_subscription(incoming.headers)
+        folds = incoming.registration.folds and (incoming.registration.folds_plans or not plan)
+        try:
+            if len(incoming.content) > LARGE_BODY_BYTES or "content-encoding" in incoming.headers:
+                return await asyncio.to_thread(parse_incoming_request, incoming, self._body_parser, folds=folds)
+            return parse_incoming_request(incoming, self._body_parser, folds=folds)
+        except DecodedTooLarge:
+            raise
+        except Exception:
+            log.exception("a request was not understood; it goes on as it came")
+            return None
+
+    async def _enter_conversations(
+        self, incoming: IncomingRequest, lasting: AsyncExitStack
+    ) -> AgentConversations | None:
+        try:
+            return await lasting.enter_async_context(self._use_conversations(_workspace_of_request(incoming)))
+        except HelixError as error:
+            log.warning("requests go on unfolded: %s", error.what)
+            return None
+
+    async def _forward_token_count(
+        self, sending: RequestForwarder, request: ParsedRequest, room: AgentConversations
+    ) -> None:
+        """A count of tokens is asked for the request as it would be sent."""
+        try:
+            entries = await room.preview_request(request.arrival, request.messages_after_instructions)
+            body = (
+                WIRE_MODULES[request.wire_name].with_tools(request.body_value, ())
+                if not request.arrival.fold
+                else request.body_value
+            )
+            if not are_all_unchanged(entries, len(request.messages_after_instructions)):
+                body = build_folded_body(request.wire_name, request.body_value, request.all_messages, entries)
+                sending.incoming = _with_content(
+                    sending.incoming, b"".join(request.parsed_body.encode_changed_body(body))
+                )
+        except Exception:
+            log.exception("a count of tokens is asked for the request as it came")
+        await sending.forward_unchanged()
+
+    # --- what the page shows
+
+    def _note_activity(self, request: ParsedRequest, incoming: IncomingRequest) -> None:
+        seen = self.agent_activity.setdefault(request.arrival.agent, AgentActivity(request.arrival.agent))
+        seen.requests += 1
+        seen.last = time.time()
+        on_plan = agent_identity.uses_subscription(incoming.headers) and not request.arrival.fold
+        seen.unfolded = (
+            "It is logged in with a subscription. Folding is off for those unless you turn it on." if on_plan else ""
+        )
+
+    async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
+        """What a registration's own conversations came to since it is there; for the window, all of them, and today's."""
+        if not registration.sees_all:
+            return {"figures": await self._figures_of_registration(registration)}
+        midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        agents: list[Json] = [asdict(seen) for seen in self.agent_activity.values()]
+        return {
+            "agents": agents,
+            "figures": await self._all_figures_since(0.0),
+            "today": await self._all_figures_since(midnight),
+        }
+
+    async def _figures_of_registration(self, registration: GatewayRegistration) -> list[dict[str, Json]]:
+        own = self._workspaces_of_conversations.get(registration.token, {})
+        found: list[Figures] = []
+        for workspace in sorted(set(own.values())):
+            async with self._use_conversations(workspace) as room:
+                found += await room.figures_since(registration.since)
+        return [asdict(one) for one in found if one.conversation in own]
+
+    async def _all_figures_since(self, since: float) -> list[dict[str, Json]]:
+        return [asdict(found) for room in self.open_conversations() for found in await room.figures_since(since)]
+
+    # --- folds are written by the agent's own model
+
+    def _request_memory(
+        self, incoming: IncomingRequest, url: str, client: httpx.AsyncClient
+    ) -> Callable[[str, ParsedRequest, dict[str, Json]], None]:
+        def remember_request(conversation: str, request: ParsedRequest, body: dict[str, Json]) -> None:
+            headers = [
+                (n, v)
+                for n, v in incoming.raw_headers
+                if n.decode("latin-1").lower() not in CONNECTION_HEADERS | HELIX_HEADERS
+            ]
+            self._workspaces_of_conversations.setdefault(incoming.registration.token, {})[conversation] = (
+                _workspace_of_request(incoming)
+            )
+            self._last_requests[conversation] = LastAgentRequest(request, body, url, headers, client)
+            self._last_requests.move_to_end(conversation)
+            while len(self._last_requests) > MOST_HELD_REQUESTS:
+                self._last_requests.popitem(last=False)
+            self.agent_activity.setdefault(
+                request.arrival.agent, AgentActivity(request.arrival.agent)
+            ).conversation = conversation
+
+        return remember_request
+
+    async def ask_agent_model(self, conversation: str, question: str, alone: str, most: int) -> tuple[str, Usage, str]:
+        """Ask the agent's model for a fold, with the agent's own key: behind its last request, so that the provider's cache is
+        read; or, where `alone` has instructions, a text by itself.
+        """
+        last = self._last_requests.get(conversation)
+        if last is None:
+            raise ModelFailed("The agent hasn't sent a request since the gateway started.")
+        wire: Any = WIRE_MODULES[last.request.wire_name]
+        work = partial(_build_fold_question, wire, last, question, alone, most)
+        pieces = await run_beside_if_large(len(last.request.parsed_body.content), work)
+        unwanted = {b"accept-encoding", b"content-encoding"}
+        headers = [(n, v) for n, v in last.headers if n.lower() not in unwanted]
+        url = last.url.replace(":streamGenerateContent", ":generateContent").replace("alt=sse", "")
+        request = build_provider_request("POST", url, [*headers, (b"accept-encoding", b"identity")], pieces)
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                response = await last.client.send(request)
+        except (httpx.HTTPError, TimeoutError) as error:
+            raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
+        if response.status_code >= 400:
+            raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
+        try:
+            answer = wire.answer(_parse_provider_reply(wire, response))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ModelFailed("The agent's model sent a reply that couldn't be read.") from error
+        text = "\n".join(piece.text for piece in answer.message.pieces if piece.kind.value == "text")
+        return text, answer.usage, answer.model
+
+
+def _workspace_of_request(incoming: IncomingRequest) -> str:
+    """The workspace of a registration that has one, whatever the path names: nobody else's is reached from there."""
+    return incoming.registration.workspace or incoming.route.workspace
+
+
+def _provider_address(incoming: IncomingRequest) -> str:
+    """The address of the provider this request goes to."""
+    registration, where = incoming.registration, incoming.route
+    if registration.upstream:
+        return registration.upstream
+    wire = where.wire or guess_protocol(where.path, incoming.headers)
+    if wire == responses_wire.NAME and "chatgpt-account-id" in incoming.headers:
+        return CODEX_SUBSCRIPTION_URL
+    return registration.upstreams.get(wire) or UPSTREAMS[wire]
+
+
+def _needs_stored_key(incoming: IncomingRequest) -> bool:
+    """Whether the stored key belongs to where this goes, and is wanted."""
+    registration, there = incoming.registration, urlsplit(_provider_address(incoming)).netloc.lower()
+    return (
+        bool(registration.key) and there == registration.key_host and not agent_identity.sends_own_key(incoming.headers)
+    )
+
+
+def _build_fold_question(wire: Any, last: LastAgentRequest, question: str, alone: str, most: int) -> BodyPieces:
+    body = dict(last.body)
+    units = [] if alone else _units_of_body(wire, body)
+    if alone:
+        for name in (
+            "system",
+            "instructions",
+            "systemInstruction",
+            "tools",
+            "tool_choice",
+            "toolConfig",
+            "thinking",
+            "context_management",
+        ):
+            body.pop(name, None)
+        question = f"{alone}\n\n{question}"
+        if "max_tokens" in body:
+            body["max_tokens"] = most or 4_000
+    body.pop("stream_options", None)
+    if body.get("stream") and not _must_stream(wire, last):
+        body["stream"] = False
+    body = wire.with_messages(body, wire.joined([*((unit, False) for unit in units), (wire.said(question), True)]))
+    return [orjson.dumps(body)] if alone else last.request.parsed_body.encode_changed_body(body)
+
+
+def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
+    found = body.get(MESSAGE_FIELDS[wire.NAME])
+    return found if isinstance(found, list) else [unit for message in wire.messages(body) for unit in message.units]
+
+
+def _must_stream(wire: Any, last: LastAgentRequest) -> bool:
+    return wire is responses_wire and CODEX_SUBSCRIPTION_URL in last.url
+
+
+def _parse_provider_reply(wire: Any, response: httpx.Response) -> Json:
+    """The reply's JSON, also where it came as a stream all the same."""
+    if "event-stream" not in response.headers.get("content-type", ""):
+        return orjson.loads(response.content)
+    reading = wire.Reading()
+    for raw in RawEventSplitter().feed_raw_chunk(response.content + b"\n\n"):
+        if (event := parse_event_data(raw)) is not None:
+            reading.take(event)
+    return reading.value()
+
+
+async def _receive_body(receive: Receive) -> BodyBytes | None:
+    """The whole body; None where it is too large. It grows where it stands: to join a large one would hold all streams up."""
+    content = bytearray()
+    while (event := await receive())["type"] != "http.disconnect":
+        content += event.get("body", b"")
+        if len(content) > MOST_BODY_BYTES:
+            return None
+        if not event.get("more_body"):
+            break
+    return content if len(content) > LARGE_BODY_BYTES else bytes(content)
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send_own_answer(send: SendEvent, status: int, value: str | dict[str, Json]) -> None:
+    """A short answer of the gateway's own, in a form all four protocols' clients read."""
+    said = {"type": "error", "error": {"type": "helix_gateway", "message": value}} if isinstance(value, str) else value
+    content = orjson.dumps(said)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": False})
+
+
+def _with_content(incoming: IncomingRequest, content: BodyBytes) -> IncomingRequest:
+    headers = tuple((n, v) for n, v in incoming.raw_headers if n.lower() != b"content-encoding")
+    return replace(incoming, raw_headers=headers, content=content)
+
+
+def _with_stored_key(incoming: IncomingRequest, wire: str, key: str) -> IncomingRequest:
+    """The request with the user's own key, as its protocol carries one."""
+    name = {anthropic_wire.NAME: b"x-api-key", gemini_wire.NAME: b"x-goog-api-key"}.get(wire, b"authorization")
+    value = key if name != b"authorization" else f"Bearer {key}"
+    return replace(incoming, raw_headers=(*incoming.raw_headers, (name, value.encode("latin-1"))))

@@ -1,0 +1,128 @@
+"""The gateway as a process: it listens on this machine alone, and ends in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import weakref
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import TYPE_CHECKING, BinaryIO
+
+import uvicorn
+
+from helix_desktop import atomic_files, running_instance, tasks
+from helix_desktop.errors import HelixError
+from helix_desktop.gateway.conversations_port import AgentConversations
+from helix_desktop.gateway.gateway_app import GatewayApp
+from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations, new_token
+from helix_desktop.program_folders import ProgramFolders
+
+if TYPE_CHECKING:
+    from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces, ServeWorkspaceCommands
+
+TOKEN_FILE = "gateway.token"  # noqa: S105 -- a name
+
+_running: weakref.WeakKeyDictionary[asyncio.Task[object] | None, uvicorn.Server] = weakref.WeakKeyDictionary()
+
+
+def read_or_create_token(where: ProgramFolders) -> str:
+    """The token of this user's gateway: made once, readable by the user alone."""
+    file = running_instance.check_private_folder(where.run) / TOKEN_FILE
+    with contextlib.suppress(OSError):
+        if found := file.read_text("ascii").strip():
+            return found
+    made = new_token()
+    atomic_files.write_file_atomically(file, made, private=True)
+    return made
+
+
+def _import_gateway_workspaces() -> type[GatewayWorkspaces]:
+    """Most of the program: imported when the port answers. Who sends something meanwhile waits."""
+    from helix_desktop.gateway.gateway_workspaces import GatewayWorkspaces
+
+    return GatewayWorkspaces
+
+
+async def serve_gateway(
+    where: ProgramFolders,
+    sock: socket.socket,
+    registrations: GatewayRegistrations,
+    usual: str,
+    serve: ServeWorkspaceCommands,
+    registration_lines: BinaryIO | None = None,
+) -> None:
+    """Serve until the process is asked to end. `told`: where it hears of other registrations, and ends when nobody is there to
+    tell of any.
+    """
+    here = tasks.OwnedTasks("gateway's engine")
+    made: list[GatewayWorkspaces] = []
+
+    async def ensure_workspaces() -> GatewayWorkspaces:
+        if not made:
+            kind = await asyncio.to_thread(_import_gateway_workspaces)
+            made[:] = made or [kind(where, usual, serve, gateway.ask_agent_model)]
+        return made[0]
+
+    @contextlib.asynccontextmanager
+    async def use_conversations(name: str) -> AsyncIterator[AgentConversations]:
+        async with (await ensure_workspaces()).use_workspace(name) as found:
+            yield found
+
+    async def open_usual_workspace() -> None:
+        with contextlib.suppress(HelixError):
+            async with use_conversations(""):
+                """So that the first request does not wait for it."""
+
+    gateway = GatewayApp(registrations, use_conversations)
+    gateway.open_conversations = lambda: made[0].list_open_conversations() if made else ()
+    config = uvicorn.Config(
+        gateway,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=2,
+        timeout_keep_alive=75,
+        http="httptools",
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+    _running[asyncio.current_task()] = server
+    if registration_lines is not None:
+        tasks.start_thread(
+            partial(_follow_registrations, registration_lines, registrations, server),
+            name="hear of registrations",
+            daemon=True,
+        )
+    here.spawn_task(open_usual_workspace(), name="open the usual workspace")
+    try:
+        await server.serve(sockets=[sock])
+    finally:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(
+                here.wait_for_all_tasks(), 2
+            )  # a workspace that is being opened is not left half open
+        await here.aclose(limit=1)
+        for opening in made:
+            await opening.aclose()
+
+
+def parse_registrations(line: bytes) -> list[GatewayRegistration]:
+    """The registrations that a line of the resident names."""
+    return [GatewayRegistration(**value) for value in json.loads(line)]
+
+
+def _follow_registrations(told: BinaryIO, registrations: GatewayRegistrations, server: uvicorn.Server) -> None:
+    while line := told.readline():
+        registrations.replace_all(parse_registrations(line))
+    server.should_exit = True  # the resident has gone, and its socket with it
+
+
+def stop_gateway(task: asyncio.Task[object] | None) -> None:
+    """End the gateway that this task runs, in order."""
+    if (server := _running.get(task)) is not None:
+        server.should_exit = True

@@ -1,0 +1,168 @@
+"""Workspaces as the gateway opens them: each when it is first asked for, here, or where it is open already."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Protocol
+
+from helix_desktop import running_instance, tasks
+from helix_desktop.errors import NotFound, StoreBusy
+from helix_desktop.gateway.conversations_port import AgentConversations, AskAgentModel
+from helix_desktop.gateway.local_conversations import LocalAgentConversations
+from helix_desktop.gateway.remote_conversations import RemoteAgentConversations
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench import all_workbenches
+
+USUAL_WORKSPACE_NAME = "Connected agents"
+OPEN_TIMEOUT_SECONDS = 5.0  # seconds: a command may hold the workspace for a moment
+OPEN_AT_MOST = 8  # workspaces nobody uses now
+RELEASE_SECONDS = 1.5  # seconds a workspace that was let go is left to who asked for it
+
+
+class WorkspaceCommandServer(Protocol):
+    """Answers commands about a workspace until `finish_requests`."""
+
+    async def finish_requests(self) -> None: ...
+
+
+ServeWorkspaceCommands = Callable[[StoredWorkspace], Awaitable[WorkspaceCommandServer | None]]
+
+
+class GatewayWorkspaces:
+    """The rooms of workspaces, each opened when it is first asked for: here, or where the workspace is open already. Of those
+    nobody uses only a few stay open, so a hundred projects take no more memory than a few.
+    """
+
+    def __init__(self, where: ProgramFolders, usual: str, serve: ServeWorkspaceCommands, ask: AskAgentModel) -> None:
+        self._where = where
+        self._usual = usual
+        self._serve = serve
+        self._known = AllWorkspaces(where.workspaces_folder)
+        self._conversations_by_id: dict[str, AgentConversations] = {}
+        self._ids_by_name: dict[str, str] = {}  # the workspaces that are open, by what they were asked for as
+        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # the one that was asked for last stands last
+        self._request_counts: Counter[str] = Counter()  # requests that use a room now
+        self._lock = asyncio.Lock()
+        self._tasks = tasks.OwnedTasks("workspaces of the gateway")
+        self._ask = ask
+
+    @asynccontextmanager
+    async def use_workspace(self, name: str) -> AsyncIterator[AgentConversations]:
+        """The engine of a workspace, which stays open while this lasts; of the usual one where none is named."""
+        wanted = name or self._usual or USUAL_WORKSPACE_NAME
+        room = await self._find_or_open(wanted)
+        identity = self._ids_by_name[wanted]
+        self._request_counts[identity] += 1
+        if (stack := self._stacks_by_id.pop(identity, None)) is not None:
+            self._stacks_by_id[identity] = stack
+        try:
+            yield room
+        finally:
+            self._request_counts[identity] -= 1
+            if len(self._stacks_by_id) > OPEN_AT_MOST:
+                self._tasks.spawn_task(self._close_idle_workspaces(), name="close idle workspaces")
+
+    async def wait_until_idle_closed(self) -> None:
+        """When those are closed that nobody uses."""
+        await self._tasks.wait_for_all_tasks()
+
+    async def _close_idle_workspaces(self) -> None:
+        """Those that were asked for longest ago, and that nobody uses."""
+        async with self._lock:
+            idle = [identity for identity in self._stacks_by_id if not self._request_counts[identity]]
+            for identity in idle[: max(0, len(self._stacks_by_id) - OPEN_AT_MOST)]:
+                await self._close_one(identity)
+
+    async def _close_one(self, identity: str) -> None:
+        room, stack = self._conversations_by_id.pop(identity, None), self._stacks_by_id.pop(identity)
+        _released.pop(identity, None)
+        if room is not None:
+            await room.aclose()
+        await stack.aclose()
+
+    async def _find_or_open(self, wanted: str) -> AgentConversations:
+        found = self._conversations_by_id.get(self._ids_by_name.get(wanted, ""))
+        if found is not None and not (isinstance(found, RemoteAgentConversations) and found.is_ended):
+            return found
+        async with self._lock:
+            identity = await self._find_workspace_id(wanted)
+            found = self._conversations_by_id.get(identity)
+            if isinstance(found, RemoteAgentConversations) and found.is_ended:
+                found = None
+            if found is None:
+                found = self._conversations_by_id[identity] = await self._open_here_or_connect(identity)
+            self._ids_by_name[wanted] = identity
+        return found
+
+    def list_open_conversations(self) -> tuple[AgentConversations, ...]:
+        """Those that are open."""
+        return tuple(self._conversations_by_id.values())
+
+    async def _find_workspace_id(self, wanted: str) -> str:
+        try:
+            return (await asyncio.to_thread(self._known.find_known_workspace, wanted)).id
+        except NotFound:
+            if wanted != USUAL_WORKSPACE_NAME:
+                raise
+            return (await asyncio.to_thread(self._known.create_stored_workspace, USUAL_WORKSPACE_NAME)).id
+
+    async def _open_here_or_connect(self, identity: str) -> AgentConversations:
+        until = asyncio.get_running_loop().time() + OPEN_TIMEOUT_SECONDS
+        while True:
+            try:
+                return await self._open_in_this_process(identity)
+            except StoreBusy:
+                if (wire := await running_instance.connect_to_owner(self._where.run, identity)) is not None:
+                    return RemoteAgentConversations(wire, self._ask)
+                if asyncio.get_running_loop().time() > until:
+                    raise
+                await asyncio.sleep(0.1)
+
+    async def _open_in_this_process(self, identity: str) -> AgentConversations:
+        async with AsyncExitStack() as undo:
+            workspace = await self._known.open_stored_workspace(identity)
+            undo.push_async_callback(workspace.aclose)
+            bench = await undo.enter_async_context(all_workbenches.open_single_workbench(workspace, self._where))
+            serving = await self._serve(workspace)
+            if serving is not None:
+                undo.push_async_callback(serving.finish_requests)
+            self._stacks_by_id[identity] = undo.pop_all()
+        self._tasks.spawn_task(
+            asyncio.to_thread(bench.token_counter.count_tokens, USUAL_WORKSPACE_NAME), name="load the vocabulary"
+        )
+        _released[identity] = lambda: self._tasks.spawn_task(
+            self._close_for_other_process(identity), name="let a workspace go"
+        )
+        return LocalAgentConversations(bench, self._ask)
+
+    async def _close_for_other_process(self, identity: str) -> None:
+        """Somebody else wants to open it: the window."""
+        async with self._lock:
+            self._conversations_by_id.pop(identity, None)
+            if (stack := self._stacks_by_id.pop(identity, None)) is not None:
+                await stack.aclose()
+            await asyncio.sleep(RELEASE_SECONDS)
+
+    async def aclose(self) -> None:
+        """Close what was opened."""
+        await self._tasks.aclose(limit=2)
+        for room in self._conversations_by_id.values():
+            await room.aclose()
+        for stack in self._stacks_by_id.values():
+            await stack.aclose()
+
+
+_released: dict[str, Callable[[], object]] = {}
+
+
+def close_for_other_process(workspace: str) -> int:
+    """Close a workspace that this process has open as a gateway, for somebody else. The exit code."""
+    if (release := _released.pop(workspace, None)) is None:
+        return 1
+    release()
+    return 0

@@ -1,0 +1,183 @@
+"""The agents people have, and how each is given another address: for one run, or in its own configuration."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import tomlkit
+
+from helix_desktop.errors import ConfigFileMistake, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import agent_identity
+from helix_desktop.gateway.access_check import TOKEN_HEADER
+
+CODEX_TOKEN = "HELIX_GATEWAY_TOKEN"  # noqa: S105 -- a name: of the variable Codex reads the token from
+TOOL_SEARCH = "ENABLE_TOOL_SEARCH"  # Claude Code sends every MCP schema to a foreign address, unless this is set
+
+
+@dataclass(frozen=True, slots=True)
+class AgentLaunch:
+    """How the agent is started for one run."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownAgent:
+    """`program`: its command; `file`: the configuration `install` changes; `change`: its content with the address in it;
+    `address_variable`: of the environment, names an address of the user's own.
+    """
+
+    name: str
+    title: str
+    program: str
+    launch: Callable[[str, Sequence[str], Mapping[str, str], Path], AgentLaunch]
+    file: Callable[[Path, Mapping[str, str]], Path]
+    change: Callable[[str, str], str]
+    address_variable: str = ""
+
+    def upstream_from_environment(self, environ: Mapping[str, str]) -> str:
+        """The address the user gave the agent in the environment: its requests go there behind the gateway."""
+        given = environ.get(self.address_variable, "") if self.address_variable else ""
+        return given if urlsplit(given).scheme in ("http", "https") else ""
+
+
+def find_known_agent(name: str) -> KnownAgent:
+    """One of them; WrongUse."""
+    if name not in KNOWN_AGENTS:
+        raise InvalidInput(f"{name!r} is not a known agent. Choose one of {', '.join(KNOWN_AGENTS)}.")
+    return KNOWN_AGENTS[name]
+
+
+# --- for one run -------------------------------------------------------------------------------------------------------
+
+
+def _launch_claude(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
+    del scratch
+    return AgentLaunch(
+        ("claude", *arguments), {"ANTHROPIC_BASE_URL": url, TOOL_SEARCH: environ.get(TOOL_SEARCH, "true")}
+    )
+
+
+def _launch_codex(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
+    """Every user of the machine can read a command line, so the token goes by a header from the environment."""
+    del scratch
+    base, _, token = url.partition("/t/")
+    key = 'env_key="OPENAI_API_KEY"' if environ.get("OPENAI_API_KEY") else "requires_openai_auth=true"
+    headers = f'env_http_headers={{"{TOKEN_HEADER}"="{CODEX_TOKEN}"}}'
+    provider = f'{{name="Helix",base_url="{base}/v1",wire_api="responses",{key},{headers}}}'
+    command = ("codex", "-c", 'model_provider="helix"', "-c", f"model_providers.helix={provider}", *arguments)
+    return AgentLaunch(command, {CODEX_TOKEN: token})
+
+
+def _launch_opencode(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
+    del scratch
+    given = _parse_json_settings(environ.get("OPENCODE_CONFIG_CONTENT", "") or "{}", "OPENCODE_CONFIG_CONTENT")
+    return AgentLaunch(
+        ("opencode", *arguments), {"OPENCODE_CONFIG_CONTENT": json.dumps(_set_provider_addresses(given, url))}
+    )
+
+
+def _launch_gemini(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
+    del environ, scratch
+    return AgentLaunch(("gemini", *arguments), {"GOOGLE_GEMINI_BASE_URL": url})
+
+
+def _launch_pi(url: str, arguments: Sequence[str], environ: Mapping[str, str], scratch: Path) -> AgentLaunch:
+    """It reads its models from a folder: one of its own for this run, in which all else is linked."""
+    folder = Path(environ.get("PI_CODING_AGENT_DIR") or Path.home() / ".pi" / "agent")
+    scratch.mkdir(parents=True, exist_ok=True)
+    for each in folder.iterdir() if folder.is_dir() else ():
+        if each.name != "models.json":
+            (scratch / each.name).symlink_to(each)
+    models = folder / "models.json"
+    text = models.read_text("utf-8") if models.exists() else "{}"
+    (scratch / "models.json").write_text(_change_pi_models(text, url), "utf-8")
+    return AgentLaunch(("pi", *arguments), {"PI_CODING_AGENT_DIR": str(scratch)})
+
+
+# --- in its configuration --------------------------------------------------------------------------------------------
+
+
+def _change_claude_settings(text: str, url: str) -> str:
+    whole = _parse_json_settings(text or "{}", "settings.json")
+    environment = {**whole.get("env", {}), "ANTHROPIC_BASE_URL": url}
+    environment.setdefault(TOOL_SEARCH, "true")
+    return _format_json_settings({**whole, "env": environment})
+
+
+def _change_codex_settings(text: str, url: str) -> str:
+    document = tomlkit.parse(text)
+    provider = tomlkit.table()
+    provider.update({"name": "Helix", "base_url": f"{url}/v1", "wire_api": "responses", "requires_openai_auth": True})
+    document["model_provider"] = "helix"
+    document.setdefault("model_providers", tomlkit.table(is_super_table=True))["helix"] = provider
+    return tomlkit.dumps(document)
+
+
+def _change_opencode_settings(text: str, url: str) -> str:
+    return _format_json_settings(_set_provider_addresses(_parse_json_settings(text or "{}", "opencode.json"), url))
+
+
+def _set_provider_addresses(whole: dict[str, Any], url: str) -> dict[str, Any]:
+    """The address for the providers opencode has, and for those of the person's that had none."""
+    bases = {"anthropic": f"{url}/v1", "openai": f"{url}/v1", "google": f"{url}/v1beta"}
+    providers = dict(whole.get("provider", {}))
+    for name, base in bases.items():
+        given = dict(providers.get(name, {}))
+        providers[name] = {**given, "options": {**given.get("options", {}), "baseURL": base}}
+    return {**whole, "provider": providers}
+
+
+def _change_gemini_settings(text: str, url: str) -> str:
+    lines = [line for line in text.splitlines() if not line.startswith("GOOGLE_GEMINI_BASE_URL=")]
+    return "\n".join([*lines, f"GOOGLE_GEMINI_BASE_URL={url}", ""])
+
+
+def _change_pi_models(text: str, url: str) -> str:
+    whole = _parse_json_settings(text or "{}", "models.json")
+    providers = dict(whole.get("providers", {}))
+    for name, base in (("anthropic", url), ("openai", f"{url}/v1"), ("google", f"{url}/v1beta")):
+        providers[name] = {**providers.get(name, {}), "baseUrl": base}
+    return _format_json_settings({**whole, "providers": providers})
+
+
+def _parse_json_settings(text: str, what: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ConfigFileMistake(f"{what} is not valid JSON ({error}). Nothing was changed.") from None
+    if not isinstance(found, dict):
+        raise ConfigFileMistake(f"{what} doesn't contain a JSON object. Nothing was changed.")
+    return found
+
+
+def _format_json_settings(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+def _xdg_config_folder(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+KNOWN_AGENTS: Mapping[str, KnownAgent] = {
+    agent.name: agent
+    for agent in (
+        KnownAgent("claude", agent_identity.CLAUDE, "claude", _launch_claude, lambda home, env: Path(env.get("CLAUDE_CONFIG_DIR") or home / ".claude") / "settings.json", _change_claude_settings, "ANTHROPIC_BASE_URL"),
+        KnownAgent("codex", agent_identity.CODEX, "codex", _launch_codex, lambda home, env: Path(env.get("CODEX_HOME") or home / ".codex") / "config.toml", _change_codex_settings, "OPENAI_BASE_URL"),
+        KnownAgent("opencode", agent_identity.OPENCODE, "opencode", _launch_opencode, lambda home, env: _xdg_config_folder(home, env) / "opencode" / "opencode.json", _change_opencode_settings),
+        KnownAgent("gemini", agent_identity.GEMINI, "gemini", _launch_gemini, lambda home, _: home / ".gemini" / ".env", _change_gemini_settings, "GOOGLE_GEMINI_BASE_URL"),
+        KnownAgent("pi", agent_identity.PI, "pi", _launch_pi, lambda home, env: Path(env.get("PI_CODING_AGENT_DIR") or home / ".pi" / "agent") / "models.json", _change_pi_models),
+    )
+}  # fmt: skip
+
+
+def find_agent_program(agent: KnownAgent) -> str:
+    """Where the agent's program is; empty where it is not."""
+    return shutil.which(agent.program) or ""

@@ -1,0 +1,497 @@
+"""The engine's side of the gateway: requests become facts of a conversation, and its view says what is sent on.
+
+It works where the workspace is open, on the same sessions the window shows. Nothing here sees keys, headers or addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from helix_desktop import tasks
+from helix_desktop.engine import content_recall
+from helix_desktop.engine.agent_following import AgentOutput
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    Fact,
+    Folded,
+    ModelReplied,
+    Received,
+    Recorded,
+    Rewound,
+    Stop,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import ActionRefused, HelixError, StoppedByUser
+from helix_desktop.gateway.agent_conversation import OpenAgentConversation
+from helix_desktop.gateway.agent_figures import Figures, compute_agent_figures
+from helix_desktop.gateway.conversation_matching import (
+    ConversationMatcher,
+    MessageLine,
+    RequestPosition,
+    next_message_hash,
+)
+from helix_desktop.gateway.conversations_port import Arrival, AskAgentModel, Replied, Sent, Ticket
+from helix_desktop.gateway.view_entries import As, Entry, ViewEntries
+from helix_desktop.tools.recall_tools import AROUND, grep_entry_lines
+from helix_desktop.wire.wire_message import Piece, PieceKind, Speaker, Wired
+from helix_desktop.workbench.open_workbench import Workbench
+
+log = logging.getLogger(__name__)
+
+UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
+MOST_OPEN_CONVERSATIONS = 24  # conversations held open
+MESSAGES_IN_COMMIT, LONG_HISTORY_MESSAGES = 100, 50  # messages
+TITLE_CHARACTERS = 60
+AHEAD_SECONDS = 0.05  # seconds a request goes ahead of what is recorded of it
+_WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
+
+
+class LocalAgentConversations:
+    """All conversations of connected agents in one workspace."""
+
+    def __init__(self, bench: Workbench, ask: AskAgentModel) -> None:
+        self._bench = bench
+        self._ask = ask
+        self._matcher = ConversationMatcher()
+        self._open_conversations: dict[str, OpenAgentConversation] = {}
+        self._figures: dict[str, tuple[float, float, Figures]] = {}  # of conversations that are not held open
+        self._read = asyncio.Lock()
+        self._is_read = False
+        self._tasks = tasks.OwnedTasks("recording requests")
+
+    # --- a request comes
+
+    async def count_known_messages(self, arrival: Arrival) -> int:
+        """How many of the request's messages are facts already."""
+        await self._read_lines_once()
+        return self._find_position_of(arrival).known_count
+
+    async def receive_request(self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0) -> Sent:
+        """The request's messages are facts, what was due is folded, and this is what it becomes. `told`: how many messages
+        before these are known here already.
+        """
+        messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
+        await self._read_lines_once()
+        while True:
+            place = self._find_position_of(arrival)
+            track = place.line or self._add_new_line(arrival)
+            if (
+                place.line is not None
+                and (sent := self._forward_if_nothing_due(arrival, messages, place, track)) is not None
+            ):
+                return sent
+            async with track.hold_when_recorded():
+                if place.line is not None and self._find_position_of(arrival) != place:
+                    continue  # it went on meanwhile
+                if place.known_count < known_count:
+                    raise ActionRefused("The conversation was continued elsewhere in the meantime.")
+                return await self._record_and_fold_request(arrival, messages, place, track)
+
+    async def preview_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sequence[Entry]:
+        """What the request would become; nothing is recorded."""
+        await self._read_lines_once()
+        place = self._find_position_of(arrival)
+        entries: list[Entry] = []
+        if place.line is not None and place.seqs and place.line.conversation:
+            follower = await self._get_open_conversation(place.line)
+            conversation = follower.conversation
+            view = (
+                conversation.current_view()
+                if place.is_at_end
+                else conversation.state.past_moment(place.seqs[-1]).take_view()
+            )
+            entries = [*(await follower.entries_of_view(view, place.seqs))[0].entries]
+        return [*entries, *(As(at) for at in range(place.known_count if place.seqs else 0, len(messages)))]
+
+    def _find_position_of(self, arrival: Arrival) -> RequestPosition:
+        """Conversations that were deleted meanwhile are forgotten."""
+        while True:
+            place = self._matcher.find_request_position(arrival.chain, arrival.session, arrival.head, arrival.parent)
+            named = (place.line.conversation if place.line else "", place.parent)
+            gone = next((name for name in named if name and self._bench.conversation_row(name) is None), "")
+            if not gone:
+                return place
+            self._matcher.remove_line(gone)
+            self._open_conversations.pop(gone, None)
+
+    def _add_new_line(self, arrival: Arrival) -> MessageLine:
+        track = MessageLine("", arrival.session, arrival.head)
+        self._matcher.add_line(track)
+        return track
+
+    async def _record_and_fold_request(
+        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
+    ) -> Sent:
+        known = place.line is not None and place.known_count == len(messages)
+        aside = known and not place.is_at_end and not _is_session_of(arrival, track)
+        if not track.conversation:
+            title = title_from_messages(messages)
+            session = await self._bench.start_conversation(title, agent=arrival.agent, parent=place.parent)
+            track.conversation = session.id
+        elif not place.is_at_end and not aside:
+            track = await self._rewind_or_fork(place, track, arrival)
+        self._matcher.join_session(track, arrival.session)
+        follower = await self._get_open_conversation(track)
+        conversation = follower.conversation
+        if not aside:
+            if _seq_of_last_message(conversation.state.facts) > track.last_message_seq:
+                await conversation.append_facts(
+                    Rewound(track.last_message_seq)
+                )  # a step whose reply never reached the agent
+                follower.last_entries = None
+            await follower.apply_request_settings(arrival)
+            if not arrival.fold or _is_long_history(messages, track):
+                return self._forward_before_recording(
+                    follower, track, arrival, messages, await follower.update_entries(track)
+                )
+            await self._append_unrecorded_messages(follower, track, arrival, messages)
+            if arrival.fold:
+                await follower.follower.prepare_next_view()
+            shown = await follower.update_entries(track)
+        else:
+            view = conversation.state.past_moment(place.seqs[-1]).take_view()
+            shown = (await follower.entries_of_view(view, place.seqs))[0]
+        ticket = _build_ticket(track, arrival, conversation.state.last_seq)
+        return Sent(replace(ticket, live=not aside), shown.entries, recallable=_has_fold(shown))
+
+    # --- a request goes on before it is recorded
+
+    def _forward_if_nothing_due(
+        self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
+    ) -> Sent | None:
+        """Where nothing is due, the new messages go on as they came and are recorded while the provider answers: its reply
+        waits for that. What comes due by them is folded for the next request. None where something may be due now.
+        """
+        follower = self._open_conversations.get(track.conversation)
+        if follower is None or not track.is_free or not place.is_at_end or place.known_count == len(messages):
+            return None
+        shown, state = follower.last_entries, follower.conversation.state
+        if (
+            shown is None
+            or shown.seq != state.last_seq
+            or follower.applied_settings != follower.settings_of_arrival(arrival)
+        ):
+            return None
+        if not follower.is_plain_continuation(messages[place.known_count :]):
+            return None
+        self._matcher.join_session(track, arrival.session)
+        return self._forward_before_recording(follower, track, arrival, messages, shown)
+
+    def _forward_before_recording(
+        self,
+        follower: OpenAgentConversation,
+        track: MessageLine,
+        arrival: Arrival,
+        messages: Sequence[Wired],
+        shown: ViewEntries,
+    ) -> Sent:
+        """What is known goes on as it is shown, the rest as it came."""
+        entries = (*shown.entries, *map(As, range(len(track.chain), len(messages))))
+        track.is_recorded.clear()
+        track.is_wanted.clear()
+        try:
+            self._tasks.spawn_task(
+                self._record_forwarded_request(follower, track, arrival, messages), name="record a request"
+            )
+        except StoppedByUser:
+            track.is_recorded.set()
+            raise
+        ticket = _build_ticket(track, arrival, follower.conversation.state.last_seq)
+        return Sent(replace(ticket, ahead=True), entries, _has_fold(shown))
+
+    async def _append_unrecorded_messages(
+        self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
+    ) -> None:
+        """Long histories in parts, each in one commit: where a request is given up, the next one goes on from there."""
+        conversation, writer = follower.conversation, follower
+        many = _is_long_history(messages, track)
+        while (known := len(track.chain)) < len(messages):
+            if many and (writer is follower or writer.conversation.state.last_seq != conversation.state.last_seq):
+                writer = await follower.with_draft()
+            ends = _end_of_commit(messages, known)
+            seqs = await writer.append_messages(messages[known:ends], track.last_message_seq)
+            chain = arrival.chain[known:ends]
+            await writer.conversation.append_facts(Received(chain, tuple(seqs), track.session, track.head))
+            if many and not await conversation.adopt_draft(writer.conversation):
+                continue
+            for hashed, seq in zip(chain, seqs, strict=True):
+                self._matcher.extend_line(track, hashed, seq)
+
+    async def _record_forwarded_request(
+        self, follower: OpenAgentConversation, track: MessageLine, arrival: Arrival, messages: Sequence[Wired]
+    ) -> None:
+        """The request goes out first, and what is answered at once comes through; the end of the reply waits for this."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(track.is_wanted.wait(), AHEAD_SECONDS)
+        try:
+            await self._append_unrecorded_messages(follower, track, arrival, messages)
+            track.newest_fact_sent = follower.conversation.state.last_seq
+            if arrival.fold:
+                await follower.follower.prepare_next_view()
+            await follower.update_entries(track)
+        except Exception:
+            log.exception("a request could not be recorded; it went on as it came")
+            follower.last_entries = None
+        finally:
+            track.is_recorded.set()
+
+    async def _rewind_or_fork(self, place: RequestPosition, track: MessageLine, arrival: Arrival) -> MessageLine:
+        """The request leaves the known line. An agent that names its conversation has rewound it; of others it may be
+        another session with the same beginning, which gets a conversation of its own.
+        """
+        seq = place.seqs[-1] if place.seqs else 0
+        if _is_session_of(arrival, track):
+            follower = await self._get_open_conversation(track)
+            await follower.conversation.append_facts(Rewound(seq))
+            follower.last_entries = None
+            self._matcher.cut_line(track, place.known_count, place.seqs, arrival.chain)
+            return track
+        session = await self._bench.fork_conversation(track.conversation, seq, agent=self._agent_of_conversation(track))
+        fresh = MessageLine(
+            session.id, arrival.session, arrival.head, list(arrival.chain[: place.known_count]), list(place.seqs)
+        )
+        self._matcher.add_line(fresh)
+        await self._note_messages_of_fork(fresh)
+        return fresh
+
+    async def _note_messages_of_fork(self, track: MessageLine) -> None:
+        """What a fork left behind: which messages its last facts stand for was noted after them."""
+        noted = len(
+            message_line_from_facts(
+                track.conversation, await self._bench.read_conversation_facts(track.conversation)
+            ).chain
+        )
+        if noted < len(track.chain):
+            follower = await self._get_open_conversation(track)
+            fact = Received(tuple(track.chain[noted:]), tuple(track.seqs[noted:]), track.session, track.head)
+            await follower.conversation.append_facts(fact)
+
+    def _agent_of_conversation(self, track: MessageLine) -> str:
+        row = self._bench.conversation_row(track.conversation)
+        return row.agent if row else ""
+
+    async def _get_open_conversation(self, track: MessageLine) -> OpenAgentConversation:
+        """The conversation, open; of those nobody asked for lately it is let go."""
+        held = self._open_conversations.pop(track.conversation, None)
+        if held is None:
+            held = await OpenAgentConversation.open_by_name(self._bench, track.conversation, self._ask)
+        self._open_conversations[track.conversation] = held
+        while len(self._open_conversations) > MOST_OPEN_CONVERSATIONS:
+            del self._open_conversations[next(iter(self._open_conversations))]
+        return held
+
+    # --- a reply comes
+
+    async def answer_hidden_calls(
+        self, ticket: Ticket, replied: Replied, calls: Sequence[Piece]
+    ) -> list[tuple[str, str, str, bool]]:
+        """A reply with calls of ours is recorded, and they are answered: id, name, text and whether it went well."""
+        track = self._line_of_ticket(ticket)
+        answered = [(call.id, call.name, *await self._run_recall_call(call, track)) for call in calls]
+        if track is not None and ticket.live:
+            async with track.hold_when_recorded():
+                if self._is_still_at_ticket(track, ticket):
+                    follower = await self._get_open_conversation(track)
+                    await follower.follower.record_reply(
+                        follower.build_agent_reply(replied), _newest_fact_sent(track, ticket)
+                    )
+                    await follower.follower.record_outputs(
+                        [AgentOutput(name, text, ok) for name, _, text, ok in answered]
+                    )
+        return answered
+
+    async def record_agent_reply(self, ticket: Ticket, replied: Replied | None, shown: str) -> None:
+        """The agent's reply is recorded; `shown` is the key of what the agent saw of it. None: the last hidden one was it."""
+        track = self._line_of_ticket(ticket)
+        if track is None or not ticket.live:
+            return
+        async with track.hold_when_recorded():
+            if not self._is_still_at_ticket(track, ticket):
+                return
+            follower = await self._get_open_conversation(track)
+            conversation = follower.conversation
+            if replied is not None:
+                await follower.count_tokens_of_texts([piece.text for piece in replied.pieces])
+                await follower.follower.record_reply(
+                    follower.build_agent_reply(replied), _newest_fact_sent(track, ticket)
+                )
+            self._matcher.extend_line(
+                track, next_message_hash(track.chain, ticket.wire, shown), conversation.state.last_seq
+            )
+            facts: list[Fact] = [Received((track.chain[-1],), (track.last_message_seq,), track.session, track.head)]
+            if replied is not None and replied.stop is not Stop.CALLS:
+                facts.append(TurnEnded(TurnEnd.DONE))
+            await conversation.append_facts(*facts)
+            if replied is not None and replied.stop is not Stop.CALLS:
+                follower.session.steward.start_folds_after_turn()
+            await follower.update_entries(track)
+
+    async def fold_after_overflow(self, ticket: Ticket) -> Sent | None:
+        """The provider found the request too long: what it becomes after a fold, which may have been made since it was sent.
+        None where nothing more can be folded.
+        """
+        track = self._line_of_ticket(ticket)
+        if track is None or not ticket.live:
+            return None
+        async with track.hold_when_recorded():
+            if not self._is_still_at_ticket(track, ticket):
+                return None
+            follower = await self._get_open_conversation(track)
+            conversation = follower.conversation
+            if not any(isinstance(each.fact, Folded) for each in conversation.state.facts[ticket.saw :]):
+                before = conversation.state.counted_tokens
+                await follower.session.steward.prepare_step(overflowed=True)
+                if conversation.state.counted_tokens >= before:
+                    return None
+            shown = await follower.update_entries(track)
+            return Sent(replace(ticket, saw=conversation.state.last_seq, ahead=False), shown.entries, recallable=True)
+
+    async def figures_since(self, since: float = 0.0) -> Sequence[Figures]:
+        """Of the conversations that are held open; `since`: of all that went on after then, and only what came after."""
+        found = [
+            compute_agent_figures(name, one.conversation.state, since) for name, one in self._open_conversations.items()
+        ]
+        rows = self._bench.list_conversations() if since else ()
+        rest = [row for row in rows if row.agent and row.updated >= since and row.id not in self._open_conversations]
+        for row in rest:
+            kept = self._figures.get(row.id)
+            if kept is None or kept[:2] != (row.updated, since):
+                opened = await Conversation.open(self._bench.workspace.journal, row.id)
+                kept = self._figures[row.id] = (row.updated, since, compute_agent_figures(row.id, opened.state, since))
+            found.append(kept[2])
+        return [each for each in found if each.requests or not since]
+
+    def _line_of_ticket(self, ticket: Ticket) -> MessageLine | None:
+        return (
+            self._matcher.find_line(ticket.conversation) if self._bench.conversation_row(ticket.conversation) else None
+        )
+
+    @staticmethod
+    def _is_still_at_ticket(track: MessageLine, ticket: Ticket) -> bool:
+        return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
+
+    async def _run_recall_call(self, call: Piece, track: MessageLine | None) -> tuple[str, bool]:
+        """What a call of ours brings back; a mistake in it is told to the model."""
+        try:
+            given = json.loads(call.text or "{}")
+            asked: Mapping[str, object] = given if isinstance(given, dict) else {}
+            stores, tokens = self._bench.workspace, self._bench.token_counter
+            if call.name.startswith("search"):
+                limit = asked.get("limit", 10)
+                count = limit if isinstance(limit, int) else 10
+                return await content_recall.search_entries(stores.index, str(asked.get("query", "")), limit=count), True
+            if call.name == ToolName.RECALL_HISTORY:
+                if track is None:
+                    return "[This conversation's earlier messages cannot be recalled now.]", False
+                state = (await self._get_open_conversation(track)).conversation.state
+                fold, words = str(asked.get("fold") or ""), str(asked.get("find") or "")
+                return await content_recall.recall_folded_messages(state, stores.cache, tokens, fold, words), True
+            text = await content_recall.recall_entry(
+                stores.cache,
+                tokens,
+                str(asked.get("sha256", "")),
+                lines=str(asked.get("lines", "") or ""),
+                words=str(asked.get("find", "") or ""),
+                pattern=str(asked.get("grep", "") or ""),
+                context=AROUND,
+                grep=grep_entry_lines,
+            )
+        except (HelixError, ValueError) as error:
+            return f"[{error}]", False
+        return text, True
+
+    # --- after a restart
+
+    async def _read_lines_once(self) -> None:
+        """What the journal knows of connected agents' conversations, once."""
+        async with self._read:
+            if self._is_read:
+                return
+            for row in sorted(self._bench.list_conversations(), key=lambda row: row.updated):
+                if row.agent and not row.trashed:
+                    facts = await self._bench.read_conversation_facts(row.id)
+                    self._matcher.add_line(message_line_from_facts(row.id, facts))
+            self._is_read = True
+
+    async def aclose(self) -> None:
+        """Let go of the conversations, when what went on is recorded."""
+        await self._tasks.wait_for_all_tasks()
+        await self._tasks.aclose(limit=1)
+        self._open_conversations.clear()
+
+
+def _is_long_history(messages: Sequence[Wired], track: MessageLine) -> bool:
+    """Whether the agent comes with a history that would have to wait: it goes ahead of its facts, and nothing of it is folded."""
+    return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
+
+
+def _end_of_commit(messages: Sequence[Wired], first: int) -> int:
+    """Where a part ends that begins with `first`: before a reply, so that results stay together."""
+    replies = (
+        at for at in range(first + MESSAGES_IN_COMMIT, len(messages)) if messages[at].speaker is Speaker.ASSISTANT
+    )
+    return next(replies, len(messages))
+
+
+def message_line_from_facts(conversation: str, facts: Sequence[Recorded]) -> MessageLine:
+    """A conversation's messages as its facts tell them."""
+    track = MessageLine(conversation, "", "")
+    for recorded in facts:
+        fact = recorded.fact
+        if isinstance(fact, Rewound):
+            known = sum(seq <= fact.to for seq in track.seqs)
+            del track.chain[known:], track.seqs[known:]
+        elif isinstance(fact, Received):
+            track.chain.extend(fact.chain)
+            track.seqs.extend(fact.seqs)
+            track.session, track.head = fact.session, fact.head
+    return track
+
+
+def _build_ticket(track: MessageLine, arrival: Arrival, saw: int) -> Ticket:
+    return Ticket(track.conversation, len(arrival.chain), arrival.chain[-1], saw, arrival.wire)
+
+
+def _newest_fact_sent(track: MessageLine, ticket: Ticket) -> int:
+    return track.newest_fact_sent if ticket.ahead else ticket.saw
+
+
+def _has_fold(shown: ViewEntries) -> bool:
+    return any(block.fold for block in shown.blocks)
+
+
+def _is_session_of(arrival: Arrival, track: MessageLine) -> bool:
+    """The agent names its conversation, and it is this one: what is left of it was rewound, or is asked again."""
+    return bool(arrival.session) and arrival.session == track.session
+
+
+def title_from_messages(messages: Sequence[Wired]) -> str:
+    """The first words a person said, without what the client put around them."""
+    for message in messages:
+        if message.speaker is Speaker.USER:
+            for piece in message.pieces_of_kind(PieceKind.TEXT):
+                text = _WRAPPED.sub("", piece.text[:20_000]).strip()
+                if text:
+                    first = text.splitlines()[0].strip()
+                    return first if len(first) <= TITLE_CHARACTERS else first[: TITLE_CHARACTERS - 1].rstrip() + "…"
+    return ""
+
+
+def _seq_of_last_message(facts: Sequence[Recorded]) -> int:
+    """The newest message; 0 where there is none."""
+    for recorded in reversed(facts):
+        if isinstance(recorded.fact, ModelReplied | ToolReturned | UserSaid):
+            return recorded.seq
+        if isinstance(recorded.fact, Rewound):
+            return 0
+    return 0

@@ -1,0 +1,118 @@
+"""What two processes of the gateway tell each other, as lines of JSON: one has the client's bytes, the other the journal.
+
+A history is told once. Of what is told again with every request only what differs goes over.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from helix_desktop.engine.cache_marks import count_equal_start
+from helix_desktop.engine.facts import Usage
+from helix_desktop.gateway.agent_figures import Figures
+from helix_desktop.gateway.conversations_port import Arrival, Replied, Sent, Ticket
+from helix_desktop.gateway.view_entries import As, Changed, Hidden, Part, Returned, Says
+from helix_desktop.wire.wire_message import Piece, Tool, Wired
+
+_CLASSES_BY_NAME: Mapping[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        Arrival, As, Changed, Figures, Hidden, Part, Piece, Replied, Returned, Says, Sent, Ticket, Tool, Usage, Wired,
+    )
+}  # fmt: skip
+
+
+MOST_HELD_VALUES = 64  # of which the last value is held
+
+Tuple = tuple[Any, ...]
+
+
+class LastSentValues:
+    """What was told last, by name. There is one at each end of a line, and both hear the same in the same order."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, Tuple] = OrderedDict()
+
+    def split_off_known(self, name: str, value: Tuple) -> tuple[int, Tuple]:
+        """How many at its beginning are as before, and the rest of it."""
+        before = self._held.get(name, ())
+        same = count_equal_start(before, value)
+        self._hold_value(name, value)
+        return same, value[same:]
+
+    def restore_whole(self, name: str, same: int, rest: Tuple) -> Tuple:
+        """The whole value."""
+        value = (*self._held.get(name, ())[:same], *rest)
+        self._hold_value(name, value)
+        return value
+
+    def _hold_value(self, name: str, value: Tuple) -> None:
+        self._held[name] = value
+        self._held.move_to_end(name)
+        if len(self._held) > MOST_HELD_VALUES:
+            self._held.popitem(last=False)
+
+
+def encode_line(value: Any) -> bytes:
+    """A value as a line of JSON; dataclasses say which they are. A message's own JSON stays where it came in."""
+    return orjson.dumps(_to_json_value(value), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def decode_line(content: bytes | bytearray) -> Any:
+    """The value back."""
+    return _from_json_value(orjson.loads(content))
+
+
+def _to_json_value(value: Any) -> Any:
+    if isinstance(value, str):  # a long history is told as thousands of hashes
+        return value
+    if isinstance(value, Wired):
+        return {
+            "is": "Wired",
+            "speaker": value.speaker,
+            "units": [],
+            "pieces": [_to_json_value(piece) for piece in value.pieces],
+        }
+    if dataclasses.is_dataclass(kind := type(value)):
+        names = _names_of_fields(kind)
+        return {"is": type(value).__name__, **{name: _to_json_value(getattr(value, name)) for name in names}}
+    if isinstance(value, list | tuple):
+        return [_to_json_value(item) for item in value]
+    return {key: _to_json_value(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+@functools.cache
+def _names_of_fields(kind: type) -> Sequence[str]:
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _from_json_value(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(_from_json_value(item) for item in value)
+    if not isinstance(value, dict):
+        return value
+    if value.get("is") not in _CLASSES_BY_NAME:
+        return {key: _from_json_value(item) for key, item in value.items()}
+    kind = _CLASSES_BY_NAME[value["is"]]
+    hints = _enum_fields(kind)
+    fields = {name: _from_json_value(item) for name, item in value.items() if name != "is"}
+    return kind(**{name: hints[name](item) if name in hints else item for name, item in fields.items()})
+
+
+@functools.cache
+def _enum_fields(kind: type) -> Mapping[str, type[StrEnum]]:
+    hints = typing.get_type_hints(kind)
+    return {
+        n: h
+        for n, h in hints.items()
+        if isinstance(h, type) and not isinstance(h, types.GenericAlias) and issubclass(h, StrEnum)
+    }

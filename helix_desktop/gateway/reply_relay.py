@@ -1,0 +1,256 @@
+"""The reply to an agent's request, freed of hidden calls; or the replies that follow each other while the model recalls."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+import httpx
+import orjson
+import zstandard
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.body_parsing import BodyPieces
+from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
+from helix_desktop.gateway.folded_body import WIRE_MODULES, PreviousBody, build_folded_body, count_leading_instructions
+from helix_desktop.gateway.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
+from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
+from helix_desktop.gateway.request_parsing import ParsedRequest, decompress_within_limit
+from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
+from helix_desktop.wire import gemini_wire
+from helix_desktop.wire.wire_message import Json, Piece, PieceKind, Wired, WireReply, object_or_empty, text_field
+
+log = logging.getLogger(__name__)
+
+MOST_RECALL_REPLIES = 12  # replies in a row that only recall
+
+
+@dataclass(slots=True)
+class ReplyRelay:
+    """The reply, or the replies that follow each other while the model recalls."""
+
+    sending: RequestForwarder
+    conversations: AgentConversations
+    request: ParsedRequest
+    ticket: Ticket
+    body: dict[str, Json]
+    tools: bool
+    call_filter: HiddenCallFilter
+    _started: float = field(default_factory=time.monotonic)
+    _shown_pieces: list[Piece] = field(default_factory=list)
+    _reply_values: list[Json] = field(default_factory=list)
+    _hidden_before: bool = False
+    _recall_results: list[tuple[str, str, str, bool]] = field(default_factory=list)
+
+    async def relay_until_answered(self, response: httpx.Response) -> None:
+        """Until the agent has its message."""
+        streams = "event-stream" in response.headers.get("content-type", "")
+        for number in range(MOST_RECALL_REPLIES + 1):
+            self.call_filter.is_last_reply = number == MOST_RECALL_REPLIES
+            try:
+                answer = await (self._relay_stream(response) if streams else self._relay_whole_reply(response))
+            finally:
+                await response.aclose()
+            if answer is None or not self.call_filter.has_only_hidden_calls:
+                return
+            try:
+                pieces = await run_beside_if_large(
+                    len(self.request.parsed_body.content), self._build_request_after_recall, answer
+                )
+            except Exception:
+                log.exception("a reply could not go on behind a recall")
+                error = {"type": "helix_gateway", "message": "The reply broke off. Nothing was lost; send it again."}
+                await self._send_failed_continuation(
+                    httpx.Response(502, json={"type": "error", "error": error}), streams=streams
+                )
+                return
+            self.call_filter.begin_next_reply(answer.usage.output)
+            response = await self.sending.send_to_provider(pieces, changed=True, reads_reply=True)
+            if response.status_code >= 400:
+                await self._send_failed_continuation(response, streams=streams)
+                return
+
+    @property
+    def _wire_module(self) -> Any:
+        return WIRE_MODULES[self.request.wire_name]
+
+    async def _relay_stream(self, response: httpx.Response) -> WireReply | None:
+        """One reply as it streams. What ends it reaches the agent when the reply is on the disk. None: it broke off."""
+        encoding = response.headers.get("content-encoding", "")
+        await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(encoding))
+        reading, cutter, decode = self._wire_module.Reading(), RawEventSplitter(), decoder_of_encoding(encoding)
+        answer: WireReply | None = None
+        async for chunk in response.aiter_raw():
+            if encoding and not self.tools:
+                await self.sending.send(chunk)
+            out = b""
+            for raw in cutter.feed_raw_chunk(decode(chunk)):
+                event = parse_event_data(raw)
+                if event is not None:
+                    reading.take(event)
+                shown = self.call_filter.filter_event(raw, event) if self.tools else b"" if encoding else raw
+                if answer is None and reading.done and self._is_end_of_reply(raw, event):
+                    if out:
+                        await self.sending.send(out)
+                        out = b""
+                    answer = await self._parse_and_record(reading.value())
+                out += shown
+            if out:
+                await self.sending.send(out)
+        if cutter.unfinished and not (encoding and not self.tools):
+            await self.sending.send(bytes(cutter.unfinished))
+        if answer is None and reading.done:
+            answer = await self._parse_and_record(reading.value())
+        return answer
+
+    def _is_end_of_reply(self, raw: bytes, event: Json | None) -> bool:
+        """Whether nothing of the reply comes behind this event."""
+        kind = text_field(object_or_empty(event), "type")
+        return (
+            b"[DONE]" in raw
+            or kind in ("message_stop", "response.completed", "response.incomplete")
+            or self.request.wire_name == gemini_wire.NAME
+        )
+
+    async def _relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
+        """One reply that comes whole."""
+        raw = b"".join([chunk async for chunk in response.aiter_raw()])
+        try:
+            content = decompress_within_limit(raw, response.headers.get("content-encoding", ""))
+            value = orjson.loads(content)
+            answer = self._parse_answer(value)
+        except (ValueError, OSError, zlib.error, zstandard.ZstdError, KeyError, TypeError):
+            await self._send_in_one_piece(response, raw)
+            return None
+        self._count_calls_of_answer(answer)
+        self._reply_values.append(value)
+        await self._record_answer(answer)
+        if not self.call_filter.has_only_hidden_calls:
+            if self.call_filter.any_hidden:
+                whole = orjson.dumps(self.call_filter.merge_whole_replies(self._reply_values))
+                await self._send_in_one_piece(response, whole, rewritten=True)
+            else:
+                await self._send_in_one_piece(response, raw)
+        return answer
+
+    async def _send_in_one_piece(self, response: httpx.Response, content: bytes, *, rewritten: bool = False) -> None:
+        await self.sending.start_reply(response, rewritten=rewritten)
+        await self.sending.send(content)
+
+    def _count_calls_of_answer(self, answer: WireReply) -> None:
+        if self.tools:
+            for call in answer.message.pieces_of_kind(PieceKind.CALL):
+                self.call_filter.count_and_check_hidden(call.name)
+
+    def _parse_answer(self, value: Json) -> WireReply:
+        if self.request.wire_name == gemini_wire.NAME:
+            calls = sum(len(message.pieces_of_kind(PieceKind.CALL)) for message in self.request.all_messages)
+            calls += sum(piece.kind is PieceKind.CALL for piece in self._shown_pieces)
+            return self._number_gemini_calls(gemini_wire.answer(value), calls)
+        found: WireReply = self._wire_module.answer(value)
+        return found
+
+    def _number_gemini_calls(self, answer: WireReply, before: int) -> WireReply:
+        """Gemini's calls have no ids: those the agent sees are counted as it counts them, hidden ones apart from them."""
+        seen, mark = itertools.count(before + 1), secrets.token_hex(6)
+        pieces = tuple(
+            piece
+            if piece.kind is not PieceKind.CALL
+            else replace(piece, id=f"hidden-{mark}-{at}")
+            if self.tools and piece.name in HIDDEN_TOOLS
+            else replace(piece, id=f"call-{next(seen)}")
+            for at, piece in enumerate(answer.message.pieces)
+        )
+        return replace(answer, message=replace(answer.message, pieces=pieces))
+
+    async def _parse_and_record(self, value: Json) -> WireReply | None:
+        try:
+            answer = self._parse_answer(value)
+        except (ValueError, KeyError, TypeError, AttributeError):
+            log.exception("a reply could not be read; it went through")
+            return None
+        await self._record_answer(answer)
+        return answer
+
+    async def _record_answer(self, answer: WireReply) -> None:
+        """In the journal before the agent has the end of it."""
+        ours = (
+            [piece for piece in answer.message.pieces_of_kind(PieceKind.CALL) if piece.name in HIDDEN_TOOLS]
+            if self.tools
+            else []
+        )
+        self._shown_pieces += [
+            p for p in answer.message.pieces if p not in ours and p.kind in (PieceKind.TEXT, PieceKind.CALL)
+        ]
+        raw = orjson.dumps(answer.message.units).decode() if ours or self._hidden_before else ""
+        seconds = time.monotonic() - self._started
+        replied = Replied(
+            answer.message.pieces, answer.model or self.request.arrival.model, answer.stop, answer.usage, raw, seconds
+        )
+        try:
+            if ours:
+                self._hidden_before = True
+                self._recall_results = await self.conversations.answer_hidden_calls(self.ticket, replied, ours)
+                if not self.call_filter.has_only_hidden_calls:
+                    await self.conversations.record_agent_reply(self.ticket, None, self._key_of_shown_message(answer))
+            else:
+                await self.conversations.record_agent_reply(self.ticket, replied, self._key_of_shown_message(answer))
+        except Exception:
+            log.exception("a reply could not be recorded; it went through")
+            if ours:
+                self._recall_results = [(call.id, call.name, "[This cannot be recalled now.]", False) for call in ours]
+
+    def _key_of_shown_message(self, answer: WireReply) -> str:
+        """What makes the message the agent saw the same message in its next request."""
+        return Wired(answer.message.speaker, (), tuple(self._shown_pieces)).identity_key
+
+    def _build_request_after_recall(self, answer: WireReply) -> BodyPieces:
+        """The request that goes on behind the hidden calls."""
+        raw = orjson.dumps(answer.message.units).decode()
+        entries: list[Entry] = [
+            As(at) for at in range(len(_messages_without_instructions(self._wire_module, self.body)))
+        ]
+        entries.append(Hidden(raw))
+        entries.extend(Returned(*result) for result in self._recall_results)
+        read = self.request.parsed_body
+        kept = PreviousBody(marked_request=read.previous.marked_request)
+        self.body = build_folded_body(
+            self.request.wire_name, self.body, self._wire_module.messages(self.body), entries, kept=kept
+        )
+        read.previous.marked_request = kept.marked_request
+        return read.encode_changed_body(self.body)
+
+    async def _send_failed_continuation(self, response: httpx.Response, *, streams: bool) -> None:
+        """It cannot go on: the agent gets the refusal, in the way a stream can carry one, and asks again."""
+        content = await response.aread()
+        await response.aclose()
+        if streams:
+            await self.sending.send(b"event: error\ndata: " + content.replace(b"\n", b" ") + b"\n\n")
+        else:
+            await self.sending.send_refusal(response, content)
+
+
+def _messages_without_instructions(wire: Any, body: Mapping[str, Json]) -> list[Wired]:
+    messages: list[Wired] = wire.messages(body)
+    return messages[count_leading_instructions(messages) :]
+
+
+def decoder_of_encoding(encoding: str) -> Callable[[bytes], bytes]:
+    """What a stream's bytes say; of an encoding nobody here reads, nothing."""
+    match encoding.strip().lower():
+        case "":
+            return bytes
+        case "gzip":
+            return zlib.decompressobj(wbits=31).decompress
+        case "deflate":
+            return zlib.decompressobj().decompress
+        case "zstd":
+            return zstandard.ZstdDecompressor().decompressobj().decompress
+    return lambda _: b""

@@ -1,0 +1,119 @@
+"""An agent's request on its way to the provider and back: as it came, or with another body. It knows nothing of the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import httpx
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.body_parsing import BodyPieces
+from helix_desktop.gateway.request_parsing import IncomingRequest
+from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, HELIX_HEADERS
+from helix_desktop.wire.wire_message import SLICE
+
+LARGE_BODY_BYTES = 1 << 19  # bytes from which on a body is worked on beside the loop, and sent in slices
+SendToAgent = Callable[[bytes], Awaitable[None]]
+StartReplyToAgent = Callable[[int, Sequence[tuple[bytes, bytes]]], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class RequestForwarder:
+    """`start` sends status and headers to the agent, `send` bytes of the body."""
+
+    incoming: IncomingRequest
+    url: str
+    client: httpx.AsyncClient
+    start: StartReplyToAgent
+    send: SendToAgent
+    _begun: bool = False
+
+    @property
+    def original_body(self) -> BodyPieces:
+        """The client's own bytes."""
+        return (self.incoming.content,)
+
+    async def forward_unchanged(self) -> None:
+        """The request as it came, and the reply as it comes."""
+        response = await self.send_to_provider(self.original_body, changed=False, reads_reply=False)
+        try:
+            await self.start_reply(response)
+            async for chunk in response.aiter_raw():
+                await self.send(chunk)
+        finally:
+            await response.aclose()
+
+    async def send_refusal(self, response: httpx.Response, content: bytes) -> None:
+        """A refusal, as it is."""
+        encoded = "content-encoding" in response.headers
+        headers = [(n, v) for n, v in _reply_headers(response) if not (encoded and n.lower() == b"content-encoding")]
+        await self.start(response.status_code, headers)
+        await self.send(content)
+
+    async def start_reply(self, response: httpx.Response, *, rewritten: bool = False, decoded: bool = False) -> None:
+        """Status and headers, once."""
+        if not self._begun:
+            self._begun = True
+            gone = ({b"content-length"} if rewritten else set()) | ({b"content-encoding"} if decoded else set())
+            await self.start(
+                response.status_code, [(n, v) for n, v in _reply_headers(response) if n.lower() not in gone]
+            )
+
+    async def send_to_provider(self, pieces: BodyPieces, *, changed: bool, reads_reply: bool) -> httpx.Response:
+        """Send these bytes to the provider. `reads`: its reply is read here, and must not be compressed."""
+        headers = [
+            (name, value)
+            for name, value in self.incoming.raw_headers
+            if name.decode("latin-1").lower() not in CONNECTION_HEADERS | HELIX_HEADERS
+        ]
+        if changed:
+            headers = [(name, value) for name, value in headers if name.lower() != b"content-encoding"]
+        if reads_reply:
+            headers = [(name, value) for name, value in headers if name.lower() != b"accept-encoding"]
+            headers.append((b"accept-encoding", b"identity"))
+        return await self.client.send(
+            build_provider_request(self.incoming.method, self.url, headers, pieces), stream=True
+        )
+
+
+def build_provider_request(
+    method: str, url: str, headers: Sequence[tuple[bytes, bytes]], pieces: BodyPieces
+) -> httpx.Request:
+    """A request with these bytes; large ones go out in slices."""
+    size = sum(map(len, pieces))
+    if size <= LARGE_BODY_BYTES:
+        return httpx.Request(method, url, headers=headers, content=b"".join(pieces))
+    return httpx.Request(
+        method, url, headers=[*headers, (b"content-length", b"%d" % size)], content=_slices_of_pieces(pieces)
+    )
+
+
+async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
+    """In parts of about one size: each costs a write, and a long history has thousands of short pieces."""
+    parts: list[memoryview] = []
+    size = 0
+    for piece in pieces:
+        whole = memoryview(piece)
+        for at in range(0, len(whole), SLICE):
+            parts.append(whole[at : at + SLICE])
+            size += len(parts[-1])
+            if size >= SLICE:
+                yield b"".join(parts)
+                parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
+
+
+async def run_beside_if_large(size: int, work: Callable[..., Any], *arguments: Any) -> Any:
+    """Large bodies are worked on in a thread, so that other streams go on."""
+    return await asyncio.to_thread(work, *arguments) if size > LARGE_BODY_BYTES else work(*arguments)
+
+
+def _reply_headers(response: httpx.Response) -> list[tuple[bytes, bytes]]:
+    return [
+        (name, value)
+        for name, value in response.headers.raw
+        if name.decode("latin-1").lower() not in CONNECTION_HEADERS - {"content-length"}
+    ]

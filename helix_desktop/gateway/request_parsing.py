@@ -1,0 +1,121 @@
+"""A request as it came, and as it is understood: its messages, who asks, and whether recall can be offered."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from helix_desktop.decompression import DecodedTooLarge, decompress_body
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway import agent_identity
+from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, ParsedBody
+from helix_desktop.gateway.conversations_port import Arrival
+from helix_desktop.gateway.folded_body import count_leading_instructions
+from helix_desktop.gateway.hidden_calls import HIDDEN_TOOLS
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.gateway.request_routes import RequestRoute
+from helix_desktop.wire import gemini_wire, responses_wire
+from helix_desktop.wire.wire_message import Json, Speaker, Tool, Wired
+
+MOST_BODY_BYTES = 64 << 20
+SIDE_REQUEST_BYTES = 8_000  # bytes of a request without tools that is taken for a side request: a title, a check
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingRequest:
+    """A request as it came."""
+
+    method: str
+    route: RequestRoute
+    query: str
+    raw_headers: tuple[tuple[bytes, bytes], ...]
+    headers: Mapping[str, str]
+    content: BodyBytes
+    registration: GatewayRegistration
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """A body that is understood."""
+
+    parsed_body: ParsedBody
+    arrival: Arrival
+    adds_tools: bool
+
+    @property
+    def wire_name(self) -> str:
+        return self.parsed_body.wire
+
+    @property
+    def body_value(self) -> dict[str, Json]:
+        return self.parsed_body.value
+
+    @property
+    def all_messages(self) -> list[Wired]:
+        return self.parsed_body.messages
+
+    @property
+    def messages_after_instructions(self) -> list[Wired]:
+        """Without the instructions at the beginning."""
+        return self.all_messages[count_leading_instructions(self.all_messages) :]
+
+
+def parse_incoming_request(incoming: IncomingRequest, readings: BodyParser, *, folds: bool) -> ParsedRequest | None:
+    """The body, or None for one that passes through: not understood, or a side request. DecodedTooLarge where it stands for
+    more than a body may have.
+    """
+    route = incoming.route
+    try:
+        content = decompress_within_limit(incoming.content, incoming.headers.get("content-encoding", ""))
+        read = readings.parse_body(route.wire, content, agent_identity.session_of_request(incoming.headers, {}))
+    except DecodedTooLarge:
+        raise
+    except (ValueError, OSError):
+        return None
+    if read is None or not read.messages or not _can_be_folded(route, read.value):
+        return None
+    head = read.head
+    said = read.messages[count_leading_instructions(read.messages) :]
+    if not said or (
+        not head.tools and (len(incoming.content) < SIDE_REQUEST_BYTES or _is_excerpt_of_conversation(said))
+    ):
+        return None
+    own = any(tool.name.endswith(tuple(HIDDEN_TOOLS)) for tool in head.tools)
+    arrival = Arrival(
+        wire=route.wire,
+        agent=agent_identity.title_of_known_agent(route.agent or incoming.registration.agent)
+        or agent_identity.agent_from_headers(incoming.headers),
+        session=agent_identity.session_of_request(incoming.headers, read.value),
+        head=_hash_of_head(head.system, head.tools),
+        model=head.model or route.model,
+        system=head.system,
+        tools=head.tools,
+        chain=read.chain,
+        fold=folds,
+        parent=agent_identity.parent_session_of_request(incoming.headers),
+    )
+    return ParsedRequest(read, arrival, adds_tools=folds and bool(head.tools) and not own)
+
+
+def _is_excerpt_of_conversation(said: Sequence[Wired]) -> bool:
+    """Whether the messages are a piece out of a conversation, which a client looks through for something."""
+    return said[0].speaker is Speaker.ASSISTANT
+
+
+def _can_be_folded(route: RequestRoute, body: Mapping[str, Json]) -> bool:
+    """What the provider keeps for the client is not ours to fold."""
+    if route.wire == responses_wire.NAME:
+        return not body.get("previous_response_id") and not body.get("conversation") and not body.get("background")
+    return route.wire != gemini_wire.NAME or not body.get("cachedContent")
+
+
+def _hash_of_head(system: str, tools: Sequence[Tool]) -> str:
+    names = "\0".join(sorted(tool.name for tool in tools))
+    return hashlib.blake2b(f"{system[:120]}\0{names}".encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def decompress_within_limit(content: BodyBytes, encoding: str) -> BodyBytes:
+    """What the bytes say. ValueError for an encoding nobody here reads; DecodedTooLarge past what a body may have."""
+    if encoding.strip().lower() in ("", "identity"):
+        return content
+    return decompress_body(bytes(content), encoding, MOST_BODY_BYTES)

@@ -1,0 +1,92 @@
+"""Which requests are understood, and where they go."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.wire import anthropic_wire, chat_wire, gemini_wire, responses_wire
+
+STATUS = "/.helix/status"
+UPSTREAMS: Mapping[str, str] = {
+    anthropic_wire.NAME: "https://api.anthropic.com",
+    chat_wire.NAME: "https://api.openai.com/v1",
+    responses_wire.NAME: "https://api.openai.com/v1",
+    gemini_wire.NAME: "https://generativelanguage.googleapis.com",
+}
+CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
+_GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
+_PREFIX = re.compile(r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)")
+# of one connection, not of the request
+CONNECTION_HEADERS = frozenset(
+    {
+        "host",
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+    }
+)
+HELIX_HEADERS = frozenset({"x-helix-token", "x-helix-agent", "x-helix-conversation", "x-helix-upstream"})
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRoute:
+    """`wire`: the protocol; empty for what passes through. `counts_tokens`: it asks for a count of tokens alone."""
+
+    path: str
+    wire: str = ""
+    counts_tokens: bool = False
+    model: str = ""
+    streams: bool | None = None
+    token: str = ""
+    workspace: str = ""
+    agent: str = ""
+
+
+def parse_route(raw_path: str) -> RequestRoute:
+    """What a path means, as it came: what is quoted in it stays so, and goes on so. `/t/TOKEN`, `/w/WORKSPACE` and `/a/AGENT`
+    may stand before it.
+    """
+    found = _PREFIX.match(raw_path)
+    named = found.groupdict().items() if found else ()
+    before: dict[str, Any] = {name: unquote(value) for name, value in named if value}
+    path = (raw_path[found.end() :] if found else raw_path) or "/"
+    if path.endswith("/messages"):
+        return RequestRoute(path, anthropic_wire.NAME, **before)
+    if path.endswith("/messages/count_tokens"):
+        return RequestRoute(path, anthropic_wire.NAME, counts_tokens=True, **before)
+    if path.endswith("/chat/completions"):
+        return RequestRoute(path, chat_wire.NAME, **before)
+    if path.endswith("/responses"):
+        return RequestRoute(path, responses_wire.NAME, **before)
+    if (model := _GEMINI.search(path)) is not None:
+        kind = model[2]
+        streams = kind == "streamGenerateContent"
+        return RequestRoute(path, gemini_wire.NAME, kind == "countTokens", model[1], streams, **before)
+    return RequestRoute(path, **before)
+
+
+def guess_protocol(path: str, headers: Mapping[str, str]) -> str:
+    """Whose API a request that only passes through is meant for."""
+    if "anthropic-version" in headers or "x-api-key" in headers:
+        return anthropic_wire.NAME
+    if "x-goog-api-key" in headers or "/v1beta" in path or "/v1alpha" in path:
+        return gemini_wire.NAME
+    return chat_wire.NAME
+
+
+def join_provider_address(upstream: str, path: str, query: str) -> str:
+    """Where the request goes. A version that both the upstream's address and the path begin with stands there once."""
+    base = upstream.rstrip("/")
+    last = urlsplit(base).path.rpartition("/")[2]
+    if last and path.startswith(f"/{last}/"):
+        path = path[len(last) + 1 :]
+    return f"{base}{path}{'?' + query if query else ''}"

@@ -1,0 +1,276 @@
+"""The view as a list of what the request's messages become: as they came, with parts replaced, or something in their place.
+
+Plain values, so that the process that holds the client's bytes can be another one than the one that holds the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import operator
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+
+from helix_desktop.engine import message_blocks
+from helix_desktop.engine.blocks import Block, Image, Role, View
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    Attachment,
+    ModelReplied,
+    PartRef,
+    Recorded,
+    Span,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.fast_dataclass import dataclass
+
+SLICE_SECONDS = 0.002  # seconds until others are let in
+
+
+@dataclass(frozen=True, slots=True)
+class As:
+    """The message with this number as it came."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part shown as `text`; None: left out. `kind`: result, call or said; `name`: the call's id; `place`: of said parts."""
+
+    kind: str
+    name: str
+    place: int
+    text: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The message with some parts shown as something else. `answers`: the calls whose results are outputs here."""
+
+    at: int
+    parts: tuple[Part, ...]
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """A text of the user's that stands for what a fold covers."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hidden:
+    """A reply the agent was not shown whole, as its provider wrote it; calls of it shown as something else by id."""
+
+    raw: str
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The result of a hidden call."""
+
+    call: str
+    name: str
+    text: str
+    ok: bool = True
+
+
+Entry = As | Changed | Says | Hidden | Returned
+
+
+@dataclass(frozen=True, slots=True)
+class ViewEntries:
+    """What a view came to, so that the next one is worked out from where it differs. `messages`: how many it was for;
+    `seq`: the newest fact it was taken from.
+    """
+
+    entries: tuple[Entry, ...]
+    blocks: tuple[Block, ...]
+    messages: int
+    spans: tuple[Span, ...]
+    seq: int
+
+
+@dataclass(slots=True)
+class ViewEntriesBuilder:
+    """Makes the entries of one view. `seqs`: for each of the request's messages the last fact that stands for it. `missing`:
+    blocks whose content was wanted and is not in `contents`; `whole`: every block belongs to one of the messages.
+    """
+
+    conversation: Conversation
+    seqs: Sequence[int]
+    contents: Mapping[Stored, str | Image]
+    out: list[Entry] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    missing: dict[Stored, Block] = field(default_factory=dict)
+    whole: bool = True
+
+    async def build_entries(self, view: View, before: ViewEntries | None = None) -> ViewEntries:
+        """What the request's messages become; `before`: what the last view came to, of the same line of messages. After a fold it is
+        worked out anew, and others are let in meanwhile.
+        """
+        first = 0
+        blocks: Sequence[Block] = view.blocks
+        if before is not None and _continues_view(view, before):
+            self.out, self.spans, first = list(before.entries), list(before.spans), before.messages
+            blocks = view.blocks[len(before.blocks) :]
+        known = len(self.out)
+        await self._add_entries_of_blocks(blocks)
+        self._insert_messages_without_facts(first, known)
+        if self._is_history_unchanged(view):
+            self.out = list(map(As, range(len(self.seqs))))
+        return ViewEntries(tuple(self.out), view.blocks, len(self.seqs), tuple(self.spans), view.seq)
+
+    def _is_history_unchanged(self, view: View) -> bool:
+        """Whether nothing is folded, taken out or hidden. Then the agent's history goes on as it is, however odd: what the view
+        makes of two results of one call is for our own requests.
+        """
+        folded = any(block.fold for block in view.blocks) or self.conversation.state.branch.exclusions
+        return not folded and all(isinstance(entry, As | Changed) for entry in self.out)
+
+    async def _add_entries_of_blocks(self, blocks: Sequence[Block]) -> None:
+        spans = self.spans
+        groups: dict[int, list[Block]] = {}
+        until = time.perf_counter() + SLICE_SECONDS
+        for block in blocks:
+            if time.perf_counter() > until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_SECONDS
+            if block.role is Role.SYSTEM:
+                continue
+            source = block.source
+            if isinstance(source, Span):
+                spans.append(source)
+                self._flush_groups(groups)
+                self.out.append(Says(self._shown_text_of_block(block)))
+            elif spans and spans[-1].first <= source.seq <= spans[-1].last:
+                self.out.append(
+                    Says(self._text_kept_word_for_word(block))
+                )  # what stays word for word of what a fold covers
+            else:
+                at = bisect_left(self.seqs, source.seq)
+                if at not in groups:
+                    self._flush_groups(groups)
+                groups.setdefault(at, []).append(block)
+        self._flush_groups(groups)
+
+    def _flush_groups(self, groups: dict[int, list[Block]]) -> None:
+        for at, blocks in groups.items():
+            if at < len(self.seqs):
+                self.out.extend(self._entries_of_message(at, blocks))
+            else:
+                self.whole = False
+        groups.clear()
+
+    def _facts_of_message(self, at: int) -> list[Recorded]:
+        state = self.conversation.state
+        first = self.seqs[at - 1] + 1 if at else 1
+        return [state.facts[seq - 1] for seq in state.branch.covered_messages(Span(first, self.seqs[at]))]
+
+    def _entries_of_message(self, at: int, blocks: Sequence[Block]) -> Iterator[Entry]:
+        facts = self._facts_of_message(at)
+        if any(isinstance(each.fact, ModelReplied) and each.fact.raw for each in facts):
+            yield from self._entries_of_hidden_reply(at, facts, blocks)
+            return
+        changed = [part for recorded in facts for part in self._find_changed_parts(recorded, blocks)]
+        answers = tuple(each.fact.call for each in facts if isinstance(each.fact, ToolReturned))
+        yield Changed(at, tuple(changed), answers) if changed else As(at)
+
+    def _find_changed_parts(self, recorded: Recorded, blocks: Sequence[Block]) -> Iterator[Part]:
+        """Where the blocks differ from what was said."""
+        shown = {block.source: block for block in blocks}
+        fact = recorded.fact
+        for place, part in enumerate(message_blocks.parts_of(message_blocks.require_message(recorded))):
+            block = shown.get(PartRef(recorded.seq, place))
+            if block is not None and not block.fold and not self._is_exclusion_note(block, part):
+                continue
+            if block is None and (isinstance(part, Text) and not part.text.strip()):
+                continue
+            text = None if block is None else self._shown_text_of_block(block)
+            if isinstance(fact, ToolReturned):
+                if place == 0:
+                    yield Part("result", fact.call, 0, text or "")
+            elif isinstance(part, ToolCall):
+                arguments = block.content.arguments if block and isinstance(block.content, ToolCall) else "{}"
+                yield Part("call", part.id, place, arguments)
+            elif isinstance(fact, UserSaid):
+                yield Part("said", "", place, text)
+
+    @staticmethod
+    def _is_exclusion_note(block: Block, part: object) -> bool:
+        """Whether the user has taken the part out, and a note stands for it."""
+        if isinstance(part, ToolCall) and isinstance(block.content, ToolCall):
+            return block.content.tokens != part.tokens and message_blocks.EXCLUDED in block.content.arguments
+        return isinstance(part, Stored) and isinstance(block.content, Text)
+
+    def _entries_of_hidden_reply(self, at: int, facts: Sequence[Recorded], blocks: Sequence[Block]) -> Iterator[Entry]:
+        shown = {block.source: block for block in blocks}
+        calls = self.conversation.state.branch.calls
+        seen = {ref.seq for ref in shown if isinstance(ref, PartRef)}
+        for recorded in facts:
+            fact = recorded.fact
+            if recorded.seq not in seen:
+                continue  # a fold covers this step whole
+            if isinstance(fact, ModelReplied):
+                changes = tuple(part for part in self._find_changed_parts(recorded, blocks) if part.kind == "call")
+                yield Hidden(fact.raw, changes) if fact.raw else As(at)
+            elif isinstance(fact, ToolReturned):
+                block = shown.get(PartRef(recorded.seq))
+                name = calls[fact.call].call.name if fact.call in calls else ""
+                yield Returned(
+                    fact.call, name, self._shown_text_of_block(block) if block else message_blocks.EXCLUDED, fact.ok
+                )
+
+    def _insert_messages_without_facts(self, first: int, known: int) -> None:
+        """Messages no fact stands for (empty ones) stay where they are, unless a fold covers the place. Those before `first`
+        are among the `known` entries.
+        """
+        there = {entry.at for entry in self.out[known:] if isinstance(entry, As | Changed)}
+        silent = [
+            at
+            for at in range(first, len(self.seqs))
+            if at not in there
+            and not self._facts_of_message(at)
+            and not any(s.first <= self.seqs[at] <= s.last for s in self.spans)
+        ]
+        for at in silent:
+            fresh = enumerate(self.out[known:], known)
+            behind = (i for i, entry in fresh if isinstance(entry, As | Changed) and entry.at > at)
+            self.out.insert(next(behind, len(self.out)), As(at))
+
+    def _shown_text_of_block(self, block: Block) -> str:
+        content = block.content
+        if isinstance(content, Stored | Attachment):
+            stored = content if isinstance(content, Stored) else content.stored
+            found = self.contents.get(stored)
+            if found is None:
+                self.missing[stored] = block
+            return found if isinstance(found, str) else "[image]"
+        return content.arguments if isinstance(content, ToolCall) else content.text
+
+    def _text_kept_word_for_word(self, block: Block) -> str:
+        text = self._shown_text_of_block(block)
+        if isinstance(block.content, ToolCall):
+            return f"[Kept word for word: call of {block.content.name}]\n{text}"
+        return f"[Kept word for word: output of call {block.call}]\n{text}" if block.call else text
+
+
+def _continues_view(view: View, before: ViewEntries) -> bool:
+    """Whether the view only adds to what it was before; blocks are shared with the views before."""
+    known = len(before.blocks)
+    return len(view.blocks) >= known and all(map(operator.is_, view.blocks, before.blocks))
+
+
+def parse_hidden_reply(raw: str) -> list[object]:
+    """The messages of a hidden reply."""
+    found = json.loads(raw)
+    return found if isinstance(found, list) else [found]

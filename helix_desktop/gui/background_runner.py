@@ -1,0 +1,84 @@
+"""How a widget has something done that takes time: the one place where the window starts coroutines.
+
+The widget gives the coroutine and what to do with its result; the program runs it in a task of its own. A HelixError
+becomes a notice, so no page needs an error path of its own; a bug is reported by the task's owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
+
+import shiboken6
+from PySide6.QtCore import QObject, Signal
+
+from helix_desktop.errors import HelixError, StoppedByUser
+
+T = TypeVar("T")
+
+
+class CancellableWork(Protocol):
+    """What was started: an `asyncio.Task`."""
+
+    def cancel(self) -> bool: ...
+
+
+class CoroutineStarter(Protocol):
+    """`tasks.OwnedTasks.spawn_task`."""
+
+    def __call__(self, work: Coroutine[Any, Any, Any], *, name: str) -> CancellableWork: ...
+
+
+class _RefusedWork:
+    def cancel(self) -> bool:
+        return False
+
+
+class BackgroundRunner(QObject):
+    """`failed` carries the HelixError; the main window shows it."""
+
+    failed = Signal(object)
+
+    def __init__(self, spawn: CoroutineStarter, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._spawn = spawn
+
+    def run_in_background(
+        self,
+        work: Coroutine[Any, Any, T],
+        *,
+        name: str,
+        then: Callable[[T], object] | None = None,
+        owner: QObject | None = None,
+        failed: Callable[[HelixError], None] | None = None,
+    ) -> CancellableWork:
+        """Run `work`; then call `mark_next` with its result, unless `owner` is gone by that time. While the window closes nothing is begun.
+
+        `failed` takes an error to the place it belongs to; without it, or when that place is gone, it is shown as a notice.
+        """
+        try:
+            return self._spawn(self._run_and_report(work, then, owner, failed), name=name)
+        except StoppedByUser:
+            work.close()
+            return _RefusedWork()
+
+    async def _run_and_report(
+        self,
+        work: Coroutine[Any, Any, T],
+        then: Callable[[T], object] | None,
+        owner: QObject | None,
+        failed: Callable[[HelixError], None] | None,
+    ) -> None:
+        try:
+            result = await work
+        except StoppedByUser:
+            return
+        except HelixError as error:
+            (failed if failed is not None and _is_owner_alive(owner) else self.failed.emit)(error)
+            return
+        if then is not None and _is_owner_alive(owner):
+            then(result)
+
+
+def _is_owner_alive(owner: QObject | None) -> bool:
+    return owner is None or shiboken6.isValid(owner)

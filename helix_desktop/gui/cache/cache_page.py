@@ -1,0 +1,532 @@
+"""The cache page: the entries of a workspace, what one of them holds, and everything that can be done with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from PySide6.QtCore import QByteArray, QMimeData, QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QShowEvent
+from PySide6.QtWidgets import (
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QSplitter,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import CatalogueFigures, EntryFilter, EntryRow
+from helix_desktop.engine.facts import Stored
+from helix_desktop.errors import CacheCorrupt, HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache import entry_tasks
+from helix_desktop.gui.cache.entries_model import EntriesModel, EntrySearchHit
+from helix_desktop.gui.cache.entry_table import EntryTable
+from helix_desktop.gui.cache.entry_viewer import EntryViewer
+from helix_desktop.gui.cache.filter_bar import EntryFilterBar
+from helix_desktop.gui.cache_port import CachePort
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.question_dialogs import ask_new_file, ask_which_way
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.views.text_comparison import TextComparisonDialog
+
+_HASH = re.compile(r"[0-9a-fA-F]{4,64}")
+_LIVE = 400
+T = TypeVar("T")
+Conversations = Callable[[], Sequence[tuple[str, str]]]
+_AFTER = 120
+
+
+class CachePage(QWidget):
+    """`intent_wanted` carries Recall or ShowInChat."""
+
+    intent_wanted = Signal(object)
+
+    storage_settings_wanted = Signal()
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._doing = doing
+        self._catalogue: CachePort | None = None
+        self._query = ""
+        self._selects_newest = self._needs_refresh = False
+        self._conversations: Conversations = tuple
+        self._line_to_show = 0  # of the entry that is being opened; 0: its beginning
+        self.bar = EntryFilterBar(theme, self)
+        self.model = EntriesModel(doing, self)
+        self.table = EntryTable(theme, self.model, self)
+        self.viewer = EntryViewer(theme, doing, self)
+        self._figures_label = QLabel(self)
+        self._figures_label.setWordWrap(True)
+        set_widget_look(self._figures_label, "small")
+        theme.keep_scaled(self, self._figures_label.setContentsMargins, 20, 6, 20, 6)
+        self._over_limit_button = QPushButton(self)
+        set_widget_look(self._over_limit_button, "link")
+        self._over_limit_button.setToolTip(tr("Actions"))
+        self._over_limit_button.clicked.connect(self.storage_settings_wanted)
+        self._over_limit_button.hide()
+        self._split = QSplitter(Qt.Orientation.Vertical, self)
+        self._split.addWidget(self.table)
+        self._split.addWidget(self.viewer)
+        self._split.setStretchFactor(0, 1)
+        self._split.setStretchFactor(1, 1)
+        self._split.setSizes([330, 400])
+        self._split.setChildrenCollapsible(False)
+        theme.keep_scaled(self, self.table.setMinimumHeight, 120)
+        theme.keep_scaled(self, self.viewer.setMinimumHeight, 140)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.bar)
+        rule = QFrame(self)
+        set_widget_look(rule, "rule")
+        column.addWidget(rule)
+        line = QHBoxLayout()
+        theme.keep_scaled(self, line.setContentsMargins, 0, 0, 20, 0)
+        line.addWidget(self._figures_label, 1)
+        line.addWidget(self._over_limit_button)
+        column.addLayout(line)
+        column.addWidget(self._split, 1)
+        self._figures_timer = QTimer(self, interval=_AFTER, singleShot=True)
+        self._figures_timer.timeout.connect(self._fetch_cache_figures)
+        self._refresh_timer = QTimer(self, interval=_LIVE, singleShot=True)
+        self._refresh_timer.timeout.connect(self._refresh_entries_now)
+        set_widget_look(self, "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._connect_signals()
+
+    def _connect_signals(self) -> None:
+        self.bar.filter_chosen.connect(self._on_filter_chosen)
+        self.bar.searched.connect(self.search_hash_or_text)
+        self.bar.table_wanted.connect(self._focus_entry_table)
+        self.table.current_row_changed.connect(self._open_entry_of_row)
+        self.table.selected_rows_changed.connect(self._show_selection_count)
+        self.table.menu_wanted.connect(self._show_entry_context_menu)
+        self.table.entry_opened.connect(self.viewer.content_view.lines.setFocus)
+        self.table.copy_wanted.connect(self.copy_selected_hashes)
+        self.model.rows_added_above.connect(self.table.shift_rows_down)
+        self.model.rows_loaded.connect(self._select_newest_entry)
+        self.model.rows_loaded.connect(self._keep_shown_entry_selected)
+        self.model.row_count_changed.connect(self._select_newest_entry)
+        self.viewer.intent_wanted.connect(self.intent_wanted)
+        self.viewer.content_view.content_read.connect(self._scroll_to_found_line)
+        self.viewer.save_wanted.connect(self.ask_where_to_save_entry)
+        self.viewer.verify_wanted.connect(self.verify_shown_entry)
+        self.viewer.pin_wanted.connect(self._set_shown_entry_pinned)
+        self.viewer.forget_wanted.connect(self.ask_to_forget_entry)
+        self.viewer.compare_wanted.connect(self.compare_selected_entries)
+
+    # --- what the window calls
+
+    def show_bytes_over_limit(self, beyond: int) -> None:
+        """The cache takes so many bytes more than the user's limit."""
+        self._over_limit_button.setText(tr("{size} over the limit", size=format_byte_size(beyond)))
+        self._over_limit_button.setVisible(beyond > 0)
+
+    def show_cache_of(self, catalogue: CachePort, conversations: Conversations = tuple) -> None:
+        """Show a workspace's entries. `conversations` gives ids and titles to filter by, as they are by then."""
+        self._catalogue, self._query, self._selects_newest = catalogue, "", True
+        self._conversations = conversations
+        self.bar.reset_filters()
+        self.bar.set_conversations(conversations())
+        self.table.cells.needles = ()
+        self.viewer.content_view.lines.highlight_matches("")
+        self.clear_and_reload_entries()
+
+    def _run_for_shown_workspace(
+        self,
+        work: Coroutine[Any, Any, T],
+        name: str,
+        then: Callable[[T], object],
+        failed: Callable[[HelixError], object] | None = None,
+    ) -> None:
+        """Of the workspace that is shown; what comes of it when another one is shown by then is let be."""
+        catalogue = self._catalogue
+
+        def pass_result_if_shown(found: T) -> None:
+            if self._catalogue is catalogue:
+                then(found)
+
+        def pass_error_if_shown(error: HelixError) -> None:
+            if failed is not None and self._catalogue is catalogue:
+                failed(error)
+
+        self._doing.run_in_background(
+            work,
+            name=name,
+            then=pass_result_if_shown,
+            owner=self,
+            failed=pass_error_if_shown if failed is not None else None,
+        )
+
+    def _select_newest_entry(self, _: object = None) -> None:
+        """The newest entry is the one that is looked at first."""
+        if self._selects_newest and self.model.rowCount() and self.model.entry_row_at(0) is not None:
+            self._selects_newest = False
+            self.table.select_row(0)
+
+    def _keep_shown_entry_selected(self) -> None:
+        """Rows came in above while those that were known stood at their old places: what is shown stays chosen."""
+        if self.table.current_row < 0 or self.table.is_current_row_loading or self.model.shows_search_hits:
+            return
+        there, shown = self.model.entry_row_at(self.table.current_row), self.viewer.row
+        if there is None or shown is None:
+            return
+        if there.stored.digest != shown.stored.digest:
+            number = self.model.row_number_of_entry(shown.stored.digest)
+            if number >= 0:
+                self.table.move_current_row_to(number)
+            else:
+                self.table.clear_current_row()
+
+    def refresh_entries_soon(self) -> None:
+        """Something was stored or used: look again, soon; when the page is hidden, as soon as it is shown."""
+        self._needs_refresh = True
+        if self.isVisible() and not self._refresh_timer.isActive():
+            self._refresh_timer.start()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.bar.set_conversations(self._conversations())
+        if self._needs_refresh:
+            self._refresh_timer.start()
+
+    def encode_cache_layout(self) -> str:
+        """Columns and the place of the divider, to be kept over a restart."""
+        parts = (self.table.horizontalHeader().saveState(), self._split.saveState())
+        return " ".join(bytes(part.toBase64().data()).decode() for part in parts)
+
+    def restore_cache_layout(self, state: str) -> None:
+        """As `encode_cache_layout` gave it; anything else is let be."""
+        parts = [QByteArray.fromBase64(part.encode()) for part in state.split(" ")]
+        if len(parts) == 2:
+            self.table.horizontalHeader().restoreState(parts[0])
+            self._split.restoreState(parts[1])
+
+    def open_entry_by_digest(self, digest: Digest) -> None:
+        """Open one entry, and choose its row where that is at hand."""
+        if self._catalogue is not None:
+            self._run_for_shown_workspace(
+                self._catalogue.index.find_entry_row(digest), "an entry", self._select_and_open_row
+            )
+
+    def focus_entry_search(self) -> None:
+        self.bar.field.setFocus()
+        self.bar.field.selectAll()
+
+    # --- finding
+
+    def search_hash_or_text(self, text: str) -> None:
+        """A hash or the beginning of one jumps to its entry; anything else is looked for in the contents."""
+        self._query = text
+        if self._catalogue is None:
+            return
+        if not text:
+            self._show_all_entries()
+        elif _HASH.fullmatch(text):
+            if self._leave_search_hits():
+                self._update_figures_later()
+            self._run_for_shown_workspace(
+                self._catalogue.cache.resolve_prefix(text.lower()),
+                "find a hash",
+                self.open_entry_by_digest,
+                self._search_unknown_hash_as_text,
+            )
+        else:
+            self._search_entry_contents(text)
+
+    def _search_entry_contents(self, text: str) -> None:
+        if self._catalogue is None:
+            return
+        self._figures_label.setText(tr("Searching for “{words}”…", words=text))
+        looking = entry_tasks.search_entries_with_rows(self._catalogue, text, tool=self.bar.filter.tool)
+        self._run_for_shown_workspace(looking, "search entries", lambda hits: self._show_search_hits(text, hits))
+
+    def _show_search_hits(self, text: str, found: Sequence[EntrySearchHit]) -> None:
+        if text != self._query:
+            return
+        self.table.cells.needles = tuple(word.lower() for word in text.split() if len(word) > 1)
+        self.table.selected.clear_ranges()
+        self.model.show_search_hits(found)
+        self.viewer.content_view.lines.highlight_matches(text)
+        places = format_count(len(found), "{n} matching entry", "{n} matching entries")
+        self._figures_label.setText(f"“{text}”: {places}")
+        if found:
+            self.table.select_row(0)
+        else:
+            self.viewer.show_no_entry()
+
+    def _search_unknown_hash_as_text(self, error: HelixError) -> None:
+        """Not a hash of ours: it may still stand in a text."""
+        self._figures_label.setText(translate_sentences(str(error)))
+        self._search_entry_contents(self._query)
+
+    def _leave_search_hits(self) -> bool:
+        """All entries again in place of what a search found; False where none was shown."""
+        self.table.cells.needles = ()
+        self.viewer.content_view.lines.highlight_matches("")
+        if not self.model.shows_search_hits:
+            return False
+        self.model.show_search_hits(None)
+        self.table.clear_current_row()
+        return True
+
+    def _show_all_entries(self) -> None:
+        if self._leave_search_hits() and self.viewer.row is not None and self._catalogue is not None:
+            finding = self._catalogue.index.find_entry_row(self.viewer.row.stored.digest)
+            self._run_for_shown_workspace(finding, "the entry that is shown", self._select_shown_entry)
+        self._update_figures_later()
+
+    def _select_shown_entry(self, row: EntryRow | None) -> None:
+        """What is shown is what is chosen, wherever it stands among all; unless somebody has gone on meanwhile."""
+        shown = self.viewer.row
+        if (
+            row is not None
+            and shown is not None
+            and self.table.current_row < 0
+            and shown.stored.digest == row.stored.digest
+        ):
+            self._select_and_open_row(row)
+
+    def _on_filter_chosen(self, chosen: EntryFilter) -> None:
+        self.table.selected.clear_ranges()
+        self.table.verticalScrollBar().setValue(0)
+        if self._query and not _HASH.fullmatch(self._query):
+            self._search_entry_contents(self._query)
+        self.model.set_entry_filter(chosen)
+        self._update_figures_later()
+
+    def _select_and_open_row(self, row: EntryRow | None) -> None:
+        if row is None or self._catalogue is None:
+            self._figures_label.setText(tr("This workspace has no such entry."))
+            return
+        number = self.model.row_number_of_entry(row.stored.digest)
+        if number >= 0:
+            self.table.select_row(number)
+        else:
+            self.table.clear_current_row()
+        self.viewer.show_entry_in_viewer(self._catalogue, row)
+
+    def _focus_entry_table(self) -> None:
+        self.table.setFocus()
+        self.table.select_row(max(self.table.current_row, 0))
+
+    def _open_entry_of_row(self, number: int) -> None:
+        row = self.model.entry_row_at(number)
+        if row is None or self._catalogue is None:
+            return
+        found, here = self.model.search_hit_at(number), self._is_entry_shown(row.stored.digest)
+        self._line_to_show = found.line if found is not None else 0
+        self.viewer.show_entry_in_viewer(self._catalogue, row)
+        if here:
+            self._scroll_to_found_line()
+
+    def _scroll_to_found_line(self) -> None:
+        """Where a search found something, once the entry has been read."""
+        line, self._line_to_show = self._line_to_show, 0
+        if line > 0:
+            self.viewer.content_view.lines.scroll_to_line(line - 1)
+
+    # --- figures
+
+    def _update_figures_later(self) -> None:
+        """The figures of all entries, after the rows: they take longer."""
+        self._figures_timer.start()
+
+    def _fetch_cache_figures(self) -> None:
+        if self._catalogue is not None:
+            self._run_for_shown_workspace(
+                self._catalogue.index.stats(), "figures of the cache", self._show_cache_figures
+            )
+            self._run_for_shown_workspace(self._catalogue.index.tools(), "tools of the cache", self.bar.set_tools)
+
+    def _show_cache_figures(self, stats: CatalogueFigures) -> None:
+        if self.model.shows_search_hits:
+            return
+        shown = self.model.rowCount()
+        parts = [
+            format_count(stats.entries, "{n} entry", "{n} entries"),
+            tr("{size}, compressed to {kept}", size=format_byte_size(stats.size), kept=format_byte_size(stats.kept)),
+        ]
+        if self.model.entry_filter != EntryFilter():
+            parts.insert(0, tr("Showing {n} of", n=format_number(shown)))
+        if stats.repeated:
+            parts.append(format_count(stats.repeated, "{n} duplicate stored once", "{n} duplicates stored once"))
+        if stats.gone:
+            parts.append(tr("{n} removed to free up space", n=format_number(stats.gone)))
+        parts.append(tr("verified on every read"))
+        self._figures_label.setText(" · ".join(parts).replace(" of · ", " of "))
+
+    def _show_selection_count(self) -> None:
+        chosen = len(self.table.selected)
+        self.viewer.set_compare_enabled(two=chosen == 2)
+        if chosen > 1:
+            self._figures_label.setText(
+                tr("{n} selected", n=format_number(chosen)) + " · " + tr("Press Ctrl+C to copy their hashes")
+            )
+
+    def _refresh_entries_now(self) -> None:
+        self._needs_refresh = False
+        if not self.model.shows_search_hits:
+            self.model.recount_and_reload()
+            if len(self.table.selected) < 2:
+                self._update_figures_later()
+
+    # --- what is done
+
+    def copy_selected_hashes(self) -> None:
+        """The hashes of the chosen rows, to the clipboard; a million are fetched in pieces while the window lives."""
+        if self._catalogue is None or not self.table.selected:
+            return
+        if self.model.shows_search_hits:
+            rows = [self.model.entry_row_at(number) for number in self.table.selected.iterate_rows()]
+            QGuiApplication.clipboard().setText("\n".join(row.stored.digest.hex for row in rows if row is not None))
+            return
+        ranges = list(self.table.selected)
+        order = (self.model.entry_filter, self.model.sort_by, self.model.descending)
+        copying = entry_tasks.fetch_hashes_of_rows(self._catalogue, ranges, order, self._show_copy_progress)
+        self._doing.run_in_background(copying, name="copy hashes", then=self._put_hashes_on_clipboard, owner=self)
+
+    def _show_copy_progress(self, done: int, total: int) -> None:
+        self._figures_label.setText(
+            tr("Copying hashes: {done} of {total}", done=format_number(done), total=format_number(total))
+        )
+
+    def _put_hashes_on_clipboard(self, text: bytes) -> None:
+        held = QMimeData()
+        held.setData("text/plain", text)
+        QGuiApplication.clipboard().setMimeData(held)
+        self._figures_label.setText(format_count(text.count(b"\n") + 1, "{n} hash copied", "{n} hashes copied"))
+
+    def ask_where_to_save_entry(self) -> None:
+        """Write the entry to a file of the user's choice."""
+        row = self.viewer.row
+        if row is None or self._catalogue is None:
+            return
+        save = partial(self._save_entry_as, self._catalogue, row.stored)
+        ask_new_file(self, tr("Save the entry as"), entry_tasks.suggest_entry_file_name(row), save)
+
+    def _save_entry_as(self, catalogue: CachePort, stored: Stored, path: Path) -> None:
+        saving = entry_tasks.save_entry_to_file(catalogue, stored, path, self._show_save_progress)
+        self._doing.run_in_background(
+            saving, name="save an entry", then=lambda _: self._on_entry_saved(path), owner=self
+        )
+
+    def _show_save_progress(self, done: int, total: int) -> None:
+        self._figures_label.setText(
+            tr("Saving: {done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
+        )
+
+    def _on_entry_saved(self, path: Path) -> None:
+        self._figures_label.setText(tr("Saved as {name}", name=str(path)))
+
+    def verify_shown_entry(self) -> None:
+        """Compare all bytes of the entry with its hash."""
+        row = self.viewer.row
+        if row is None or self._catalogue is None:
+            return
+        digest = row.stored.digest
+
+        def show_entry_intact(_: None) -> None:
+            self._show_verification(digest, tr("The content matches its hash."), good=True)
+
+        def show_entry_damaged(error: HelixError) -> None:
+            self._show_verification(
+                digest, translate_sentences(str(error)), good=None if not isinstance(error, CacheCorrupt) else False
+            )
+
+        self._run_for_shown_workspace(
+            self._catalogue.cache.verify_entry(digest), "verify an entry", show_entry_intact, show_entry_damaged
+        )
+
+    def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
+        """Of a large entry it comes late: the one that is shown by then may be another."""
+        if not self._is_entry_shown(digest):
+            self._figures_label.setText(f"{digest.short_hex}: {words}")
+            return
+        if good is not None:
+            self.viewer.show_checked_state(good=good)
+        self._figures_label.setText(words)
+
+    def _is_entry_shown(self, digest: Digest) -> bool:
+        return self.viewer.row is not None and self.viewer.row.stored.digest == digest
+
+    def _set_shown_entry_pinned(self, pinned: bool) -> None:  # noqa: FBT001 - a slot
+        row = self.viewer.row
+        if row is not None and self._catalogue is not None:
+            pinning = self._catalogue.cache.pin_entry(row.stored.digest, pinned=pinned)
+            self._run_for_shown_workspace(
+                pinning, "pin an entry", lambda _: self._reload_changed_entry(row.stored.digest)
+            )
+
+    def _reload_changed_entry(self, digest: Digest) -> None:
+        self.model.recount_and_reload()
+        self._update_figures_later()
+        if self._is_entry_shown(digest):
+            self.open_entry_by_digest(digest)
+
+    def ask_to_forget_entry(self) -> None:
+        """Remove an entry for good, after saying what that means."""
+        row, catalogue = self.viewer.row, self._catalogue
+        if row is None or catalogue is None:
+            return
+
+        def forget_shown_entry() -> None:
+            self._run_for_shown_workspace(
+                catalogue.content_forgetter(entries=[row.stored.digest]),
+                "forget an entry",
+                lambda _: self.clear_and_reload_entries(),
+            )
+
+        meant = entry_tasks.describe_forgetting(row, len(self.viewer.uses) or row.uses)
+        text = "\n\n".join([tr("Forget this entry permanently?"), meant])
+        ask_which_way(self, tr("Forget this entry"), text, tr("Keep"), [(tr("Forget permanently"), forget_shown_entry)])
+
+    def clear_and_reload_entries(self) -> None:
+        """What is gone must not be shown any longer."""
+        self.viewer.show_no_entry()
+        self.table.selected.clear_ranges()
+        self.model.show_entries_of(self._catalogue, self.bar.filter)
+        self._update_figures_later()
+
+    def compare_selected_entries(self) -> None:
+        """The two chosen entries as a difference."""
+        rows = [self.model.entry_row_at(number) for number in list(self.table.selected.iterate_rows())[:2]]
+        if self._catalogue is None or len(rows) != 2 or rows[0] is None or rows[1] is None:
+            return
+        one, two = sorted((row for row in rows if row is not None), key=lambda row: row.time)
+        reading = entry_tasks.read_two_entry_texts(self._catalogue, one.stored, two.stored)
+        titles = (entry_tasks.entry_name_with_hash(one), entry_tasks.entry_name_with_hash(two))
+
+        def show_comparison(texts: tuple[str, str]) -> None:
+            TextComparisonDialog(self._theme, titles, texts, self).open()
+
+        self._run_for_shown_workspace(reading, "compare entries", show_comparison)
+
+    def _show_entry_context_menu(self, place: QPoint) -> None:
+        many = len(self.table.selected)
+        if not many:
+            return
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.addAction(format_count(many, "Copy the hash", "Copy {n} hashes"), self.copy_selected_hashes)
+        if many == 2:
+            menu.addAction(tr("Compare selected"), self.compare_selected_entries)
+        if many == 1:
+            menu.addAction(tr("Recall into chat"), self.viewer.recall_selected_lines)
+            menu.addAction(tr("Show in chat"), self.viewer.show_last_use_in_chat)
+            menu.addAction(tr("Save as…"), self.ask_where_to_save_entry)
+            menu.addAction(tr("Verify"), self.verify_shown_entry)
+            menu.addSeparator()
+            menu.addAction(tr("Forget permanently…"), self.ask_to_forget_entry)
+        menu.popup(place)

@@ -1,0 +1,115 @@
+"""What an entry's bytes can be shown as: text, a JSON tree, a table, an image, or hex. Plain Python."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from enum import StrEnum
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript.safe_text import terminal_output_text
+
+PAGE_BYTES = 1 << 20
+LARGEST_TREE_BYTES = 1 << 20
+MOST_ROWS = 5_000
+MOST_COLUMNS = 200
+_HEX_ROW = 16
+
+
+class ContentShape(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+    TABLE = "table"
+    IMAGE = "image"
+    HEX = "hex"
+
+
+def possible_shapes(media_type: str, source: str, head: bytes, size: int) -> tuple[ContentShape, ...]:
+    """How an entry can be shown, the best first."""
+    if media_type.startswith("image/") and "svg" not in media_type:
+        return (ContentShape.IMAGE, ContentShape.HEX)
+    if not reads_as_text(head):
+        return (ContentShape.HEX,)
+    found: list[ContentShape] = []
+    if (
+        size <= LARGEST_TREE_BYTES
+        and head.lstrip()[:1] in (b"{", b"[")
+        and parse_json_container(head.decode("utf-8", "replace")) is not None
+    ):
+        found.append(ContentShape.JSON)
+    if media_type in ("text/csv", "text/tab-separated-values") or source.endswith((".csv", ".tsv")):
+        found.append(ContentShape.TABLE)
+    plain_first = media_type not in ("application/json", "text/csv") and not source.endswith((".json", ".csv", ".tsv"))
+    return (
+        (ContentShape.TEXT, *found, ContentShape.HEX)
+        if plain_first or not found
+        else (*found, ContentShape.TEXT, ContentShape.HEX)
+    )
+
+
+def reads_as_text(head: bytes) -> bool:
+    """Whether bytes read as text: no zero byte, and almost all of it UTF-8."""
+    sample = head[:8192]
+    if b"\0" in sample:
+        return False
+    return sample.decode("utf-8", "replace").count("\N{REPLACEMENT CHARACTER}") <= max(3, len(sample) // 100)
+
+
+def parse_json_container(text: str) -> object | None:
+    """The value of a JSON text that is an object or an array; None for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict | list) else None
+
+
+def parse_csv_rows(text: str, source: str) -> list[list[str]]:
+    """A table's rows, as far as they are shown."""
+    delimiter = "\t" if source.endswith(".tsv") or text[:2000].count("\t") > text[:2000].count(",") else ","
+    rows: list[list[str]] = []
+    try:
+        for row in csv.reader(io.StringIO(text), delimiter=delimiter):
+            rows.append(row[:MOST_COLUMNS])
+            if len(rows) >= MOST_ROWS:
+                break
+    except csv.Error:
+        return rows
+    return rows
+
+
+def split_page_lines(content: bytes, *, first: bool, last: bool) -> tuple[list[str], int]:
+    """The lines of a page, and how many line ends it holds. A sign cut by the page's edge is left out."""
+    text = content.decode("utf-8", "replace")
+    if not first:
+        text = text.lstrip("\N{REPLACEMENT CHARACTER}")
+    if not last:
+        text = text.rstrip("\N{REPLACEMENT CHARACTER}")
+    lines = terminal_output_text(text).split("\n")
+    if last and len(lines) > 1 and not lines[-1]:
+        lines.pop()
+    return lines, content.count(b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class HexDumpLines(Sequence[str]):
+    """Bytes as rows of sixteen, made when they are looked at. `start`: the place of the first byte in its entry."""
+
+    content: bytes
+    start: int = 0
+
+    def __len__(self) -> int:
+        return (len(self.content) + _HEX_ROW - 1) // _HEX_ROW
+
+    def __getitem__(self, number: int | slice) -> str:
+        if isinstance(number, slice):
+            raise TypeError("hex is read a row at a time")
+        piece = self.content[number * _HEX_ROW : (number + 1) * _HEX_ROW]
+        signs = "".join(chr(byte) if 32 <= byte < 127 else "·" for byte in piece)
+        left, right = piece[:8].hex(" "), piece[8:].hex(" ")
+        return f"{left:<23}  {right:<23}  {signs}"
+
+    def hex_offset_label(self, number: int) -> str:
+        return f"{self.start + number * _HEX_ROW:08x}"

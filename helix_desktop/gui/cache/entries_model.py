@@ -1,0 +1,284 @@
+"""The table of entries as a Qt model: rows come in pages when they are looked at, the rest is a number."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+from PySide6.QtCore import QAbstractTableModel, QObject, Qt, QTimer, Signal
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache_port import CachePort
+from helix_desktop.gui.shared.figure_formats import format_byte_size, format_time_ago
+from helix_desktop.gui.shared.list_row_model import NOWHERE, Index
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import format_number, tr
+
+ROWS_PER_PAGE = 128
+KEPT_PAGES = 40
+
+
+class EntryColumn(IntEnum):
+    HASH = 0
+    TOOL = 1
+    SOURCE = 2
+    SIZE = 3
+    TOKENS = 4
+    USES = 5
+    STORED = 6
+    RECALLED = 7
+
+
+SORT_BY_COLUMN = {
+    EntryColumn.HASH: EntrySort.HASH,
+    EntryColumn.TOOL: EntrySort.TOOL,
+    EntryColumn.SOURCE: EntrySort.SOURCE,
+    EntryColumn.SIZE: EntrySort.SIZE,
+    EntryColumn.TOKENS: EntrySort.TOKENS,
+    EntryColumn.USES: EntrySort.USES,
+    EntryColumn.STORED: EntrySort.TIME,
+    EntryColumn.RECALLED: EntrySort.RECALLED,
+}
+NUMERIC_COLUMNS = frozenset({EntryColumn.SIZE, EntryColumn.TOKENS, EntryColumn.USES})
+
+
+def column_title(column: EntryColumn) -> str:
+    return {
+        EntryColumn.HASH: tr("SHA-256"),
+        EntryColumn.TOOL: tr("Tool"),
+        EntryColumn.SOURCE: tr("Source"),
+        EntryColumn.SIZE: tr("Size"),
+        EntryColumn.TOKENS: tr("Tokens"),
+        EntryColumn.USES: tr("Uses"),
+        EntryColumn.STORED: tr("Stored"),
+        EntryColumn.RECALLED: tr("Last recalled"),
+    }[column]
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySearchHit:
+    """An entry a search has found, and the place."""
+
+    row: EntryRow
+    snippet: str
+    line: int
+
+
+class EntriesModel(QAbstractTableModel):
+    """`counted` carries how many rows there are now. `rows_loaded`: rows that were missing are there."""
+
+    row_count_changed = Signal(int)
+    rows_loaded = Signal()
+    rows_added_above = Signal(int)
+
+    def __init__(self, doing: BackgroundRunner, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._doing = doing
+        self._catalogue: CachePort | None = None
+        self.entry_filter = EntryFilter()
+        self.sort_by, self.descending = EntrySort.TIME, True
+        self._count = 0
+        self._pages: OrderedDict[int, Sequence[EntryRow]] = OrderedDict()
+        self._search_hits: Sequence[EntrySearchHit] | None = None
+        self._requested_pages: list[int] = []
+        self._loading_pages: set[int] = set()
+        self._load_generation = 0
+        self._load_timer = QTimer(self, interval=12, singleShot=True)
+        self._load_timer.timeout.connect(self._load_requested_pages)
+
+    # --- what is shown
+
+    def show_entries_of(self, catalogue: CachePort | None, chosen: EntryFilter) -> None:
+        self._catalogue, self.entry_filter = catalogue, chosen
+        self._search_hits = None
+        self._reload_from_start()
+
+    def set_entry_filter(self, chosen: EntryFilter) -> None:
+        """Through another filter."""
+        if chosen != self.entry_filter:
+            self.entry_filter = chosen
+            self._reload_from_start()
+
+    def set_sort_order(self, sort: EntrySort, *, descending: bool) -> None:
+        """In another order. What a search found keeps its own: the best first."""
+        if (sort, descending) != (self.sort_by, self.descending):
+            self.sort_by, self.descending = sort, descending
+            self._reload_from_start()
+
+    def show_search_hits(self, found: Sequence[EntrySearchHit] | None) -> None:
+        """The places of a search instead of all entries; None goes back."""
+        self.beginResetModel()
+        self._search_hits = found
+        self.endResetModel()
+        self.row_count_changed.emit(self.rowCount())
+
+    @property
+    def shows_search_hits(self) -> bool:
+        return self._search_hits is not None
+
+    def recount_and_reload(self) -> None:
+        """Something may have come in: count again, and read again what is in sight."""
+        self._count_filtered_entries(self._apply_new_count)
+
+    def entry_row_at(self, number: int) -> EntryRow | None:
+        """A row, or None while it is on its way."""
+        if self._search_hits is not None:
+            return self._search_hits[number].row if number < len(self._search_hits) else None
+        page = self._pages.get(number // ROWS_PER_PAGE)
+        if page is None:
+            self._request_page(number // ROWS_PER_PAGE)
+            return None
+        inside = number % ROWS_PER_PAGE
+        return page[inside] if inside < len(page) else None
+
+    def search_hit_at(self, number: int) -> EntrySearchHit | None:
+        """What the search found in a row."""
+        return self._search_hits[number] if self._search_hits is not None and number < len(self._search_hits) else None
+
+    def row_number_of_entry(self, digest: Digest) -> int:
+        """The row of an entry, if it is among those that are here; else -1."""
+        if self._search_hits is not None:
+            return next((i for i, each in enumerate(self._search_hits) if each.row.stored.digest == digest), -1)
+        for page, rows in self._pages.items():
+            for inside, row in enumerate(rows):
+                if row.stored.digest == digest:
+                    return page * ROWS_PER_PAGE + inside
+        return -1
+
+    # --- Qt's questions
+
+    def rowCount(self, parent: Index = NOWHERE) -> int:
+        if parent.isValid():
+            return 0
+        return len(self._search_hits) if self._search_hits is not None else self._count
+
+    def columnCount(self, parent: Index = NOWHERE) -> int:
+        return 0 if parent.isValid() else len(EntryColumn)
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if orientation is Qt.Orientation.Vertical or not 0 <= section < len(EntryColumn):
+            return None
+        if role == Qt.ItemDataRole.DisplayRole:
+            return column_title(EntryColumn(section))
+        if role == Qt.ItemDataRole.TextAlignmentRole:
+            side = Qt.AlignmentFlag.AlignRight if section in NUMERIC_COLUMNS else Qt.AlignmentFlag.AlignLeft
+            return side | Qt.AlignmentFlag.AlignVCenter
+        return None
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole) and index.isValid():
+            row = self.entry_row_at(index.row())
+            return cell_text(row, EntryColumn(index.column()), time.time()) if row is not None else "…"
+        return None
+
+    # --- pages
+
+    def _reload_from_start(self) -> None:
+        self._load_generation += 1
+        self._pages.clear()
+        self._loading_pages.clear()
+        self._requested_pages.clear()
+        if self._catalogue is None:
+            self._apply_new_count(0)
+            return
+        self._request_page(0)
+        self._load_requested_pages()
+        self._count_filtered_entries(self._set_row_count)
+
+    def _count_filtered_entries(self, then: Callable[[int], None]) -> None:
+        """Nothing comes of it when something else is shown by then."""
+        round_now = self._load_generation
+
+        def pass_on_if_current(count: int) -> None:
+            if round_now == self._load_generation:
+                then(count)
+
+        if self._catalogue is not None:
+            self._doing.run_in_background(
+                self._catalogue.index.count_entries(self.entry_filter),
+                name="count entries",
+                then=pass_on_if_current,
+                owner=self,
+            )
+
+    def _apply_new_count(self, count: int) -> None:
+        grown = count - self._count
+        for page in list(self._pages)[:-2]:
+            del self._pages[page]
+        self._loading_pages.clear()
+        for page in self._pages:
+            self._request_page(page)
+        if grown:
+            self._set_row_count(count)
+            if grown > 0 and self._search_hits is None and self.sort_by is EntrySort.TIME and self.descending:
+                self.rows_added_above.emit(grown)
+
+    def _set_row_count(self, count: int) -> None:
+        if self._search_hits is None:
+            self.beginResetModel()
+            self._count = count
+            self.endResetModel()
+        else:
+            self._count = count
+        self.row_count_changed.emit(self.rowCount())
+
+    def _request_page(self, page: int) -> None:
+        if page not in self._loading_pages and page not in self._requested_pages and self._catalogue is not None:
+            self._requested_pages.append(page)
+            if not self._load_timer.isActive():
+                self._load_timer.start()
+
+    def _load_requested_pages(self) -> None:
+        """The last few pages that were looked at: while the slider is dragged, the others are gone again."""
+        wanted, self._requested_pages = self._requested_pages[-3:], []
+        if self._catalogue is None:
+            return
+        for page in wanted:
+            self._loading_pages.add(page)
+            work = self._catalogue.index.entries_page(
+                self.entry_filter,
+                sort=self.sort_by,
+                descending=self.descending,
+                offset=page * ROWS_PER_PAGE,
+                limit=ROWS_PER_PAGE,
+            )
+            self._doing.run_in_background(work, name="read entries", then=self._page_receiver(page), owner=self)
+
+    def _page_receiver(self, page: int) -> Callable[[Sequence[EntryRow]], None]:
+        round_then = self._load_generation
+
+        def store_loaded_page(rows: Sequence[EntryRow]) -> None:
+            self._loading_pages.discard(page)
+            if round_then != self._load_generation:
+                return
+            if page == 0 and not self._count and rows:
+                self._set_row_count(len(rows))  # the first rows show before all are counted
+            self._pages[page] = rows
+            self._pages.move_to_end(page)
+            while len(self._pages) > KEPT_PAGES:
+                self._pages.popitem(last=False)
+            self.rows_loaded.emit()
+
+        return store_loaded_page
+
+
+def cell_text(row: EntryRow, column: EntryColumn, now: float) -> str:
+    """A cell."""
+    return _CELLS[column](row, now)
+
+
+_CELLS: dict[EntryColumn, Callable[[EntryRow, float], str]] = {
+    EntryColumn.HASH: lambda row, _: f"{row.stored.digest.hex[:8]}…{row.stored.digest.hex[-4:]}",
+    EntryColumn.TOOL: lambda row, _: make_safe_text(row.about.tool[:200]),
+    EntryColumn.SOURCE: lambda row, _: make_safe_text(row.about.source[:400]).replace("\n", " "),
+    EntryColumn.SIZE: lambda row, _: format_byte_size(row.stored.size),
+    EntryColumn.TOKENS: lambda row, _: format_number(row.tokens) if row.tokens else "–",
+    EntryColumn.USES: lambda row, _: format_number(row.uses),
+    EntryColumn.STORED: lambda row, now: format_time_ago(row.time, now),
+    EntryColumn.RECALLED: lambda row, now: format_time_ago(row.recalled, now) if row.recalled else "–",
+}

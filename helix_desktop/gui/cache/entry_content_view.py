@@ -1,0 +1,335 @@
+"""The content of one entry, in the shape it is best read in, a page of a megabyte at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import (
+    QAbstractItemModel,
+    QAbstractTableModel,
+    QObject,
+    QRectF,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QImage, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QStackedWidget,
+    QTableView,
+    QTreeView,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache.content_shapes import (
+    PAGE_BYTES,
+    ContentShape,
+    HexDumpLines,
+    parse_csv_rows,
+    parse_json_container,
+    possible_shapes,
+    split_page_lines,
+)
+from helix_desktop.gui.cache.json_tree_model import JsonTreeModel
+from helix_desktop.gui.cache_port import CachePort
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.list_row_model import NOWHERE, Index
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.transcript.code_highlighting import MOST, highlight_code, highlight_language_of
+from helix_desktop.gui.transcript.content_fetching import LARGEST_PICTURE, decode_scaled_image
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.views.text_line_view import TextLineView, split_runs_by_line
+
+
+class CsvTableModel(QAbstractTableModel):
+    """The rows of a CSV file; the first one is the header."""
+
+    def __init__(self, rows: Sequence[Sequence[str]], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._header_row = rows[0] if rows else ()
+        self._rows = rows[1:]
+        self._column_count = max((len(row) for row in rows), default=0)
+
+    def rowCount(self, parent: Index = NOWHERE) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def columnCount(self, parent: Index = NOWHERE) -> int:
+        return 0 if parent.isValid() else self._column_count
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if role != Qt.ItemDataRole.DisplayRole:
+            return None
+        row = self._rows[index.row()]
+        return make_safe_text(row[index.column()][:1_000]) if index.column() < len(row) else ""
+
+    def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if role != Qt.ItemDataRole.DisplayRole:
+            return None
+        if orientation is Qt.Orientation.Vertical:
+            return section + 1
+        return make_safe_text(self._header_row[section][:200]) if section < len(self._header_row) else ""
+
+
+class EntryImageView(QWidget):
+    """An image, as large as it is or as there is room."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.image = QImage()
+
+    def show_image(self, image: QImage) -> None:
+        self.image = image
+        self.setAccessibleName(tr("Image, {w} × {h}", w=image.width(), h=image.height()))
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), self._theme.colour_of_token("code"))
+        if not self.image.isNull():
+            scale = min(1.0, self.width() / self.image.width(), self.height() / self.image.height())
+            wide, high = self.image.width() * scale, self.image.height() * scale
+            painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+            painter.drawImage(QRectF((self.width() - wide) / 2, (self.height() - high) / 2, wide, high), self.image)
+        painter.end()
+
+
+class EntryContentView(QWidget):
+    """`content_read`: content was read, checked. `failed` carries the error. `shapes_found` carries the shapes there are to choose."""
+
+    content_read = Signal()
+    reading_failed = Signal(object)
+    shapes_found = Signal(object)
+    selection_changed = Signal()
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._doing = doing
+        self._catalogue: CachePort | None = None
+        self._stored: Stored | None = None
+        self._about = EntryOrigin()
+        self._page = 0
+        self._content = b""
+        self._first_lines: dict[int, int] = {0: 1}
+        self.shape = ContentShape.TEXT
+        self.lines = TextLineView(theme, self)
+        self.lines.selection_changed.connect(self.selection_changed)
+        self._tree = QTreeView(self)
+        self._grid = QTableView(self)
+        self._picture = EntryImageView(theme, self)
+        self._sentence_label = build_plain_label(parent=self)
+        self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._stack = QStackedWidget(self)
+        for widget in (self.lines, self._tree, self._grid, self._picture, self._sentence_label):
+            self._stack.addWidget(widget)
+        self._tree.setFrameShape(QFrame.Shape.NoFrame)
+        self._tree.setUniformRowHeights(True)
+        self._tree.setAccessibleName(tr("JSON"))
+        self._grid.setFrameShape(QFrame.Shape.NoFrame)
+        self._grid.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self._grid.setAccessibleName(tr("Table"))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(6)
+        column.addWidget(self._stack, 1)
+        column.addWidget(self._build_page_bar())
+
+    def _build_page_bar(self) -> QWidget:
+        self._bar = QWidget(self)
+        row = QHBoxLayout(self._bar)
+        row.setContentsMargins(0, 0, 0, 0)
+        self._previous_button = QPushButton(tr("Previous page"), self._bar)
+        self._next_button = QPushButton(tr("Next page"), self._bar)
+        self._page_label = QLabel(self._bar)
+        set_widget_look(self._page_label, "muted")
+        for button, by in ((self._previous_button, -1), (self._next_button, 1)):
+            set_widget_look(button, "pill")
+            button.clicked.connect(lambda _=False, by=by: self.turn_page_by(by))
+        row.addWidget(self._previous_button)
+        row.addWidget(self._next_button)
+        row.addWidget(self._page_label, 1)
+        self._bar.hide()
+        return self._bar
+
+    # --- what is shown
+
+    def show_entry_content(self, catalogue: CachePort, stored: Stored, about: EntryOrigin) -> None:
+        """Show an entry from its beginning."""
+        self._catalogue, self._stored, self._about = catalogue, stored, about
+        self._page, self._first_lines = 0, {0: 1}
+        self._read_current_page()
+
+    def show_sentence(self, words: str) -> None:
+        """A sentence in place of content."""
+        self._stored = None
+        self._bar.hide()
+        self._sentence_label.setText(words)
+        self._stack.setCurrentWidget(self._sentence_label)
+
+    def turn_page_by(self, by: int) -> None:
+        """To another page."""
+        if self._stored is not None:
+            self._page = min(max(self._page + by, 0), self._page_count - 1)
+            self._read_current_page()
+
+    def change_shape(self, shape: ContentShape) -> None:
+        """Show the same in another shape."""
+        if self._stored is not None and shape is not self.shape:
+            self.shape = shape
+            self._show_in_current_shape()
+
+    def content_for_clipboard(self) -> str | QImage:
+        """What is shown, as a clipboard takes it: of a text what is selected, else all that is here."""
+        if self._stored is None:
+            return ""
+        if self.shape is ContentShape.IMAGE:
+            return self._picture.image
+        if self.shape in (ContentShape.JSON, ContentShape.TABLE):
+            return self._content.decode("utf-8", "replace")
+        return self.lines.selected_lines_text() or "\n".join(
+            self.lines.viewed_lines[i] for i in range(len(self.lines.viewed_lines))
+        )
+
+    def selected_entry_lines(self) -> tuple[int, int] | None:
+        """The lines selected, counted from 1 in the entry; None without any, or where the count is not known."""
+        lines = self.lines.selected_line_range() if self.shape is ContentShape.TEXT else None
+        first = self._first_lines.get(self._page)
+        return (lines[0] + first, lines[1] + first) if lines is not None and first is not None else None
+
+    @property
+    def _page_count(self) -> int:
+        return max(1, -(-self._stored.size // PAGE_BYTES)) if self._stored is not None else 1
+
+    def _read_current_page(self) -> None:
+        stored = self._stored
+        if stored is None or self._catalogue is None:
+            return
+        whole = stored.media_type.startswith("image/") and stored.size <= LARGEST_PICTURE
+        start, length = (
+            (0, stored.size)
+            if whole
+            else (self._page * PAGE_BYTES, min(PAGE_BYTES, stored.size - self._page * PAGE_BYTES))
+        )
+
+        page = self._page
+
+        def show_if_current(content: bytes) -> None:
+            if self._stored is stored and self._page == page:
+                self._content = content
+                self._show_read_page()
+
+        def show_read_error(error: HelixError) -> None:
+            if self._stored is stored:
+                self.show_sentence(translate_sentences(str(error)))
+                self.reading_failed.emit(error)
+
+        work = self._catalogue.cache.read_range(stored.digest, start, max(length, 0))
+        self._doing.run_in_background(
+            work, name="read an entry", then=show_if_current, owner=self, failed=show_read_error
+        )
+
+    def _show_read_page(self) -> None:
+        if self._stored is None:
+            return
+        if self._page == 0:
+            shapes = possible_shapes(self._stored.media_type, self._about.source, self._content, self._stored.size)
+            self.shape = shapes[0]
+            self.shapes_found.emit(shapes)
+        self._bar.setVisible(self._page_count > 1)
+        self._previous_button.setEnabled(self._page > 0)
+        self._next_button.setEnabled(self._page + 1 < self._page_count)
+        place = tr("page {n} of {all}", n=format_number(self._page + 1), all=format_number(self._page_count))
+        self._page_label.setText(f"{place} · {format_byte_size(self._stored.size)}")
+        self._show_in_current_shape()
+        self.content_read.emit()
+
+    def _show_in_current_shape(self) -> None:
+        show = {
+            ContentShape.TEXT: self._show_text,
+            ContentShape.JSON: self._show_tree,
+            ContentShape.TABLE: self._show_grid,
+            ContentShape.IMAGE: self._show_picture,
+            ContentShape.HEX: self._show_hex,
+        }
+        show[self.shape]()
+
+    def _show_text(self) -> None:
+        last = self._page + 1 >= self._page_count
+        lines, ends = split_page_lines(self._content, first=self._page == 0, last=last)
+        first = self._first_lines.get(self._page)
+        if first is not None:
+            self._first_lines[self._page + 1] = first + ends
+        colours = None
+        if sum(map(len, lines)) <= MOST:
+            language = highlight_language_of(self._about.source, self._stored.media_type if self._stored else "")
+            colours = split_runs_by_line(highlight_code("\n".join(lines), language), lines) if language else None
+        self.lines.show_text_lines(lines, first_number=first or 1, colours=colours, tone=_difference_line_tones(lines))
+        self._stack.setCurrentWidget(self.lines)
+
+    def _show_hex(self) -> None:
+        hexed = HexDumpLines(self._content, self._page * PAGE_BYTES)
+        self.lines.show_text_lines(hexed, labels=hexed.hex_offset_label)
+        self._stack.setCurrentWidget(self.lines)
+
+    def _show_tree(self) -> None:
+        value = parse_json_container(self._content.decode("utf-8", "replace"))
+        _replace_view_model(self._tree, JsonTreeModel(value, self._theme, self._tree))
+        self._tree.expandToDepth(0)
+        self._tree.setColumnWidth(0, self._theme.zoomed_pixels(260))
+        self._stack.setCurrentWidget(self._tree)
+
+    def _show_grid(self) -> None:
+        rows = parse_csv_rows(self._content.decode("utf-8", "replace"), self._about.source)
+        _replace_view_model(self._grid, CsvTableModel(rows, self._grid))
+        self._stack.setCurrentWidget(self._grid)
+
+    def _show_picture(self) -> None:
+        stored = self._stored
+
+        def show_decoded_image(image: QImage | None) -> None:
+            if self._stored is not stored:
+                return
+            if image is None:
+                self.change_shape(ContentShape.HEX)
+            else:
+                self._picture.show_image(image)
+                self._stack.setCurrentWidget(self._picture)
+
+        work = asyncio.to_thread(decode_scaled_image, self._content)
+        self._doing.run_in_background(work, name="decode a picture", then=show_decoded_image, owner=self)
+
+
+def _replace_view_model(view: QAbstractItemView, model: QAbstractItemModel) -> None:
+    """Show another model; the one before is not kept."""
+    before = view.model()
+    view.setModel(model)
+    if before is not None:
+        before.deleteLater()
+
+
+def _difference_line_tones(lines: Sequence[str]) -> Callable[[int], str] | None:
+    """Grounds for the lines of a difference; None for any other text."""
+    if not any(line.startswith("@@ ") for line in lines[:60]):
+        return None
+
+    def tone_of_line(number: int) -> str:
+        line = lines[number]
+        if line.startswith(("+++ ", "--- ")):
+            return ""
+        return {"+": "added_soft", "-": "danger_soft"}.get(line[:1], "")
+
+    return tone_of_line

@@ -1,0 +1,402 @@
+"""The table itself: draws its cells, and keeps what is chosen as ranges, so that a million rows are chosen at once."""
+
+from __future__ import annotations
+
+import time
+
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QPoint, QRect, Qt, Signal
+from PySide6.QtGui import (
+    QContextMenuEvent,
+    QFontMetrics,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPen,
+    QResizeEvent,
+)
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QHeaderView,
+    QMenu,
+    QStyledItemDelegate,
+    QStyleOptionViewItem,
+    QTableView,
+    QWidget,
+)
+
+from helix_desktop.gui.cache.entries_model import (
+    NUMERIC_COLUMNS,
+    SORT_BY_COLUMN,
+    EntriesModel,
+    EntryColumn,
+    cell_text,
+    column_title,
+)
+from helix_desktop.gui.shared.row_ranges import RowRanges
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+
+ROW = 35
+HEADER = 34
+PAD = 12
+WIDTHS = {
+    EntryColumn.HASH: 179,
+    EntryColumn.TOOL: 190,
+    EntryColumn.SIZE: 100,
+    EntryColumn.TOKENS: 106,
+    EntryColumn.USES: 78,
+    EntryColumn.STORED: 141,
+    EntryColumn.RECALLED: 128,
+}
+NARROW_WIDTHS = {
+    EntryColumn.HASH: 132,
+    EntryColumn.TOOL: 122,
+    EntryColumn.SIZE: 82,
+    EntryColumn.TOKENS: 78,
+    EntryColumn.USES: 58,
+    EntryColumn.STORED: 112,
+    EntryColumn.RECALLED: 98,
+}
+COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # hidden where there is no room
+LEAST_SOURCE = 120
+_MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
+_MUTED = frozenset({EntryColumn.STORED, EntryColumn.RECALLED})
+
+
+class EntryCellDelegate(QStyledItemDelegate):
+    """Draws a cell without asking the model role by role."""
+
+    def __init__(self, theme: Theme, table: EntryTable) -> None:
+        super().__init__(table)
+        self._theme = theme
+        self._table = table
+        self.needles: tuple[str, ...] = ()
+        self.update_cell_fonts()
+
+    def update_cell_fonts(self) -> None:
+        self._text, self._mono = self._theme.build_font(), self._theme.monospaced_font()
+
+    def paint(
+        self, painter: QPainter, option: QStyleOptionViewItem, index: QModelIndex | QPersistentModelIndex
+    ) -> None:
+        theme, number, column = self._theme, index.row(), EntryColumn(index.column())
+        rect: QRect = option.rect
+        if number in self._table.selected:
+            painter.fillRect(rect, theme.colour_of_token("accent_soft"))
+        painter.fillRect(QRect(rect.left(), rect.bottom(), rect.width(), 1), theme.colour_of_token("line"))
+        row = self._table.entries.entry_row_at(number)
+        inner = rect.adjusted(theme.zoomed_pixels(PAD), 0, -theme.zoomed_pixels(PAD), -1)
+        if row is None:
+            painter.fillRect(
+                QRect(inner.left(), inner.center().y() - 3, min(60, inner.width()), 6), theme.colour_of_token("free")
+            )
+            return
+        painter.setFont(self._mono if column in _MONO else self._text)
+        faint = row.gone or column in _MUTED
+        painter.setPen(theme.colour_of_token("muted" if faint else "text"))
+        text = cell_text(row, column, self._table.now)
+        found = self._table.entries.search_hit_at(number) if column is EntryColumn.SOURCE else None
+        if found is not None:
+            self._paint_search_hit(painter, inner, text, found.snippet)
+            return
+        if column is EntryColumn.HASH and row.pinned:
+            painter.setBrush(theme.colour_of_token("accent"))
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.drawEllipse(QPoint(rect.left() + theme.zoomed_pixels(6), rect.center().y()), 2, 2)
+            painter.setPen(theme.colour_of_token("text"))
+        side = Qt.AlignmentFlag.AlignRight if column in NUMERIC_COLUMNS else Qt.AlignmentFlag.AlignLeft
+        shown = QFontMetrics(painter.font()).elidedText(text, Qt.TextElideMode.ElideMiddle, inner.width())
+        painter.drawText(inner, side | Qt.AlignmentFlag.AlignVCenter, shown)
+
+    def _paint_search_hit(self, painter: QPainter, inner: QRect, source: str, snippet: str) -> None:
+        """The source, then the line that was found with the words marked."""
+        metrics = QFontMetrics(self._mono)
+        name = metrics.elidedText(source, Qt.TextElideMode.ElideMiddle, inner.width() // 3)
+        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, name)
+        rest = inner.adjusted(metrics.horizontalAdvance(name) + 14, 0, 0, 0)
+        text = metrics.elidedText(" ".join(make_safe_text(snippet).split()), Qt.TextElideMode.ElideRight, rest.width())
+        low = text.lower()
+        for needle in self.needles:
+            at = low.find(needle)
+            while at >= 0:
+                left = rest.left() + metrics.horizontalAdvance(text[:at])
+                width = metrics.horizontalAdvance(text[at : at + len(needle)])
+                painter.fillRect(QRect(left, rest.center().y() - 9, width, 18), self._theme.colour_of_token("found"))
+                at = low.find(needle, at + len(needle))
+        painter.setPen(self._theme.colour_of_token("muted"))
+        painter.drawText(rest, Qt.AlignmentFlag.AlignVCenter, text)
+
+
+class EntryTable(QTableView):
+    """`current_row_changed`: another row is looked at. `selected_rows_changed`: other rows are chosen."""
+
+    current_row_changed = Signal(int)
+    selected_rows_changed = Signal()
+    menu_wanted = Signal(QPoint)
+    entry_opened = Signal()
+    copy_wanted = Signal()
+
+    def __init__(self, theme: Theme, entries: EntriesModel, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.entries = entries
+        self.selected = RowRanges()
+        self.now = time.time()
+        self._theme = theme
+        self._anchor = 0
+        self._current_row = -1
+        self._is_current_row_loading = False
+        self._columns_without_room: set[EntryColumn] = set()
+        self.cells = EntryCellDelegate(theme, self)
+        self.setModel(entries)
+        self.setItemDelegate(self.cells)
+        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setHorizontalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        self.setShowGrid(False)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setWordWrap(False)
+        self.setCornerButtonEnabled(False)
+        self.setCornerWidget(QWidget(self))
+        self.setAccessibleName(tr("Cache entries"))
+        self._set_up_header()
+        self.verticalHeader().hide()
+        self.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
+        self._apply_table_style()
+        theme.changed.connect(self._apply_table_style)
+        entries.rows_loaded.connect(self._on_rows_loaded)
+        entries.modelReset.connect(self._drop_row_beyond_end)
+
+    def _update_sort_indicator(self) -> None:
+        """What a search found stands by relevance, which no column has; its titles order nothing then."""
+        header, by_column = self.horizontalHeader(), not self.entries.shows_search_hits
+        if header.isSortIndicatorShown() != by_column:
+            header.setSortIndicatorShown(by_column)
+            header.setSectionsClickable(by_column)
+
+    def _set_up_header(self) -> None:
+        header = self.horizontalHeader()
+        header.setSectionsMovable(True)
+        header.setSortIndicatorShown(True)
+        header.setSectionsClickable(True)
+        header.setHighlightSections(False)
+        header.setSortIndicator(EntryColumn.STORED, Qt.SortOrder.DescendingOrder)
+        header.sortIndicatorChanged.connect(self._on_sort_changed)
+        self.entries.modelReset.connect(self._update_sort_indicator)
+        header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        header.customContextMenuRequested.connect(self._show_column_menu)
+        header.hideSection(EntryColumn.RECALLED)
+
+    def _apply_table_style(self) -> None:
+        self.cells.update_cell_fonts()
+        self.verticalHeader().setDefaultSectionSize(self._theme.zoomed_pixels(ROW))
+        self.verticalHeader().setMinimumSectionSize(self._theme.zoomed_pixels(ROW))
+        self.horizontalHeader().setFixedHeight(self._theme.zoomed_pixels(HEADER))
+        self._fit_columns()
+        self.viewport().update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_columns()
+
+    def _fit_columns(self) -> None:
+        """The source takes what the others leave; where there is little, they give way."""
+        header = self.horizontalHeader()
+        narrow = self.viewport().width() < self._theme.zoomed_pixels(900)
+        least, room = self._theme.zoomed_pixels(LEAST_SOURCE), self.viewport().width()
+        wide = {
+            column: self._theme.zoomed_pixels(width)
+            for column, width in (NARROW_WIDTHS if narrow else WIDTHS).items()
+            if column in self._columns_without_room or not header.isSectionHidden(column)
+        }
+        for column in COLUMNS_HIDDEN_FIRST:
+            drop = column in wide and sum(wide.values()) + least > room
+            if drop or column in self._columns_without_room:
+                header.setSectionHidden(column, drop)
+            if drop:
+                del wide[column]
+            (self._columns_without_room.add if drop else self._columns_without_room.discard)(column)
+        for column, width in wide.items():
+            header.resizeSection(column, width)
+        header.resizeSection(EntryColumn.SOURCE, max(least, room - sum(wide.values())))
+
+    # --- what is chosen
+
+    @property
+    def current_row(self) -> int:
+        """The row that is looked at; -1 for none."""
+        return self._current_row
+
+    def select_row(self, row: int, *, extend: bool = False) -> None:
+        """Look at a row. `extend`: choose all from where choosing began."""
+        count = self.entries.rowCount()
+        if not count:
+            return
+        row = min(max(row, 0), count - 1)
+        if extend:
+            self.selected.set_only_range(self._anchor, row)
+        else:
+            self._anchor = row
+            self.selected.set_only_range(row, row)
+        self._make_row_current(row)
+
+    def move_current_row_to(self, row: int) -> None:
+        """What is looked at stands in this row by now."""
+        self._current_row = self._anchor = row
+        self.selected.set_only_range(row, row)
+        self._on_rows_selected()
+
+    @property
+    def is_current_row_loading(self) -> bool:
+        """The row that is looked at is on its way."""
+        return self._is_current_row_loading
+
+    def clear_current_row(self) -> None:
+        """No row is looked at: what is shown stands in none that is here."""
+        self._current_row, self._is_current_row_loading = -1, False
+        self.selected.clear_ranges()
+        self._on_rows_selected()
+
+    def select_all_entries(self) -> None:
+        if self.entries.rowCount():
+            self.selected.set_only_range(0, self.entries.rowCount() - 1)
+            self._on_rows_selected()
+
+    def _make_row_current(self, row: int) -> None:
+        self._current_row = row
+        self._is_current_row_loading = self.entries.entry_row_at(row) is None
+        self.setCurrentIndex(self.entries.index(row, max(0, self.currentIndex().column())))
+        self.scrollTo(self.entries.index(row, 0))
+        self._on_rows_selected()
+        self.current_row_changed.emit(row)
+
+    def _on_rows_selected(self) -> None:
+        self.viewport().update()
+        self.selected_rows_changed.emit()
+
+    def shift_rows_down(self, by: int) -> None:
+        """Rows came in above: what is chosen and what is in sight stays."""
+        self.selected.shift_rows(by)
+        self._anchor += by
+        if self._current_row >= 0:
+            self._current_row += by
+        bar = self.verticalScrollBar()
+        if bar.value() > 0:
+            bar.setValue(bar.value() + by * self._theme.zoomed_pixels(ROW))
+
+    # --- hands
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        row = self.rowAt(int(event.position().y()))
+        if row < 0 or event.button() != Qt.MouseButton.LeftButton:
+            return
+        control = bool(event.modifiers() & Qt.KeyboardModifier.ControlModifier)
+        if control:
+            self._anchor = row
+            self.selected.toggle_row(row)
+            self._make_row_current(row)
+        else:
+            self.select_row(row, extend=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton:
+            row = self.rowAt(int(event.position().y()))
+            if row >= 0 and row != self._current_row:
+                self.select_row(row, extend=True)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self.entry_opened.emit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        page = max(1, self.viewport().height() // self._theme.zoomed_pixels(ROW) - 1)
+        last = self.entries.rowCount() - 1
+        steps = {
+            Qt.Key.Key_Up: self._current_row - 1,
+            Qt.Key.Key_Down: self._current_row + 1,
+            Qt.Key.Key_PageUp: self._current_row - page,
+            Qt.Key.Key_PageDown: self._current_row + page,
+            Qt.Key.Key_Home: 0,
+            Qt.Key.Key_End: last,
+        }
+        key = Qt.Key(event.key())
+        if event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all_entries()
+        elif event.matches(QKeySequence.StandardKey.Copy):
+            self.copy_wanted.emit()
+        elif key in steps:
+            self.select_row(steps[key], extend=bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier))
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.entry_opened.emit()
+        elif key == Qt.Key.Key_Space and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            self.selected.toggle_row(max(self._current_row, 0))
+            self._on_rows_selected()
+        else:
+            event.ignore()
+
+    def contextMenuEvent(self, event: QContextMenuEvent) -> None:
+        if event.reason() is QContextMenuEvent.Reason.Keyboard:
+            below = QPoint(
+                0, self.rowViewportPosition(max(self._current_row, 0)) + self.rowHeight(max(self._current_row, 0))
+            )
+            self.menu_wanted.emit(self.viewport().mapToGlobal(below))
+            return
+        row = self.rowAt(event.pos().y())
+        if row >= 0 and row not in self.selected:
+            self.select_row(row)
+        self.menu_wanted.emit(event.globalPos())
+
+    def paintEvent(self, event: object) -> None:
+        self.now = time.time()
+        super().paintEvent(event)  # type: ignore[arg-type]
+        if self.hasFocus() and self._current_row >= 0:
+            painter = QPainter(self.viewport())
+            painter.setPen(QPen(self._theme.colour_of_token("accent"), 1))
+            y = self.rowViewportPosition(self._current_row)
+            painter.drawRect(0, y, self.viewport().width() - 1, self._theme.zoomed_pixels(ROW) - 2)
+            painter.end()
+
+    def _on_sort_changed(self, section: int, order: Qt.SortOrder) -> None:
+        self.selected.clear_ranges()
+        self._current_row = -1
+        self.verticalScrollBar().setValue(0)
+        self.entries.set_sort_order(
+            SORT_BY_COLUMN[EntryColumn(section)], descending=order is Qt.SortOrder.DescendingOrder
+        )
+        self._on_rows_selected()
+
+    def _show_column_menu(self, place: QPoint) -> None:
+        header = self.horizontalHeader()
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        for column in EntryColumn:
+            action = menu.addAction(column_title(column))
+            action.setCheckable(True)
+            action.setChecked(not header.isSectionHidden(column))
+            action.setEnabled(column is not EntryColumn.HASH)
+            action.toggled.connect(lambda shown, column=column: self._set_column_shown(column, shown=shown))
+        menu.popup(header.mapToGlobal(place))
+
+    def _set_column_shown(self, column: EntryColumn, *, shown: bool) -> None:
+        self.horizontalHeader().setSectionHidden(column, not shown)
+        self._fit_columns()
+
+    def _on_rows_loaded(self) -> None:
+        self.viewport().update()
+        if (
+            self._is_current_row_loading
+            and self._current_row >= 0
+            and self.entries.entry_row_at(self._current_row) is not None
+        ):
+            self._is_current_row_loading = False
+            self.current_row_changed.emit(self._current_row)
+
+    def _drop_row_beyond_end(self) -> None:
+        if self._current_row >= self.entries.rowCount():
+            self._current_row = -1
+            self.selected.clear_ranges()

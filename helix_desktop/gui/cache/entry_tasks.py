@@ -1,0 +1,113 @@
+"""What takes time on the cache page, as coroutines that let the window live: searching, copying, saving, comparing."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from helix_desktop.atomic_files import ReplacementFile
+from helix_desktop.engine.entry_catalogue import EntryFilter, EntryRow, EntrySort
+from helix_desktop.engine.facts import Stored
+from helix_desktop.errors import InvalidInput, StoreFailed
+from helix_desktop.gui.cache.content_shapes import PAGE_BYTES, reads_as_text
+from helix_desktop.gui.cache.entries_model import EntrySearchHit
+from helix_desktop.gui.cache_port import CachePort
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.translation import format_count, tr
+
+MOST_SEARCH_HITS = 200
+ROWS_AT_ONCE = 4_000
+LARGEST_COMPARED_BYTES = 4 << 20
+EntryProgressCallback = Callable[[int, int], None]
+
+
+async def search_entries_with_rows(catalogue: CachePort, text: str, *, tool: str = "") -> Sequence[EntrySearchHit]:
+    """The entries that hold a text, the best first."""
+    hits = await catalogue.index.search_index(text, tool=tool, limit=MOST_SEARCH_HITS, entries_only=True)
+    places: list[EntrySearchHit] = []
+    for hit in hits:
+        row = await catalogue.index.find_entry_row(hit.digest) if hit.digest is not None else None
+        if row is not None:
+            places.append(EntrySearchHit(row, hit.snippet, hit.line))
+    return places
+
+
+async def fetch_hashes_of_rows(
+    catalogue: CachePort,
+    ranges: Sequence[tuple[int, int]],
+    order: tuple[EntryFilter, EntrySort, bool],
+    report: EntryProgressCallback,
+) -> bytes:
+    """The hashes of rows, a line each, as bytes: the clipboard takes them without another copy."""
+    chosen, sort, descending = order
+    total = sum(last - first + 1 for first, last in ranges)
+    lines: list[bytes] = []
+    for first, last in ranges:
+        for offset in range(first, last + 1, ROWS_AT_ONCE):
+            limit = min(ROWS_AT_ONCE, last + 1 - offset)
+            rows = await catalogue.index.entries_page(
+                chosen, sort=sort, descending=descending, offset=offset, limit=limit
+            )
+            lines += [row.stored.digest.hex.encode() for row in rows]
+            report(len(lines), total)
+    return b"\n".join(lines) if total <= ROWS_AT_ONCE else await asyncio.to_thread(b"\n".join, lines)
+
+
+async def save_entry_to_file(catalogue: CachePort, stored: Stored, path: Path, report: EntryProgressCallback) -> None:
+    """Write an entry to a file: beside it first, then in its place, so that no half file is left under its name."""
+    beside: ReplacementFile | None = None
+    try:
+        beside = await asyncio.to_thread(ReplacementFile, path)
+        for start in range(0, stored.size, PAGE_BYTES):
+            piece = await catalogue.cache.read_range(stored.digest, start, min(PAGE_BYTES, stored.size - start))
+            await asyncio.to_thread(beside.file.write, piece)
+            report(min(start + PAGE_BYTES, stored.size), stored.size)
+        await asyncio.to_thread(beside.replace_target)
+    except OSError as error:
+        what = tr("Couldn't save the entry: {why}.", why=error.strerror or str(error))
+        raise StoreFailed(what, remedy=tr("The entry is still in the cache. Choose another location.")) from error
+    finally:
+        if beside is not None:
+            await asyncio.to_thread(beside.discard_replacement)
+
+
+async def read_two_entry_texts(catalogue: CachePort, one: Stored, two: Stored) -> tuple[str, str]:
+    """Two entries as text, to compare them."""
+    if one.size + two.size > LARGEST_COMPARED_BYTES:
+        raise InvalidInput(tr("These entries total more than 4 MB, which is too much to compare here."))
+    contents = [await catalogue.cache.read_range(stored.digest, 0, stored.size) for stored in (one, two)]
+    if not all(reads_as_text(content) for content in contents):
+        raise InvalidInput(tr("Only text can be compared."))
+    return contents[0].decode("utf-8", "replace"), contents[1].decode("utf-8", "replace")
+
+
+def suggest_entry_file_name(row: EntryRow) -> str:
+    """A name to save an entry under."""
+    name = re.sub(r"[^\w.\- ]+", "_", row.about.source.rpartition("/")[2])[:80].strip(" .")
+    if name and "." in name:
+        return name
+    return f"{name or row.about.tool or 'entry'}-{row.stored.digest.hex[:8]}.txt"
+
+
+def entry_name_with_hash(row: EntryRow) -> str:
+    return f"{row.about.source or row.about.tool} · {row.stored.digest.short_hex}"
+
+
+def describe_forgetting(row: EntryRow, uses: int) -> str:
+    """What forgetting means, said before it is done."""
+    return "\n\n".join(
+        [
+            tr("{name}, {size}", name=entry_name_with_hash(row), size=format_byte_size(row.stored.size)),
+            tr(
+                "The entry is removed from the cache, the index, the journal and the backups. Files you exported earlier are not changed."
+            ),
+            format_count(
+                uses,
+                "{n} message refers to this entry and will show that it was forgotten.",
+                "{n} messages refer to this entry and will show that it was forgotten.",
+            ),
+            tr("After that, neither you nor the agent can recall the entry. This can't be undone."),
+        ]
+    )

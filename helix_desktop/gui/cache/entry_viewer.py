@@ -1,0 +1,273 @@
+"""One entry: its whole hash, whether it was checked, where it is used, what can be done with it, and its content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QGuiApplication, QImage, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QMenu, QPushButton, QToolButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import EntryRow, EntryUse
+from helix_desktop.errors import CacheCorrupt, HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.cache.content_shapes import ContentShape
+from helix_desktop.gui.cache.entry_content_view import EntryContentView
+from helix_desktop.gui.cache_port import CachePort
+from helix_desktop.gui.shared.chip_labels import ChipLabel, DigestLabel
+from helix_desktop.gui.shared.figure_formats import format_date_and_time
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.transcript.chat_intents import RecallEntry, ShowInChat
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import format_count, tr
+
+_SHOWN_USES = 30
+
+
+class EntryViewer(QWidget):
+    """`intent_wanted` carries what the window has to do; `save_wanted` and `forget_wanted` are the page's."""
+
+    intent_wanted = Signal(object)
+    save_wanted = Signal()
+    compare_wanted = Signal()
+    verify_wanted = Signal()
+    pin_wanted = Signal(bool)
+    forget_wanted = Signal()
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._doing = doing
+        self.row: EntryRow | None = None
+        self.uses: Sequence[EntryUse] = ()
+        self.content_view = EntryContentView(theme, doing, self)
+        self._hash = DigestLabel(theme, self)
+        self._checked_chip = ChipLabel(theme, self)
+        self._uses_button = QToolButton(self)
+        set_widget_look(self._uses_button, "chip")
+        self._uses_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._uses_button.setAccessibleName(tr("Used in"))
+        self._shape_button = QToolButton(self)
+        set_widget_look(self._shape_button, "chip")
+        self._shape_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._shape_button.setAccessibleName(tr("View as"))
+        self._copy = self._build_viewer_button(tr("Copy"), self.copy_shown_content)
+        self._save = self._build_viewer_button(tr("Save as…"), self.save_wanted.emit)
+        self._show = self._build_viewer_button(tr("Show in chat"), self.show_last_use_in_chat)
+        self._recall = self._build_viewer_button(tr("Recall into chat"), self.recall_selected_lines, look="primary")
+        self._more = QToolButton(self)
+        self._more.setText("⋯")
+        set_widget_look(self._more, "icon")
+        self._more.setAccessibleName(tr("More actions"))
+        self._more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._more.setMenu(self._build_more_menu())
+        self._lay_out_entry_viewer(theme)
+        self.content_view.content_read.connect(self._on_content_read)
+        self.content_view.reading_failed.connect(self._on_reading_failed)
+        self.content_view.shapes_found.connect(self._fill_shape_menu)
+        self.content_view.selection_changed.connect(self._update_recall_button)
+        self.show_no_entry()
+
+    @property
+    def recall_button(self) -> QPushButton:
+        return self._recall
+
+    def _lay_out_entry_viewer(self, theme: Theme) -> None:
+        head = QHBoxLayout()
+        theme.keep_scaled(self, head.setSpacing, 10)
+        for widget in (self._hash, self._checked_chip, self._uses_button, self._shape_button):
+            head.addWidget(widget)
+        head.addStretch(1)
+        for button in (self._copy, self._save, self._show, self._recall, self._more):
+            head.addWidget(button)
+        column = QVBoxLayout(self)
+        theme.keep_scaled(self, column.setContentsMargins, 20, 14, 20, 14)
+        theme.keep_scaled(self, column.setSpacing, 10)
+        column.addLayout(head)
+        column.addWidget(self.content_view, 1)
+        theme.keep_scaled(self, self.setMinimumWidth, 300)
+        theme.changed.connect(self._fit_to_width)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_to_width()
+
+    def _fit_to_width(self) -> None:
+        """Where there is little room for the size of the text the second buttons are in the menu alone."""
+        roomy = self._theme.zoomed_pixels(840)
+        for button in (self._copy, self._save, self._show):
+            button.setVisible(self.width() >= roomy)
+        self._show_fitting_hash()
+
+    def _show_fitting_hash(self) -> None:
+        if self.row is not None:
+            digest = self.row.stored.digest
+            roomy = self.width() >= self._theme.zoomed_pixels(1_120)  # beside the longest words of all languages
+            self._hash.setText(f"{digest.hex[:16]}…{digest.hex[-12:]}" if roomy else digest.short_hex)
+
+    def _build_viewer_button(self, words: str, act: Callable[[], None], look: str = "") -> QPushButton:
+        button = QPushButton(words, self)
+        if look:
+            set_widget_look(button, look)
+        button.clicked.connect(lambda _: act())
+        return button
+
+    def _build_more_menu(self) -> QMenu:
+        menu = QMenu(self)
+        menu.addAction(tr("Copy"), self.copy_shown_content)
+        menu.addAction(tr("Save as…"), self.save_wanted.emit)
+        menu.addAction(tr("Show in chat"), self.show_last_use_in_chat)
+        menu.addSeparator()
+        menu.addAction(tr("Copy the hash"), self._copy_hash)
+        self._pin = menu.addAction(tr("Pin: never remove"), self._toggle_pin)
+        menu.addAction(tr("Verify"), self.verify_wanted.emit)
+        self._compare = menu.addAction(tr("Compare selected"), self.compare_wanted.emit)
+        menu.addSeparator()
+        menu.addAction(tr("Forget permanently…"), self.forget_wanted.emit)
+        return menu
+
+    # --- what is shown
+
+    def show_no_entry(self) -> None:
+        """No entry."""
+        self.row, self.uses = None, ()
+        self._enable_entry_buttons(there=False)
+        self._hash.setText("")
+        for chip in (self._checked_chip, self._uses_button, self._shape_button):
+            chip.hide()
+        self.content_view.show_sentence(tr("Select an entry to see its content."))
+
+    def show_entry_in_viewer(self, catalogue: CachePort, row: EntryRow) -> None:
+        """Show an entry; the same one again only brings its figures up to date."""
+        same = self.row is not None and self.row.stored.digest == row.stored.digest and self.row.gone == row.gone
+        self.row = row
+        self._pin.setText(tr("Unpin") if row.pinned else tr("Pin: never remove"))
+        if same:
+            return
+        self.uses = ()
+        digest = row.stored.digest
+        self._show_fitting_hash()
+        self._hash.setToolTip(digest.hex)
+        self._checked_chip.hide()
+        self._shape_button.hide()
+        self._enable_entry_buttons(there=not row.gone)
+        if row.gone:
+            self._show_removed_content(row)
+        else:
+            self.content_view.show_entry_content(catalogue, row.stored, row.about)
+        self._doing.run_in_background(
+            catalogue.index.uses(digest), name="uses of an entry", then=self._uses_receiver(digest), owner=self
+        )
+
+    def set_compare_enabled(self, *, two: bool) -> None:
+        self._compare.setEnabled(two)
+
+    def show_checked_state(self, *, good: bool) -> None:
+        """The entry's bytes were compared with its hash."""
+        self._checked_chip.set_chip_text(tr("verified") if good else tr("damaged"), "strong" if good else "danger")
+        self._checked_chip.show()
+
+    # --- what can be done
+
+    def copy_shown_content(self) -> None:
+        """The selected part of the text, else all that is shown."""
+        found, clipboard = self.content_view.content_for_clipboard(), QGuiApplication.clipboard()
+        if isinstance(found, QImage):
+            clipboard.setImage(found)
+        else:
+            clipboard.setText(found)
+
+    def show_last_use_in_chat(self) -> None:
+        """To the place that used it last."""
+        if self.uses:
+            last = max(self.uses, key=lambda use: use.time)
+            self.intent_wanted.emit(ShowInChat(last.conversation, last.seq))
+
+    def recall_selected_lines(self) -> None:
+        """The entry, or the selected lines of it, into the next message."""
+        if self.row is not None:
+            self.intent_wanted.emit(RecallEntry(self.row.stored.digest, self.content_view.selected_entry_lines()))
+
+    def _copy_hash(self) -> None:
+        if self.row is not None:
+            QGuiApplication.clipboard().setText(self.row.stored.digest.hex)
+
+    def _toggle_pin(self) -> None:
+        if self.row is not None:
+            self.pin_wanted.emit(not self.row.pinned)
+
+    # --- below
+
+    def _enable_entry_buttons(self, *, there: bool) -> None:
+        for button in (self._copy, self._save, self._recall):
+            button.setEnabled(there)
+        self._more.setEnabled(self.row is not None)
+        self._show.setEnabled(False)
+
+    def _show_removed_content(self, row: EntryRow) -> None:
+        what = make_safe_text(f"{row.about.tool} {row.about.source}").strip()
+        words = tr("The content of this entry was removed to free up space. Description: {what}.", what=what)
+        self.content_view.show_sentence(words + "\n" + tr("Run the tool again to get the content back."))
+
+    def _on_content_read(self) -> None:
+        self.show_checked_state(good=True)
+
+    def _on_reading_failed(self, error: HelixError) -> None:
+        if isinstance(error, CacheCorrupt):
+            self.show_checked_state(good=False)
+        self._copy.setEnabled(False)
+        self._recall.setEnabled(False)
+
+    def _fill_shape_menu(self, shapes: Sequence[ContentShape]) -> None:
+        menu = _cleared_menu_of(self._shape_button)
+        names = {
+            ContentShape.TEXT: tr("Text"),
+            ContentShape.JSON: tr("JSON tree"),
+            ContentShape.TABLE: tr("Table"),
+            ContentShape.IMAGE: tr("Image"),
+            ContentShape.HEX: tr("Hex"),
+        }
+        for shape in shapes:
+            menu.addAction(names[shape], partial(self._on_shape_chosen, shape, names[shape]))
+        self._shape_button.setText(f"{names[self.content_view.shape]} ▾")
+        self._shape_button.setVisible(len(shapes) > 1)
+
+    def _on_shape_chosen(self, shape: ContentShape, name: str) -> None:
+        self.content_view.change_shape(shape)
+        self._shape_button.setText(f"{name} ▾")
+        self._update_recall_button()
+
+    def _update_recall_button(self) -> None:
+        lines = self.content_view.selected_entry_lines()
+        one = tr("Recall line {n}", n=lines[0]) if lines and lines[0] == lines[1] else ""
+        some = tr("Recall lines {a}–{b}", a=lines[0], b=lines[1]) if lines else tr("Recall into chat")
+        self._recall.setText(one or some)
+
+    def _uses_receiver(self, digest: Digest) -> Callable[[Sequence[EntryUse]], None]:
+        def show_entry_uses(uses: Sequence[EntryUse]) -> None:
+            if self.row is None or self.row.stored.digest != digest:
+                return
+            self.uses = uses
+            self._show.setEnabled(bool(uses))
+            self._uses_button.setText(format_count(len(uses), "used in {n} message", "used in {n} messages"))
+            self._uses_button.setVisible(True)
+            menu = _cleared_menu_of(self._uses_button)
+            for use in sorted(uses, key=lambda each: -each.time)[:_SHOWN_USES]:
+                words = tr("{how}, {when}", how=use.how, when=format_date_and_time(use.time))
+                place = ShowInChat(use.conversation, use.seq)
+                menu.addAction(words, partial(self.intent_wanted.emit, place))
+            self._uses_button.setEnabled(bool(uses))
+
+        return show_entry_uses
+
+
+def _cleared_menu_of(button: QToolButton) -> QMenu:
+    """The button's menu, empty."""
+    menu = button.menu()
+    if menu is None:
+        menu = QMenu(button)
+        button.setMenu(menu)
+    menu.clear()
+    return menu

@@ -1,0 +1,215 @@
+"""The bar above the table: search or paste a hash, and choose what is shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from PySide6.QtCore import QEvent, QObject, QTimer, Signal
+from PySide6.QtGui import QActionGroup, QKeyEvent, Qt
+from PySide6.QtWidgets import QBoxLayout, QHBoxLayout, QLabel, QLineEdit, QMenu, QPushButton, QWidget
+
+from helix_desktop.engine.entry_catalogue import EntryFilter
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import format_number, tr
+
+_DAY = 86_400
+_KB = 1000
+TYPING_PAUSE_MS = 250
+TWO_LINES_BELOW_PIXELS = 700  # pixels: in less, what is searched for stands above what is chosen
+
+
+class EntryFilterBar(QWidget):
+    """`filter_chosen` carries a Filter; `searched` the text, after a pause in typing; `table_wanted`: on into the table."""
+
+    filter_chosen = Signal(object)
+    searched = Signal(str)
+    table_wanted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.filter = EntryFilter()
+        self._tools: Sequence[tuple[str, int]] = ()
+        self.field = QLineEdit(self)
+        self.field.setPlaceholderText(tr("Search inside cached outputs, or paste a hash"))
+        self.field.setAccessibleName(tr("Search inside cached outputs, or paste a hash"))
+        self.field.setClearButtonEnabled(True)
+        self.field.installEventFilter(self)
+        self._hint = QLabel(self.field)
+        set_widget_look(self._hint, "kbd")
+        self._tool_button, self._conversation_button, self._time_button, self._more_filters_button = (
+            self._build_filter_button() for _ in range(4)
+        )
+        self._theme = theme
+        self._rows = QBoxLayout(QBoxLayout.Direction.LeftToRight, self)
+        theme.keep_scaled(self, self._rows.setContentsMargins, 20, 12, 20, 12)
+        theme.keep_scaled(self, self._rows.setSpacing, 10)
+        self._rows.addWidget(self.field, 1)
+        row = QHBoxLayout()
+        theme.keep_scaled(self, row.setSpacing, 10)
+        self._rows.addLayout(row)
+        for pill in (self._tool_button, self._conversation_button, self._time_button, self._more_filters_button):
+            row.addWidget(pill)
+        self._pause = QTimer(self, interval=TYPING_PAUSE_MS, singleShot=True)
+        self._pause.timeout.connect(lambda: self.searched.emit(self.field.text().strip()))
+        self.field.textChanged.connect(self._on_search_typed)
+        self.field.returnPressed.connect(self._search_immediately)
+        self.reset_filters()
+        theme.keep_scaled(self, self.field.setMinimumWidth, 120)
+        theme.keep_scaled(self, self.setMinimumWidth, 300)
+
+    def show_find_shortcut(self, shortcut: str) -> None:
+        """What brings the keyboard here."""
+        self._hint.setText(shortcut)
+        self._place_shortcut_hint()
+
+    def reset_filters(self) -> None:
+        """Everything again, as for another workspace."""
+        self.filter = EntryFilter()
+        self.field.clear()
+        self.set_tools(())
+        self.set_conversations(())
+        self._fill_time_menu()
+        self._fill_size_and_state_menu()
+
+    def set_tools(self, tools: Sequence[tuple[str, int]]) -> None:
+        """The tools there are, with the number of their entries. The menu is made anew only when a tool is new."""
+        if tools and [name for name, _ in tools] == [name for name, _ in self._tools]:
+            return
+        self._tools = tools
+        choices = [(f"{name or tr('(none)')}  ({format_number(number)})", name, name) for name, number in tools if name]
+        self._fill_filter_menu(
+            self._tool_button, tr("All tools"), choices, lambda name: replace(self.filter, tool=name), self.filter.tool
+        )
+
+    def set_conversations(self, conversations: Sequence[tuple[str, str]]) -> None:
+        """Ids and titles."""
+        choices = [(title[:60] or name, title[:24] or name, name) for name, title in conversations[:60]]
+        self._fill_filter_menu(
+            self._conversation_button,
+            tr("Any conversation"),
+            choices,
+            lambda name: replace(self.filter, conversation=name),
+            self.filter.conversation,
+        )
+
+    def resizeEvent(self, event: object) -> None:
+        super().resizeEvent(event)  # type: ignore[arg-type]
+        beside = self.width() >= self._theme.zoomed_pixels(TWO_LINES_BELOW_PIXELS)
+        self._rows.setDirection(QBoxLayout.Direction.LeftToRight if beside else QBoxLayout.Direction.TopToBottom)
+        self._place_shortcut_hint()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            if event.key() == Qt.Key.Key_Down:
+                self.table_wanted.emit()
+                return True
+            if event.key() == Qt.Key.Key_Escape and self.field.text():
+                self.field.clear()
+                return True
+        if event.type() == QEvent.Type.Resize:
+            self._place_shortcut_hint()
+        return super().eventFilter(watched, event)
+
+    def _place_shortcut_hint(self) -> None:
+        size = self._hint.sizeHint()
+        self._hint.setVisible(not self.field.text() and self.field.width() > 9 * size.width())
+        self._hint.setGeometry(
+            self.field.width() - size.width() - 10,
+            (self.field.height() - size.height()) // 2,
+            size.width(),
+            size.height(),
+        )
+
+    def _on_search_typed(self, text: str) -> None:
+        self._hint.setVisible(not text)
+        self._pause.start()
+
+    def _search_immediately(self) -> None:
+        self._pause.stop()
+        self.searched.emit(self.field.text().strip())
+
+    def _build_filter_button(self) -> QPushButton:
+        pill = QPushButton(self)
+        set_widget_look(pill, "pill")
+        return pill
+
+    def _fill_filter_menu(
+        self,
+        pill: QPushButton,
+        everything: str,
+        choices: Sequence[tuple[str, str, str]],
+        make: Callable[[str], EntryFilter],
+        chosen: str = "",
+    ) -> None:
+        menu = QMenu(pill)
+        group = QActionGroup(menu)
+        for words, short, value in [(everything, everything, ""), *choices]:
+            action = menu.addAction(words.replace("&", "&&"))
+            action.setCheckable(True)
+            action.setChecked(value == chosen)
+            if value == chosen:
+                _set_button_words(pill, short)
+            group.addAction(action)
+            action.triggered.connect(
+                lambda _=False, value=value, short=short: self._apply_filter(pill, short, make(value))
+            )
+        _replace_button_menu(pill, menu)
+
+    def _fill_time_menu(self) -> None:
+        spans = [(tr("Today"), 1), (tr("Last 7 days"), 7), (tr("Last 30 days"), 30)]
+        choices = [(words, words, str(days)) for words, days in spans]
+
+        def filter_since_days(days: str) -> EntryFilter:
+            return replace(self.filter, since=time.time() - int(days) * _DAY if days else 0.0)
+
+        self._fill_filter_menu(self._time_button, tr("Any time"), choices, filter_since_days)
+
+    def _fill_size_and_state_menu(self) -> None:
+        menu = QMenu(self._more_filters_button)
+        group = QActionGroup(menu)
+        sizes = [(tr("Any size"), 0), (tr("Over 10 KB"), 10), (tr("Over 100 KB"), 100), (tr("Over 1 MB"), 1000)]
+        for words, kilobytes in sizes:
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.setChecked(not kilobytes)
+            group.addAction(action)
+            least = kilobytes * _KB
+            action.triggered.connect(lambda _=False, least=least: self._apply_more_filters(least=least))
+        menu.addSeparator()
+        for words, name in (
+            (tr("Pinned"), "pinned"),
+            (tr("Not used by any message"), "unused"),
+            (tr("Removed to free up space"), "gone"),
+        ):
+            action = menu.addAction(words)
+            action.setCheckable(True)
+            action.toggled.connect(lambda on, name=name: self._apply_more_filters(**{name: on}))
+        _set_button_words(self._more_filters_button, tr("Filters"))
+        _replace_button_menu(self._more_filters_button, menu)
+
+    def _apply_more_filters(self, **changes: bool | int) -> None:
+        chosen = replace(self.filter, **changes)  # type: ignore[arg-type]
+        active = sum((bool(chosen.least), chosen.pinned, chosen.unused, chosen.gone))
+        self._apply_filter(
+            self._more_filters_button, tr("Filters ({n})", n=active) if active else tr("Filters"), chosen
+        )
+
+    def _apply_filter(self, pill: QPushButton, words: str, chosen: EntryFilter) -> None:
+        _set_button_words(pill, words)
+        self.filter = chosen
+        self.filter_chosen.emit(chosen)
+
+
+def _set_button_words(pill: QPushButton, words: str) -> None:
+    pill.setText(f"{words.replace('&', '&&')} ▾")
+    pill.setAccessibleName(words)
+
+
+def _replace_button_menu(pill: QPushButton, menu: QMenu) -> None:
+    """Another menu; the one before is not kept."""
+    before = pill.menu()
+    pill.setMenu(menu)
+    if before is not None:
+        before.deleteLater()

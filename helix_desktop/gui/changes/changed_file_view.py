@@ -1,0 +1,189 @@
+"""One changed file at the right: its name, what can be done with it, and its difference; pictures and binaries in their own way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QImage, QPixmap, QResizeEvent
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.changes.diff_hunks import Hunk, binary
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.changes.turn_changes import FileChange, printable_path
+from helix_desktop.gui.chat.attachment_chips import FlowLayout
+from helix_desktop.gui.shared.chip_labels import ChipLabel
+from helix_desktop.gui.shared.difference_rows import DifferenceSheet
+from helix_desktop.gui.shared.elided_label import ElidedLabel
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.views.difference_view import DifferenceView
+
+PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
+LARGEST_PICTURE_BYTES = 32 << 20  # bytes of a picture that is shown
+MOST_PIXELS = 64_000_000
+PICTURE_EDGE_PIXELS = 420
+LEAST_NAME_PIXELS = 140  # pixels a name has at least beside the buttons
+
+
+class ChangedFileView(QWidget):
+    """`undo_wanted` and `editor_wanted` are about the file that is shown."""
+
+    undo_wanted = Signal()
+    keep_wanted = Signal()
+    editor_wanted = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._name = ElidedLabel(self, Qt.TextElideMode.ElideMiddle)
+        self._name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        set_widget_look(self._name, "mono")
+        self._origin_chip, self._hash = ChipLabel(theme, self), ChipLabel(theme, self)
+        self._open = build_push_button(tr("Open in editor"), self, look="pill")
+        self._keep = build_push_button(tr("Keep file"), self, look="pill")
+        self._undo_button = build_push_button(tr("Undo file"), self, look="pill")
+        self._open.clicked.connect(self.editor_wanted)
+        self._keep.clicked.connect(self.keep_wanted)
+        self._undo_button.clicked.connect(self.undo_wanted)
+        what = QHBoxLayout()
+        what.setSpacing(8)
+        for widget in (self._name, self._origin_chip, self._hash):
+            what.addWidget(widget)
+        what.addStretch(1)
+        self._acts = QWidget(self)
+        acts = FlowLayout(self._acts, gap=8)
+        for button in (self._open, self._keep, self._undo_button):
+            acts.addWidget(button)
+        self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._head.setSpacing(8)
+        self._head.addLayout(what, 1)
+        self._head.addWidget(self._acts)
+        self.view = DifferenceView(theme, self)
+        self._sentence_label = build_plain_label(parent=self)
+        self._sentence_label.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        self._pictures = (QLabel(self), QLabel(self))
+        both = QWidget(self)
+        beside = QGridLayout(both)
+        beside.setRowStretch(1, 1)
+        for at, (label, words) in enumerate(zip(self._pictures, (tr("Before"), tr("After")), strict=True)):
+            title = QLabel(words, both)
+            set_widget_look(title, "heading")
+            label.setAccessibleName(words)
+            for row, each in enumerate((title, label)):
+                each.setAlignment(Qt.AlignmentFlag.AlignCenter)
+                beside.addWidget(each, row, at)
+        self._stack = QStackedWidget(self)
+        for page in (self.view, self._sentence_label, both):
+            self._stack.addWidget(page)
+        column = QVBoxLayout(self)
+        theme.keep_scaled(self, column.setContentsMargins, 20, 12, 20, 12)
+        column.setSpacing(10)
+        column.addLayout(self._head)
+        column.addWidget(self._stack, 1)
+        self.show_sentence_only("")
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_buttons_for_width()
+
+    def _place_buttons_for_width(self) -> None:
+        """In a narrow window the buttons stand below the name, and the hash goes."""
+        acts = sum(button.sizeHint().width() + 8 for button in (self._open, self._keep, self._undo_button)) - 8
+        chips = self._origin_chip.sizeHint().width() + self._hash.sizeHint().width()
+        wide = (
+            self.width() - self._theme.zoomed_pixels(40)
+            >= self._theme.zoomed_pixels(LEAST_NAME_PIXELS) + chips + 24 + acts
+        )
+        self._acts.setMinimumWidth(acts if wide else 0)
+        self._head.setDirection(QBoxLayout.Direction.LeftToRight if wide else QBoxLayout.Direction.TopToBottom)
+        self._hash.setVisible(wide and bool(self._hash.accessibleName()))
+
+    def show_sentence_only(self, words: str) -> None:
+        """No file: a sentence in its place."""
+        self._sentence_label.setText(words)
+        self._stack.setCurrentIndex(1)
+        self._name.set_elided_text("")
+        self._origin_chip.set_chip_text("")
+        self._hash.set_chip_text("")
+        for button in (self._open, self._keep, self._undo_button):
+            button.hide()
+
+    def show_changed_file(
+        self,
+        file: FileChange,
+        contents: tuple[bytes, bytes],
+        hunks: Sequence[Hunk],
+        made: DifferenceSheet,
+        kept: frozenset[str],
+    ) -> None:
+        self._name.set_elided_text(printable_path(file.place))
+        step = tr("{tool}, step {step}", tool=file.by, step=file.step) if file.step else file.by
+        self._origin_chip.set_chip_text(step)
+        before = file.change.before
+        digest = before.file_digest if before is not None else None
+        self._hash.set_chip_text(tr("before {hash}", hash=digest.short_hex) if digest is not None else tr("a new file"))
+        for button in (self._open, self._keep, self._undo_button):
+            button.show()
+        self._open.setVisible(file.change.after is not None)
+        whole = "" in kept
+        self._keep.setEnabled(not whole)
+        self._keep.setText(tr("Kept") if whole else tr("Keep file"))
+        self._place_buttons_for_width()
+        if file.place.lower().endswith(PICTURES) and max(map(len, contents)) < LARGEST_PICTURE_BYTES:
+            self._show_both_pictures(contents)
+        elif binary(*contents) or not hunks:
+            self._sentence_label.setText(_describe_change_without_lines(file))
+            self._stack.setCurrentIndex(1)
+        else:
+            all_kept = frozenset(hunk.stable_id for hunk in hunks) if whole else kept
+            self.view.show_hunks(hunks, language=highlight_language_of(file.place), kept=all_kept, made=made)
+            self._stack.setCurrentIndex(0)
+
+    def _show_both_pictures(self, contents: tuple[bytes, bytes]) -> None:
+        edge = self._theme.zoomed_pixels(PICTURE_EDGE_PIXELS)
+        for label, content in zip(self._pictures, contents, strict=True):
+            image = QImage.fromData(content)
+            if image.isNull() or image.width() * image.height() > MOST_PIXELS:
+                label.setPixmap(QPixmap())
+                label.setText(tr("no picture") if content else "—")
+            else:
+                scaled = image.scaled(edge, edge, Qt.AspectRatioMode.KeepAspectRatio) if image.width() > edge else image
+                label.setPixmap(QPixmap.fromImage(scaled))
+        self._stack.setCurrentIndex(2)
+
+
+def _describe_change_without_lines(file: FileChange) -> str:
+    """A change that has no lines: kinds, sizes, hashes, modes."""
+    before, after = _describe_file_version(file.change.before), _describe_file_version(file.change.after)
+    return tr("Before: {before}\nAfter: {after}", before=before, after=after)
+
+
+def _describe_file_version(item: TreeItem | None) -> str:
+    if item is None:
+        return tr("nothing")
+    mode = f"{item.mode:o}"
+    match item.kind:
+        case PathKind.FILE:
+            digest = item.file_digest.short_hex if item.file_digest else ""
+            return tr("a file of {size}, {hash}, mode {mode}", size=format_byte_size(item.size), hash=digest, mode=mode)
+        case PathKind.LINK:
+            return tr("a link to {target}", target=printable_path(item.content.decode("utf-8", "surrogateescape")))
+        case PathKind.TWIN:
+            return tr(
+                "a hard link to {target}", target=printable_path(item.content.decode("utf-8", "surrogateescape")[2:])
+            )
+        case PathKind.FOLDER:
+            return tr("a folder, mode {mode}", mode=mode)
+    return tr("a socket, pipe or device")

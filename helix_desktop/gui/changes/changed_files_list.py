@@ -1,0 +1,211 @@
+"""The files at the left, in groups: what each turn changed, and what is not covered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QModelIndex, QPointF, QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QFontMetricsF, QPainter, QStaticText, QTransform
+from PySide6.QtWidgets import QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from helix_desktop.engine.changes.turn_changes import FileChange, TurnOfChanges, UncoveredPath, printable_path
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import format_number, tr
+
+_DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
+MOST_SHAPED_TEXTS = 4_000  # that stay shaped
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesListRow:
+    """A row: a heading, a folder of a group, a file in it, or something that is not covered."""
+
+    heading: str = ""
+    folder: str = ""
+    file: FileChange | None = None
+    uncovered: UncoveredPath | None = None
+    turn: TurnOfChanges | None = None
+    added: int = 0
+    removed: int = 0
+
+
+def group_rows_by_folder(files: Sequence[FileChange], turn: TurnOfChanges | None) -> list[ChangesListRow]:
+    """The files of a group, those of a folder below its name and counts; last those that lie in no folder."""
+    folders: dict[str, list[FileChange]] = {}
+    for file in sorted(files, key=lambda file: file.place):
+        folders.setdefault(file.place.rpartition("/")[0], []).append(file)
+    found: list[ChangesListRow] = []
+    for folder, inside in sorted(folders.items(), key=lambda each: (not each[0], each[0])):
+        if folder:
+            added, removed = sum(file.added for file in inside), sum(file.removed for file in inside)
+            found.append(ChangesListRow(folder=f"{printable_path(folder)}/", turn=turn, added=added, removed=removed))
+        found += [ChangesListRow(file=file, turn=turn) for file in inside]
+    return found
+
+
+class ChangedFilesModel(ListRowModel[ChangesListRow]):
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        entry = self.items[index.row()]
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole, Qt.ItemDataRole.ToolTipRole):
+            return describe_changes_row(entry)
+        return None
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        if self.items[index.row()].file is None:
+            return Qt.ItemFlag.NoItemFlags
+        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable
+
+
+def describe_changes_row(entry: ChangesListRow) -> str:
+    """A row in words."""
+    if entry.file is not None:
+        sorts = {"added": tr("added"), "deleted": tr("deleted"), "changed": tr("changed")}
+        return f"{printable_path(entry.file.place)}, {sorts[entry.file.change_word]}, +{entry.file.added} −{entry.file.removed}"
+    if entry.folder:
+        return f"{entry.folder} +{entry.added} −{entry.removed}"
+    if entry.uncovered is not None:
+        return f"{printable_path(entry.uncovered.place)}: {entry.uncovered.why}"
+    return entry.heading
+
+
+class _ChangesRowDelegate(QStyledItemDelegate):
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._reset_fonts_and_texts()
+        theme.changed.connect(self._reset_fonts_and_texts)
+
+    def _reset_fonts_and_texts(self) -> None:
+        theme = self._theme
+        self._fonts = {
+            "heading": theme.build_font(11.5),
+            "count": theme.build_font(11),
+            "name": theme.monospaced_font(),
+        }
+        self._texts: dict[tuple[str, str, int], QStaticText] = {}
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        entry = _changes_row_of_index(index)
+        return QSize(100, self._theme.zoomed_pixels(34 if entry.heading and index.row() else 28))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        entry, px = _changes_row_of_index(index), self._theme.zoomed_pixels
+        place = QRectF(option.rect).adjusted(px(8), 1, -px(8), -1)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if option.state & QStyle.StateFlag.State_Selected:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self._theme.colour_of_token("selected"))
+            painter.drawRoundedRect(place, px(6), px(6))
+        inner = place.adjusted(px(10), 0, -px(10), 0)
+        if entry.file is not None:
+            self._paint_changed_file(painter, inner, entry.file)
+        else:
+            self._paint_heading_or_folder(painter, inner, entry)
+        painter.restore()
+
+    def _paint_heading_or_folder(self, painter: QPainter, place: QRectF, entry: ChangesListRow) -> None:
+        name = entry.heading or entry.folder or printable_path(entry.uncovered.place if entry.uncovered else "")
+        font = "heading" if entry.heading else "name"
+        if entry.heading:
+            place = place.adjusted(0, place.height() - self._theme.zoomed_pixels(26), 0, 0)
+        counts, gap = self._shaped_line_counts(entry.added, entry.removed), self._theme.zoomed_pixels(6)
+        room = place.width() - sum(count.size().width() + gap for count, _ in counts)
+        text = self._shaped_text(font, name, round(room))
+        self._draw_shaped_text(painter, place, place.left(), font, text, "faint")
+        at = place.left() + text.size().width() + gap
+        for count, tone in counts:
+            at = self._draw_shaped_text(painter, place, at, "count", count, tone) + self._theme.zoomed_pixels(4)
+
+    def _paint_changed_file(self, painter: QPainter, place: QRectF, file: FileChange) -> None:
+        theme, px = self._theme, self._theme.zoomed_pixels
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(theme.colour_of_token(_DOTS[file.change_word]))
+        left = place.left() + (px(12) if "/" in file.place else 0)
+        painter.drawEllipse(QRectF(left, place.center().y() - px(3.5), px(7), px(7)))
+        deleted = [(self._shaped_text("count", tr("deleted")), "text")]
+        at = place.right() + px(4)
+        for count, tone in reversed(
+            deleted if file.change_word == "deleted" else self._shaped_line_counts(file.added, file.removed)
+        ):
+            at -= px(4) + count.size().width()
+            self._draw_shaped_text(painter, place, at, "count", count, tone)
+        above, _, own = printable_path(file.place).rpartition("/")
+        left = place.left() + px(28 if above else 16)
+        self._draw_shaped_text(
+            painter, place, left, "name", self._shaped_text("name", own, round(at - px(8) - left)), "text"
+        )
+
+    def _shaped_line_counts(self, added: int, removed: int) -> list[tuple[QStaticText, str]]:
+        """`+38` and `−29`, each with its colour."""
+        counts = (("+", added, "output_text"), ("−", removed, "danger"))
+        return [
+            (self._shaped_text("count", f"{sign}{format_number(figure)}"), tone)
+            for sign, figure, tone in counts
+            if figure
+        ]
+
+    def _shaped_text(self, font: str, words: str, room: int = 0) -> QStaticText:
+        """Words as they are drawn, shaped once: with "…" in the middle where there is not enough `room`."""
+        found = self._texts.get((font, words, room))
+        if found is None:
+            metrics = QFontMetricsF(self._fonts[font])
+            shown = metrics.elidedText(words, Qt.TextElideMode.ElideMiddle, room) if room else words
+            found = QStaticText(shown)
+            found.setTextFormat(Qt.TextFormat.PlainText)
+            found.prepare(QTransform(), self._fonts[font])
+            if len(self._texts) >= MOST_SHAPED_TEXTS:
+                self._texts.clear()
+            self._texts[font, words, room] = found
+        return found
+
+    def _draw_shaped_text(
+        self, painter: QPainter, place: QRectF, left: float, font: str, text: QStaticText, tone: str
+    ) -> float:
+        """Returns where the words end."""
+        painter.setFont(self._fonts[font])
+        painter.setPen(self._theme.colour_of_token(tone))
+        painter.drawStaticText(QPointF(left, place.center().y() - text.size().height() / 2), text)
+        return left + text.size().width()
+
+
+def _changes_row_of_index(index: Index) -> ChangesListRow:
+    model = index.model()
+    return model.items[index.row()] if isinstance(model, ChangedFilesModel) else ChangesListRow()
+
+
+class ChangedFilesList(QListView):
+    """`row_opened` carries the entry that is selected."""
+
+    row_opened = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.files = ChangedFilesModel(self)
+        self.setModel(self.files)
+        self.setItemDelegate(_ChangesRowDelegate(theme, self))
+        self.setUniformItemSizes(False)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFrameShape(QListView.Shape.NoFrame)
+        self.setAccessibleName(tr("Changed files"))
+        self.selectionModel().currentChanged.connect(self._on_current_row_changed)
+        theme.changed.connect(self.viewport().update)
+
+    def show_changes_rows(self, entries: Sequence[ChangesListRow], wanted: str = "") -> None:
+        """Other rows; the file `wanted` is selected, or the first."""
+        self.files.replace_rows(entries)
+        files = [row for row, entry in enumerate(entries) if entry.file is not None]
+        same = [row for row in files if (file := entries[row].file) is not None and file.path_of_change == wanted]
+        if files:
+            self.setCurrentIndex(self.files.index((same or files)[0]))
+
+    @property
+    def current_changes_row(self) -> ChangesListRow | None:
+        index = self.currentIndex()
+        return self.files.items[index.row()] if index.isValid() else None
+
+    def _on_current_row_changed(self, now: QModelIndex, _before: QModelIndex) -> None:
+        if now.isValid():
+            self.row_opened.emit(self.files.items[now.row()])

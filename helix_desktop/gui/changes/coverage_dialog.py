@@ -1,0 +1,84 @@
+"""A folder over the limit: the user chooses what of it is covered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from glob import escape
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QListWidget, QListWidgetItem, QVBoxLayout, QWidget
+
+from helix_desktop.engine.changes.turn_changes import printable_path
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import format_count, format_number, tr
+
+
+class CheckpointCoverageDialog(QDialog):
+    """`coverage_chosen`: the rules of the folders left out, and whether the rest is covered whatever its size."""
+
+    coverage_chosen = Signal(list, bool)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Choose what checkpoints cover"))
+        self.resize(theme.zoomed_pixels(560), theme.zoomed_pixels(440))
+        why = QLabel(
+            tr(
+                "This folder is larger than the limits, so some of its files are not covered: what commands change in them can't be undone. Uncheck the folders that don't need checkpoints. Other folders with the same name are also left out."
+            ),
+            self,
+        )
+        why.setWordWrap(True)
+        self.list = QListWidget(self)
+        self.list.setAccessibleName(tr("The largest folders"))
+        self.state = QLabel(tr("Counting files…"), self)
+        set_widget_look(self.state, "small")
+        buttons = QDialogButtonBox(self)
+        self.cover_button = buttons.addButton(tr("Cover the checked folders"), QDialogButtonBox.ButtonRole.AcceptRole)
+        set_widget_look(self.cover_button, "primary")
+        self.cover_button.setEnabled(False)
+        buttons.addButton(tr("Not now"), QDialogButtonBox.ButtonRole.RejectRole)
+        buttons.accepted.connect(self.accept)
+        buttons.rejected.connect(self.reject)
+        self.accepted.connect(lambda: self.coverage_chosen.emit(self.rules_for_unchecked, True))
+        self.list.itemChanged.connect(self._show_covered_totals)
+        column = QVBoxLayout(self)
+        for widget, stretch in ((why, 0), (self.list, 1), (self.state, 0), (buttons, 0)):
+            column.addWidget(widget, stretch)
+
+    def show_folder_sizes(self, folders: Sequence[tuple[str, int, int]]) -> None:
+        """By name, files and bytes; an empty name: what lies in no folder."""
+        self.list.clear()
+        for name, files, held in folders:
+            words = f"{_folder_label(name)}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
+            item = QListWidgetItem(words, self.list)
+            item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
+            if not name or name != name.strip() or "\n" in name:  # a rule cannot name it
+                item.setFlags(Qt.ItemFlag.NoItemFlags)
+            item.setCheckState(Qt.CheckState.Checked)
+        self.cover_button.setEnabled(True)
+        self._show_covered_totals()
+
+    @property
+    def rules_for_unchecked(self) -> list[str]:
+        """Rules for the folders that are not checked."""
+        items = [self.list.item(row) for row in range(self.list.count())]
+        return [
+            f"{escape(item.data(Qt.ItemDataRole.UserRole)[0])}/"
+            for item in items
+            if item.checkState() != Qt.CheckState.Checked
+        ]
+
+    def _show_covered_totals(self) -> None:
+        items = [self.list.item(row) for row in range(self.list.count())]
+        told = [each.data(Qt.ItemDataRole.UserRole) for each in items if each.checkState() == Qt.CheckState.Checked]
+        files, held = sum(one[1] for one in told), sum(one[2] for one in told)
+        self.state.setText(
+            tr("{files} files ({size}) are covered.", files=format_number(files), size=format_byte_size(held))
+        )
+
+
+def _folder_label(name: str) -> str:
+    return f"{printable_path(name)}/" if name else tr("Files at the top level")

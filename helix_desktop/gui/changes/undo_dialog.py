@@ -1,0 +1,168 @@
+"""Before files will be restored: what will be done, and what the user wants where somebody else has changed something since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QComboBox,
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QHBoxLayout,
+    QLabel,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.changes.diff_hunks import binary
+from helix_desktop.engine.changes.turn_changes import FileChange, PlannedUndo, UndoOutlook, printable_path
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.views.text_line_view import TextLineView
+
+SHOWN_FILE_NAMES = 12  # names of files that are put back
+Compare = Callable[[PlannedUndo], object]
+
+
+class UndoChangesDialog(QDialog):
+    """`choices_by_path` after it was accepted: by path, what is to become of what somebody else has changed."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        title: str,
+        files: Sequence[FileChange],
+        planned: Sequence[PlannedUndo],
+        compare: Compare,
+        parent: QWidget | None = None,
+        *,
+        redo: bool = False,
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(title)
+        self._redo = redo
+        self._places = {file.path_of_change: file.place for file in files}
+        self._boxes: dict[str, QComboBox] = {}
+        column = QVBoxLayout(self)
+        column.setSpacing(theme.zoomed_pixels(10))
+        conflicts = [one for one in planned if one.how is UndoOutlook.CONFLICT]
+        for words in self._describe_plan(planned):
+            column.addWidget(build_plain_label(words, parent=self))
+        if conflicts:
+            column.addWidget(self._build_conflict_list(conflicts, compare), 1)
+        note = QLabel(tr("Git's HEAD and index are not changed. You can undo this restore on this page."), self)
+        note.setWordWrap(True)
+        set_widget_look(note, "small")
+        column.addWidget(note)
+        column.addStretch(0 if conflicts else 1)
+        buttons = QDialogButtonBox(self)
+        self.undo_button = buttons.addButton(tr("Redo") if redo else tr("Undo"), QDialogButtonBox.ButtonRole.AcceptRole)
+        set_widget_look(self.undo_button, "primary")
+        buttons.addButton(QDialogButtonBox.StandardButton.Cancel)
+        buttons.accepted.connect(self.accept)
+        buttons.rejected.connect(self.reject)
+        column.addWidget(buttons)
+        self.resize(theme.zoomed_pixels(620), min(theme.zoomed_pixels(360), self.sizeHint().height()))
+
+    @property
+    def choices_by_path(self) -> dict[str, str]:
+        return {path: str(box.currentData()) for path, box in self._boxes.items()}
+
+    def _describe_plan(self, planned: Sequence[PlannedUndo]) -> list[str]:
+        found = []
+        done = [one for one in planned if one.how is UndoOutlook.RESTORE]
+        back = [self._path_for_display(one) for one in done if one.before is not None]
+        gone = [self._path_for_display(one) for one in done if one.before is None]
+        already = sum(one.how is UndoOutlook.ALREADY for one in planned)
+        if back:
+            words = format_count(len(back), "{n} file will be restored: ", "{n} files will be restored: ")
+            found.append(words + _shorten_name_list(back))
+        if gone:
+            words = format_count(len(gone), "{n} file will be deleted: ", "{n} files will be deleted: ")
+            found.append(words + _shorten_name_list(gone))
+        if already:
+            found.append(format_count(already, "{n} file needed no change.", "{n} files needed no change."))
+        if any(one.how is UndoOutlook.CONFLICT for one in planned):
+            found.append(tr("You or another program changed these files later. Choose what to do with each:"))
+        return found or [tr("There is nothing to redo.") if self._redo else tr("There is nothing to undo.")]
+
+    def _path_for_display(self, one: PlannedUndo) -> str:
+        return printable_path(self._places.get(one.path, one.path.partition("/")[2]))
+
+    def _conflict_choice_labels(self) -> tuple[str, str, str]:
+        leave = tr("Leave the file as it is now")
+        if self._redo:
+            return leave, tr("Restore the file to its state before the undo"), tr("Redo only the agent's lines")
+        return leave, tr("Restore the file to its state before the agent's changes"), tr("Undo only the agent's lines")
+
+    def _build_conflict_list(self, planned: Sequence[PlannedUndo], compare: Compare) -> QScrollArea:
+        inner = QWidget()
+        grid = QGridLayout(inner)
+        grid.setContentsMargins(0, 0, 0, 0)
+        for row, one in enumerate(planned):
+            name = build_plain_label(self._path_for_display(one), "mono", inner, wraps=False)
+            box = QComboBox(inner)
+            box.setAccessibleName(self._path_for_display(one))
+            for words, choice in zip(self._conflict_choice_labels(), ("now", "before", "merge"), strict=True):
+                box.addItem(words, choice)
+            look = build_push_button(tr("Compare…"), inner, partial(compare, one))
+            self._boxes[one.path] = box
+            for column, widget in enumerate((name, box, look)):
+                grid.addWidget(widget, row, column)
+        grid.setColumnStretch(0, 1)
+        grid.setRowStretch(len(planned), 1)
+        area = QScrollArea(self)
+        area.setWidgetResizable(True)
+        area.setWidget(inner)
+        return area
+
+
+def _shorten_name_list(places: Sequence[str]) -> str:
+    return ", ".join(places[:SHOWN_FILE_NAMES]) + ("…" if len(places) > SHOWN_FILE_NAMES else "")
+
+
+class ThreeVersionsDialog(QDialog):
+    """Before the agent, after it, and now, beside each other."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        place: str,
+        versions: tuple[bytes, bytes, bytes],
+        parent: QWidget | None = None,
+        *,
+        redo: bool = False,
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(printable_path(place))
+        self.resize(theme.zoomed_pixels(1200), theme.zoomed_pixels(640))
+        row = QHBoxLayout(self)
+        self.views: list[TextLineView] = []
+        first = (
+            (tr("Before the undo"), tr("After the undo")) if redo else (tr("Before the agent"), tr("After the agent"))
+        )
+        titles = (*first, tr("Now"))
+        for title, content in zip(titles, versions, strict=True):
+            side = QVBoxLayout()
+            label = QLabel(title, self)
+            set_widget_look(label, "heading")
+            view = TextLineView(theme, self)
+            view.setAccessibleName(title)
+            shown = format_byte_size(len(content)) if binary(content) else content.decode("utf-8", "replace")
+            view.show_text_lines(shown.split("\n"))
+            self.views.append(view)
+            side.addWidget(label)
+            side.addWidget(view, 1)
+            row.addLayout(side)
+        for view in self.views:
+            for other in self.views:
+                if other is not view:
+                    view.verticalScrollBar().valueChanged.connect(other.verticalScrollBar().setValue)

@@ -1,0 +1,237 @@
+"""What is going to be sent with the next message: chips above the text, each with a button that takes it off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from PySide6.QtCore import QMimeData, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QIcon, QPixmap
+from PySide6.QtWidgets import QLayout, QLayoutItem, QPushButton, QSizePolicy, QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Attachment, Stored, Text, UserPart
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.translation import tr
+
+NAME = 40  # characters of a name that are shown
+
+
+def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
+    """A message as JSON can hold it: a draft, or one that waits."""
+    text = "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
+    return {"text": text, "attachments": [_encode_attachment(part) for part in parts if isinstance(part, Attachment)]}
+
+
+def decode_message_parts(value: object) -> tuple[UserPart, ...]:
+    """What `encode_message_parts` gave, or only its text; a wrong shape is as good as a missing one."""
+    message = value if isinstance(value, dict) else {"text": value}
+    text, listed = message.get("text"), message.get("attachments")
+    found = [_decode_attachment(each) for each in listed] if isinstance(listed, list) else []
+    said = (Text(text),) if isinstance(text, str) and text else ()
+    return (*said, *(each for each in found if each is not None))
+
+
+def _encode_attachment(attachment: Attachment) -> dict[str, Any]:
+    stored = attachment.stored
+    return {
+        "name": attachment.name,
+        "digest": stored.digest.hex,
+        "size": stored.size,
+        "lines": stored.lines,
+        "media_type": stored.media_type,
+        "tokens": attachment.tokens,
+    }
+
+
+def _decode_attachment(value: object) -> Attachment | None:
+    try:
+        assert isinstance(value, dict)  # noqa: S101 - a wrong shape is as good as a missing key
+        stored = Stored(
+            Digest.from_hex(value["digest"]), int(value["size"]), int(value["lines"]), str(value["media_type"])
+        )
+        return Attachment(str(value["name"]), stored, int(value["tokens"]))
+    except (AssertionError, KeyError, TypeError, ValueError):
+        return None
+
+
+def has_files_or_picture(mime: QMimeData) -> bool:
+    """Whether a drop or the clipboard holds files or a picture, rather than text."""
+    if mime.hasUrls() and any(url.isLocalFile() for url in mime.urls()):
+        return True
+    return mime.hasImage() and not mime.hasText()
+
+
+class FlowLayout(QLayout):
+    """Places its items in lines, like words; in the middle of a line where it is higher than they are."""
+
+    def __init__(self, parent: QWidget | None = None, *, gap: int = 6) -> None:
+        super().__init__(parent)
+        self._items: list[QLayoutItem] = []
+        self._gap = gap
+        self.setContentsMargins(0, 0, 0, 0)
+
+    def addItem(self, item: QLayoutItem) -> None:
+        self._items.append(item)
+
+    def count(self) -> int:
+        return len(self._items)
+
+    def itemAt(self, index: int) -> QLayoutItem | None:
+        return self._items[index] if 0 <= index < len(self._items) else None
+
+    def takeAt(self, index: int) -> QLayoutItem | None:
+        return self._items.pop(index) if 0 <= index < len(self._items) else None
+
+    def hasHeightForWidth(self) -> bool:
+        return True
+
+    def heightForWidth(self, width: int) -> int:
+        return self._place_in_lines(QRect(0, 0, width, 0), move=False)
+
+    def setGeometry(self, rect: QRect) -> None:
+        super().setGeometry(rect)
+        self._place_in_lines(rect, move=True)
+
+    def sizeHint(self) -> QSize:
+        return self.minimumSize()
+
+    def minimumSize(self) -> QSize:
+        size = QSize()
+        for item in self._items:
+            size = size.expandedTo(item.minimumSize())
+        return size
+
+    def _place_in_lines(self, rect: QRect, *, move: bool) -> int:
+        bottom = rect.top() - self._gap
+        for line in self._lines_of_items(rect.width()):
+            left, top = rect.left(), bottom + self._gap
+            high = max(item.sizeHint().height() for item in line)
+            for item in line if move else ():
+                size = item.sizeHint()
+                item.setGeometry(QRect(QPoint(left, top + (high - size.height()) // 2), size))
+                left += size.width() + self._gap
+            bottom = top + high
+        return max(bottom - rect.top(), 0)
+
+    def _lines_of_items(self, room: int) -> Iterator[list[QLayoutItem]]:
+        line: list[QLayoutItem] = []
+        wide = 0
+        for item in self._items:
+            if line and wide + item.sizeHint().width() > room:
+                yield line
+                line, wide = [], 0
+            line.append(item)
+            wide += item.sizeHint().width() + self._gap
+        if line:
+            yield line
+
+
+class AttachmentChips(QWidget):
+    """`changed` when one came or went; `unknown` asks for its picture, or the tokens that will go; `opened`: its picture is to be seen."""
+
+    changed = Signal()
+    unknown = Signal(object)
+    opened = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._held: list[Attachment] = []
+        self._pictures: dict[Digest, QPixmap] = {}
+        self._going: dict[Digest, int] = {}
+        self._flow = FlowLayout(self)
+        self.setProperty("look", "plain")
+        policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        policy.setHeightForWidth(True)
+        self.setSizePolicy(policy)
+        self.hide()
+
+    @property
+    def listed_attachments(self) -> tuple[Attachment, ...]:
+        return tuple(self._held)
+
+    def show_attachments(self, attachments: Sequence[Attachment]) -> None:
+        before, self._held = self._held, list(attachments)
+        self._rebuild_chips()
+        if self._held != before:
+            self.changed.emit()
+
+    def add_attachment(self, attachment: Attachment) -> None:
+        """Once: the same content twice is the same attachment."""
+        if all(attachment.stored.digest != held.stored.digest for held in self._held):
+            self._held.append(attachment)
+            self._rebuild_chips()
+            self.changed.emit()
+
+    def _remove_attachment(self, attachment: Attachment) -> None:
+        self._held.remove(attachment)
+        self._rebuild_chips()
+        self.changed.emit()
+
+    def show_thumbnail(self, attachment: Attachment, picture: QPixmap) -> None:
+        self._pictures[attachment.stored.digest] = picture
+        self._rebuild_chips()
+
+    @property
+    def attached_token_count(self) -> int:
+        """What of them goes with the message."""
+        return sum(self._going.get(each.stored.digest, each.tokens) for each in self._held)
+
+    def show_attachment_tokens(self, attachment: Attachment, tokens: int) -> None:
+        """How many of its tokens go with the message."""
+        self._going[attachment.stored.digest] = tokens
+        if tokens != attachment.tokens:
+            self._rebuild_chips()
+            self.changed.emit()
+
+    def _rebuild_chips(self) -> None:
+        clear_layout(self._flow)
+        held = {attachment.stored.digest for attachment in self._held}
+        self._pictures = {digest: picture for digest, picture in self._pictures.items() if digest in held}
+        self._going = {digest: tokens for digest, tokens in self._going.items() if digest in held}
+        for attachment in self._held:
+            digest = attachment.stored.digest
+            if digest in self._pictures:
+                self._flow.addWidget(self._build_thumbnail_button(attachment, self._pictures[digest]))
+            self._flow.addWidget(self._build_attachment_chip(attachment))
+        self.setVisible(bool(self._held))
+        self.updateGeometry()
+        for attachment in tuple(self._held):
+            if attachment.stored.digest not in self._pictures and attachment.stored.digest not in self._going:
+                self.unknown.emit(attachment)
+
+    def _build_thumbnail_button(self, attachment: Attachment, picture: QPixmap) -> QPushButton:
+        button = QPushButton(self)
+        button.setProperty("look", "chip")
+        button.setIcon(QIcon(picture))
+        button.setIconSize(QSize(self._theme.zoomed_pixels(48), self._theme.zoomed_pixels(32)))
+        button.setCursor(Qt.CursorShape.PointingHandCursor)
+        words = tr("Open {name} at full size", name=attachment.name)
+        button.setToolTip(safe_tooltip(words))
+        button.setAccessibleName(words)
+        button.clicked.connect(lambda _checked=False: self.opened.emit(attachment))
+        button.show()
+        return button
+
+    def _describe_size_and_tokens(self, attachment: Attachment) -> str:
+        going = self._going.get(attachment.stored.digest, attachment.tokens)
+        if going != attachment.tokens:
+            return tr("{n} of {all} tokens", n=format_token_count(going), all=format_token_count(attachment.tokens))
+        return tr("{n} tokens", n=format_token_count(attachment.tokens)) if attachment.tokens else ""
+
+    def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
+        name = attachment.name  # of a path the end tells most, of a command the beginning
+        name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
+        figures = self._describe_size_and_tokens(attachment)
+        chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)
+        chip.setProperty("look", "chip")
+        chip.setCursor(Qt.CursorShape.PointingHandCursor)
+        chip.setToolTip(safe_tooltip(tr("Remove {name} from the message", name=attachment.name)))
+        chip.setAccessibleName(tr("Attachment {name}. Press to remove.", name=attachment.name))
+        chip.clicked.connect(lambda _checked=False: self._remove_attachment(attachment))
+        chip.show()
+        return chip

@@ -1,0 +1,105 @@
+"""The page Chat: the transcript, the questions that wait for the user, the composer."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
+from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
+
+from helix_desktop.engine.facts import Text
+from helix_desktop.gui.chat.attachment_chips import has_files_or_picture
+from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.empty_conversation import EmptyConversationPanel
+from helix_desktop.gui.chat.foreign_writer_line import ForeignWriterLine
+from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
+from helix_desktop.gui.chat.turn_end_help import TurnEndHelpLine
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from helix_desktop.gui.window_memory import WindowMemory
+
+ABOVE, BELOW = 96, 560  # pixels: of the transcript beside a question, and of the question with the composer
+
+
+class ChatPage(QWidget):
+    """One page for all conversations: what it shows is changed, the widgets stay."""
+
+    def __init__(
+        self,
+        theme: Theme,
+        memory: WindowMemory,
+        transcript: TranscriptPane,
+        parent: QWidget | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setProperty("look", "page")
+        self.setAcceptDrops(True)
+        self.transcript = transcript
+        self.approvals = PermissionQuestionPanel(theme, {}, self)
+        self.way_on = TurnEndHelpLine(theme, self)
+        self.composer = Composer(theme, memory, self)
+        self.foreign = ForeignWriterLine(theme, self)
+        self.approvals.left.connect(self.composer.text.setFocus)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.setSpacing(0)
+        self.empty = EmptyConversationPanel(theme, self)
+        self.empty.suggested.connect(self._fill_in_suggestion)
+        self.empty.demo_prompt_chosen.connect(lambda words: self.composer.sent.emit((Text(words),), False))
+        self._above = QStackedWidget(self)
+        self._above.addWidget(transcript)
+        self._above.addWidget(self.empty)
+        whole.addWidget(self._above, 1)
+        whole.addWidget(self.approvals)
+        whole.addWidget(self.way_on)
+        whole.addWidget(self.composer)
+        whole.addWidget(self.foreign)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room a question and the composer have it."""
+        px = self._theme.zoomed_pixels
+        self._above.setMinimumSize(1, max(min(self.height() - px(BELOW), px(ABOVE)), 1))
+        super().resizeEvent(event)
+
+    def show_transcript_or_start(self, name: str, *, begun: bool, scripted: bool = False) -> None:
+        """The transcript, or, before the first message, what will be here. `name`: of the workspace. `scripted`: the built-in
+        script is the model.
+        """
+        self.empty.show_workspace_name(name)
+        self.empty.show_demo_suggestions(scripted=scripted)
+        self._above.setCurrentWidget(self.transcript if begun else self.empty)
+
+    def show_transcript(self) -> None:
+        """It has begun."""
+        self._above.setCurrentWidget(self.transcript)
+
+    def show_chat_writer(self, agent: str, machine: str = "") -> None:
+        """Who writes here: the user, or a connected agent or another computer, and then there is no composer."""
+        self.foreign.show_foreign_writer(agent, machine)
+        self.composer.setVisible(not agent and not machine)
+        self.way_on.elsewhere = bool(agent or machine)
+
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        wanted = has_files_or_picture(event.mimeData()) or event.mimeData().hasText()
+        if wanted and not self.composer.isHidden():
+            event.acceptProposedAction()
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Wherever it falls, it belongs to the message."""
+        self.composer.text.insertFromMimeData(event.mimeData())
+        event.acceptProposedAction()
+        self.composer.text.setFocus()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Letters nobody else wants are a message: who read back, or was asked something, just goes on writing."""
+        plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
+        if plain and not self.composer.isHidden() and event.text().strip() and event.text().isprintable():
+            self.composer.text.setFocus()
+            self.composer.text.insertPlainText(event.text())
+        else:
+            super().keyPressEvent(event)
+
+    def _fill_in_suggestion(self, words: str) -> None:
+        self.composer.text.setPlainText(words)
+        self.composer.text.moveCursor(QTextCursor.MoveOperation.End)
+        self.composer.text.setFocus()

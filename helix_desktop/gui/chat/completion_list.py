@@ -1,0 +1,94 @@
+"""The list that opens over the composer for `@` (files and cached entries) and `/` (commands).
+
+It never takes the focus: the keys stay with the text, which moves the choice, takes it or closes the list.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPoint, QSize, Qt, Signal
+from PySide6.QtGui import QIcon
+from PySide6.QtWidgets import QListWidget, QListWidgetItem, QWidget
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.translation import tr
+
+SHOWN = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionOffer:
+    """One thing to take. `inserted_text` replaces what was typed; `value` says what it is to the composer."""
+
+    text: str
+    inserted_text: str = ""
+    value: object = None
+    icon: str = "entry"
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """What is being typed: the sign, the letters after it, and where the sign stands in the text."""
+
+    trigger: str
+    typed_letters: str
+    start: int
+
+
+def find_completion_request(text: str, cursor: int) -> CompletionRequest | None:
+    """Whether the cursor stands behind `@letters` (anywhere a word begins) or `/letters` (at the very beginning)."""
+    before = text[:cursor]
+    command = re.fullmatch(r"/([\w:.-]*)", before)
+    if command:
+        return CompletionRequest("/", command[1], 0)
+    mention = re.search(r"(?:^|(?<=[\s(]))@([^\s@]{0,120})$", before)
+    return CompletionRequest("@", mention[1], mention.start()) if mention else None
+
+
+class CompletionList(QListWidget):
+    """`offer_chosen` carries an Offer."""
+
+    offer_chosen = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setProperty("look", "bordered")
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.setAccessibleName(tr("Suggestions"))
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setIconSize(QSize(14, 14))
+        self.setUniformItemSizes(True)
+        self.itemClicked.connect(lambda _item: self.choose_current_offer())
+        self.hide()
+
+    def show_offers(self, offers: Sequence[CompletionOffer], above: QPoint, width: int) -> None:
+        """Show the offers with the list's lower edge at `above` (in the parent's coordinates); none: close it."""
+        self.clear()
+        for each in offers:
+            made: QIcon = build_icon(each.icon, self._theme.colour_of_token("muted"))
+            item = QListWidgetItem(made, each.text if not each.remark else f"{each.text}    {each.remark}", self)
+            item.setData(Qt.ItemDataRole.UserRole, each)
+        if not offers:
+            self.hide()
+            return
+        self.setCurrentRow(0)
+        height = self.sizeHintForRow(0) * min(len(offers), SHOWN) + 2 * self.frameWidth() + 10
+        self.setGeometry(above.x(), max(above.y() - height, 0), width, min(height, above.y()))
+        self.raise_()
+        self.show()
+
+    def move_choice(self, steps: int) -> None:
+        """The choice goes round at the ends."""
+        self.setCurrentRow((self.currentRow() + steps) % self.count())
+
+    def choose_current_offer(self) -> None:
+        item = self.currentItem()
+        self.hide()
+        if item is not None:
+            self.offer_chosen.emit(item.data(Qt.ItemDataRole.UserRole))

@@ -1,0 +1,74 @@
+"""What stands in the place of a conversation that has not begun: what will be here, and a first step."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import tr
+
+WIDTH = 460
+
+
+class EmptyConversationPanel(QWidget):
+    """`suggested` carries the words of a first step, to be put into the composer and not sent; `demo_prompt_chosen` those for the built-in
+    script, which are sent as they stand.
+    """
+
+    suggested = Signal(str)
+    demo_prompt_chosen = Signal(str)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("look", "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        column = QVBoxLayout(self)
+        column.addStretch(2)
+        self._title = QLabel(self)
+        self._title.setProperty("look", "large")
+        self._title.setTextFormat(Qt.TextFormat.PlainText)
+        words = QLabel(
+            tr("The agent reads and edits files here and runs commands. It asks before it changes anything."),
+            self,
+        )
+        words.setProperty("look", "muted")
+        words.setWordWrap(True)
+        self._words = words
+        theme.keep_scaled(self, self._fit_suggestions, WIDTH)
+        words.setAlignment(Qt.AlignmentFlag.AlignCenter)
+        for widget in (self._title, words):
+            column.addWidget(widget, 0, Qt.AlignmentFlag.AlignHCenter)
+        column.addSpacing(12)
+        scripted = tr("Show me what you can do")  # in every language with a word the script understands: tour, demo
+        self.first = QPushButton(scripted, self)
+        self.first.setAutoDefault(False)
+        self.first.setProperty("look", "primary")
+        self.first.clicked.connect(lambda: self.demo_prompt_chosen.emit(scripted))
+        column.addWidget(self.first, 0, Qt.AlignmentFlag.AlignHCenter)
+        self._others: list[QPushButton] = []
+        for suggestion in (
+            tr("Explain this project"),
+            tr("Find unfinished work"),
+            tr("Run the tests"),
+        ):
+            button = QPushButton(suggestion, self)
+            button.setAutoDefault(False)
+            button.clicked.connect(lambda _checked=False, s=suggestion: self.suggested.emit(s))
+            column.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+            self._others.append(button)
+        column.addStretch(3)
+        self.show_demo_suggestions(scripted=False)
+
+    def _fit_suggestions(self, width: int) -> None:
+        self._words.setFixedWidth(width)
+        self._words.setMinimumHeight(self._words.heightForWidth(width))
+
+    def show_demo_suggestions(self, *, scripted: bool) -> None:
+        """Whether the built-in script answers here: it can do nothing of the usual first steps."""
+        self.first.setVisible(scripted)
+        for button in self._others:
+            button.setVisible(not scripted)
+
+    def show_workspace_name(self, name: str) -> None:
+        self._title.setText(tr("What should we work on in {name}?", name=name))

@@ -1,0 +1,59 @@
+"""Where a connected agent or another computer writes: a line in place of the composer, and the way to go on here."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from helix_desktop.gui.chat.centred_column import build_centred_column
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+
+
+class ForeignWriterLine(QWidget):
+    """`continuing`: the user wants a fork for this program's own agent. `taking_over`: to write here, where another computer does."""
+
+    continuing = Signal()
+    taking_over = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._words = QLabel(self)
+        self._words.setProperty("look", "muted")
+        self._words.setWordWrap(True)
+        self.button = QPushButton(tr("Continue here"), self)
+        self.button.setAutoDefault(False)
+        self._machine = ""
+        self.button.clicked.connect(self._continue_or_take_over)
+        line = QHBoxLayout(build_centred_column(self, theme))
+        line.setContentsMargins(0, 12, 0, 20)
+        line.setSpacing(12)
+        line.addWidget(self._words, 1)
+        line.addWidget(self.button)
+        self.hide()
+
+    def show_foreign_writer(self, agent: str, machine: str = "") -> None:
+        """The agent that writes in the conversation, or the other computer; both empty: this program does."""
+        self._machine = machine
+        if machine:
+            words = tr(
+                "{machine} is working in this conversation. You can follow its work live.",
+                machine=make_safe_text(machine),
+            )
+            hint = tr(
+                "The conversation continues on this computer. If {machine} also continues it, both versions are kept.",
+                machine=machine,
+            )
+        else:
+            words = tr(
+                "{agent} is working in this conversation. You can follow its work live.", agent=make_safe_text(agent)
+            )
+            hint = tr("Opens a copy of this conversation that you can continue with your own model")
+        self._words.setText(words)
+        self.button.setToolTip(hint)
+        self.setVisible(bool(agent or machine))
+
+    def _continue_or_take_over(self) -> None:
+        wanted = self.taking_over if self._machine else self.continuing
+        wanted.emit()

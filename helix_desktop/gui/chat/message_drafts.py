@@ -1,0 +1,96 @@
+"""Keeps the words of message boxes in the window's memory: drafts, edits of earlier messages, messages that are not sent yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from helix_desktop.engine.facts import UserPart
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
+from helix_desktop.gui.window_memory import WindowMemory
+
+DraftPlace = tuple[str, str]  # a workspace and a conversation of it, or "new"
+Parts = tuple[UserPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EditedMessage:
+    """The message at `seq` is being edited; its text is the draft. `interrupted_draft`: what was begun before."""
+
+    seq: int
+    interrupted_draft: Parts
+
+
+@dataclass(frozen=True, slots=True)
+class UnsentMessage:
+    """`edited`: the earlier message that it replaces; 0: none."""
+
+    parts: Parts
+    is_steering: bool = False
+    edited: int = 0
+
+
+class MessageDrafts:
+    """What stands in the memory is on the disk within a second."""
+
+    def __init__(self, memory: WindowMemory) -> None:
+        self._memory = memory
+
+    def get_draft(self, place: DraftPlace) -> Parts:
+        return decode_message_parts(self._memory.get_remembered("draft", *place, default=dict[str, object]()))
+
+    def save_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> None:
+        message = encode_message_parts(parts)
+        self._memory.remember_value("draft", *place, value=message if any(message.values()) else {})
+
+    def get_edited_message(self, place: DraftPlace) -> EditedMessage | None:
+        kept = self._memory.get_remembered("edit", *place, default=dict[str, object]())
+        seq = kept.get("seq")
+        return EditedMessage(seq, decode_message_parts(kept.get("aside"))) if isinstance(seq, int) and seq > 0 else None
+
+    def save_edited_message(self, place: DraftPlace, edited: EditedMessage | None) -> None:
+        value = {"seq": edited.seq, "aside": encode_message_parts(edited.interrupted_draft)} if edited else {}
+        self._memory.remember_value("edit", *place, value=value)
+
+    def move_draft(self, before: DraftPlace, after: DraftPlace) -> None:
+        """The conversation that had not begun has a name now: what was typed meanwhile goes on in it."""
+        self.save_draft(after, (*self.get_draft(after), *self.get_draft(before)))
+        self.save_draft(before, ())
+
+
+class UnsentMessages:
+    """Messages whose conversation is not open yet. A program that ends meanwhile brings them back as a draft."""
+
+    def __init__(self, memory: WindowMemory) -> None:
+        self._memory = memory
+        self._held: dict[DraftPlace, list[UnsentMessage]] = {}
+
+    def add_unsent_message(self, place: DraftPlace, message: UnsentMessage) -> None:
+        self._held.setdefault(place, []).append(message)
+        self._memory.remember_value(
+            "waiting", *place, value=[*self._remembered_messages_of(place), encode_message_parts(message.parts)]
+        )
+
+    def add_remembered_messages(self, place: DraftPlace, messages: Sequence[object]) -> None:
+        """Messages the memory has already, as `encode_message_parts` made them."""
+        self._held.setdefault(place, []).extend(UnsentMessage(decode_message_parts(each)) for each in messages)
+
+    def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
+        return [message.parts for message in self._held.get(place, ())]
+
+    def turn_into_draft(self, place: DraftPlace) -> None:
+        """Its conversation cannot be opened: they become a draft when it can."""
+        self._held.pop(place, None)
+
+    def take_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:
+        """Take out all messages of a place, oldest first."""
+        taken, waiting = self._held.pop(place, []), self._remembered_messages_of(place)
+        for message in taken:
+            if (kept := encode_message_parts(message.parts)) in waiting:
+                waiting.remove(kept)
+        if taken:
+            self._memory.remember_value("waiting", *place, value=waiting)
+        return taken
+
+    def _remembered_messages_of(self, place: DraftPlace) -> list[object]:
+        return list(self._memory.get_remembered("waiting", *place, default=list[object]()))

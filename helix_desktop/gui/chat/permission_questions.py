@@ -1,0 +1,424 @@
+"""Permission questions, above the composer: what exactly is to be done, and for how long it is allowed.
+
+A question never takes the focus from somebody who is writing; the keys on its buttons work from everywhere in the
+window. What is to be done is shown exactly (`engine/exact_text.py`), made from the value that runs; it cannot be allowed before
+its end has been shown.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QObject, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QBoxLayout,
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine import exact_text
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.gui.chat.attachment_chips import FlowLayout
+from helix_desktop.gui.chat.centred_column import build_centred_column
+from helix_desktop.gui.deep_links import open_in_browser
+from helix_desktop.gui.engine_sentences import translate_sentences, translate_title
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
+from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+    from helix_desktop.gui.chat.schema_form import SchemaForm
+    from helix_desktop.gui.shared.exact_text_view import ExactTextView
+
+LOW = 400  # pixels of a window that has no room for more than what is asked
+WORDS = 120  # pixels of the field for what to do instead
+NAMED = 5  # paths an undo does not cover
+COMMANDS = ("run_command",)
+LONGEST = 2_000  # characters of what a sub-agent asks for
+READING = 0.7  # seconds; nobody has read a question sooner, so a key was meant for what had the focus before
+_PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
+
+
+def describe_scope(scope: str) -> str:
+    """The button that allows something in a scope."""
+    return {
+        "once": tr("Allow once"),
+        "conversation": tr("Allow in this conversation"),
+        "always": tr("Always allow"),
+        "ask": tr("Approve and ask before changes"),
+        "edits": tr("Approve, allow edits"),
+    }.get(scope, scope)
+
+
+def is_asked_by_server(question: PermissionQuestion) -> bool:
+    """Whether an MCP server asks the user for something, under its own name (elicitation)."""
+    return bool(question.form) or question.call.name.endswith("__elicitation")
+
+
+def announce_question_text(question: PermissionQuestion) -> str:
+    """What is asked, for who hears it."""
+    title = question_title(question)
+    words = title if is_asked_by_server(question) else tr("Permission needed: {what}", what=title)
+    return f"{words} {describe_asking_agent(question)}".strip()
+
+
+def question_title(question: PermissionQuestion) -> str:
+    """What is to be done and to what, which is named exactly."""
+    return translate_title(question.title, exact_text.mark_on_one_line)
+
+
+def describe_uncovered_files(bench: WorkbenchPort | None) -> str:
+    """What an undo of a command will not bring back in a workspace."""
+    with suppress(HelixError):  # a workspace without a folder
+        if bench is not None:
+            return format_uncovered_files(
+                bench.file_changes.checkpoint_progress.state,
+                [left.place for left in bench.file_changes.list_uncovered_paths()],
+            )
+    return ""
+
+
+def format_uncovered_files(state: str, names: Sequence[str]) -> str:
+    """What an undo of a command will not bring back; empty where it brings back everything."""
+    if state == "off":
+        return tr("Checkpoints are turned off, so this command's changes can't be undone.")
+    if not names:
+        return ""
+    shown = [exact_text.mark_on_one_line(name) for name in names[:NAMED]]
+    more = [tr("and {n} more", n=format_number(len(names) - NAMED))] if len(names) > NAMED else []
+    return tr("Undo does not cover: {names}", names=", ".join([*shown, *more]))
+
+
+def describe_asking_agent(question: PermissionQuestion) -> str:
+    """Who asks, where it is not the conversation's own agent."""
+    if question.command:
+        return tr("Your slash command /{name} runs this.", name=exact_text.mark_on_one_line(question.command))
+    if not question.by:
+        return ""
+    task, more = exact_text.mark_text(question.by[:LONGEST]), len(question.by) - LONGEST
+    words = tr("Asked by a sub-agent working on: {task}", task=task)
+    return words + (tr(" … {n} more characters", n=format_number(more)) if more > 0 else "")
+
+
+class PermissionQuestionCard(QWidget):
+    """One question. `answered` carries the Answer; letters that are none go on to the page."""
+
+    answered = Signal(object)
+
+    def __init__(
+        self, theme: Theme, question: PermissionQuestion, keys: Mapping[str, str], parent: QWidget, uncovered: str = ""
+    ) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._question = question
+        self._taken = -math.inf  # when the focus was given to it
+        self._form = self._build_server_form() if question.form else None
+        self._answers: QBoxLayout | None = None
+        self.setProperty("look", "ask")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(announce_question_text(question))
+        self._inside = QVBoxLayout(self)
+        self._inside.setContentsMargins(14, 11, 14, 11)
+        self._inside.setSpacing(8)
+        self._build_question_label(question_title(question), "title")
+        if who := describe_asking_agent(question):
+            self._build_question_label(who, "small")
+        why = question.why if is_asked_by_server(question) and not question.form else translate_sentences(question.why)
+        self._why = self._build_question_label(exact_text.mark_text(why[:1].upper() + why[1:]), "small")
+        self._why.setVisible(bool(why))
+        if uncovered:
+            self._build_question_label(uncovered, "small")
+        self._allowing: list[QPushButton] = []
+        self._plan = self._build_plan_editor() if question.plan else None
+        self._preview = self._build_preview() if question.preview and not question.plan else None
+        if self._form is not None:
+            self._form.entered.connect(self._send_form_values)
+            self._inside.addWidget(self._form)
+        self._wrong = self._build_question_label("", "danger")
+        self._wrong.hide()
+        self._first: QWidget = self
+        self._words = QLineEdit(self)
+        self._rule = self._build_rule_chooser() if question.rules and not is_asked_by_server(question) else None
+        self._inside.addLayout(
+            self._build_server_buttons(keys) if is_asked_by_server(question) else self._build_answer_buttons(keys)
+        )
+        self._on_preview_read_further()
+
+    def _build_server_form(self) -> SchemaForm:
+        from helix_desktop.gui.chat.schema_form import SchemaForm
+
+        return SchemaForm(self._question.form, self)
+
+    def allow_for_scope(self, scope: str) -> None:
+        """Say yes, for a scope the question offers. Before the end has been shown it shows what comes next."""
+        if scope not in self._question.scopes:
+            return
+        if self._preview is not None and not self._preview.is_end_seen:
+            self._preview.show_next_part()
+            return
+        try:
+            values = self._form.values_as_json() if self._form is not None else ""
+            values = self._plan.toPlainText() if self._plan is not None else values
+        except InvalidInput as error:
+            self._wrong.setText(translate_sentences(error.what))
+            self._wrong.show()
+            return
+        rule = self._rule.currentIndex() if self._rule is not None else 0
+        self.answered.emit(PermissionAnswer(allowed=True, scope=scope, values=values, rule=rule))
+
+    def refuse_permission(self) -> None:
+        self.answered.emit(PermissionAnswer(allowed=False, words=self._words.text().strip()))
+
+    def cancel_question(self) -> None:
+        """Give a server that asks no answer at all."""
+        self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))
+
+    def focus_first_control(self) -> None:
+        """Put the keyboard where an answer begins."""
+        self._taken = time.monotonic()
+        first = self._first if self._first.isEnabled() or self._preview is None else self._preview
+        first.setFocus(Qt.FocusReason.OtherFocusReason)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Of the buttons: a press that comes too soon to be meant is let go."""
+        early = time.monotonic() - self._taken < READING
+        return (
+            early and event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent) and event.key() in _PRESSING
+        )
+
+    def _build_question_label(self, text: str, look: str) -> QLabel:
+        label = build_plain_label(text, look, self)
+        self._inside.addWidget(label)
+        return label
+
+    def _build_plan_editor(self) -> QPlainTextEdit:
+        """A plan, which may be changed before it is approved."""
+        text = QPlainTextEdit(self._question.preview, self)
+        text.setProperty("look", "code")
+        text.setAccessibleName(tr("The plan, which you can edit"))
+        text.setMinimumHeight(self._theme.zoomed_pixels(160))
+        self._inside.addWidget(text)
+        return text
+
+    def _build_preview(self) -> ExactTextView | ExactDifferenceView:
+        from helix_desktop.gui.shared.exact_text_view import ExactTextView
+
+        difference = self._build_change_preview()
+        shown = difference or ExactTextView(self._theme, self._question.preview, self)
+        shown.setAccessibleName(tr("Exactly what will run"))
+        shown.reading_state_changed.connect(self._on_preview_read_further)
+        self._inside.addWidget(shown)
+        self._length = self._build_question_label("", "faint")
+        if difference is not None:
+            below = QHBoxLayout()
+            below.addWidget(self._length, 1)
+            below.addWidget(self._build_columns_button(difference))
+            self._inside.addLayout(below)
+        return shown
+
+    def _build_change_preview(self) -> ExactDifferenceView | None:
+        """The preview as a change of a file, where it is one; a command never is."""
+        question = self._question
+        if question.call.name in COMMANDS or not question.preview.startswith("--- "):
+            return None
+        from helix_desktop.gui.chat.exact_difference import ExactDifferenceView
+
+        found = ExactDifferenceView(self._theme, question.preview, highlight_language_of(question.title), self)
+        if not found.fits:
+            found.setParent(None)
+            return None
+        return found
+
+    def _build_columns_button(self, difference: ExactDifferenceView) -> QPushButton:
+        """Before and after below each other, or beside each other."""
+        button = self._build_answer_button(tr("Side by side"), "", "pill")
+        button.setCheckable(True)
+
+        def choose_columns(two: bool) -> None:  # noqa: FBT001 -- as the button says it
+            difference.show_columns(two=two)
+            button.setText(tr("Unified") if two else tr("Side by side"))
+
+        button.toggled.connect(choose_columns)
+        return button
+
+    def _build_rule_chooser(self) -> QComboBox:
+        """The exact rule that allowing for longer would make; the user may take a narrower one."""
+        row = QHBoxLayout()
+        label = QLabel(tr("Rule to add:"), self)
+        label.setProperty("look", "small")
+        choice = QComboBox(self)
+        choice.addItems([exact_text.mark_text(rule) for rule in self._question.rules])
+        choice.setFont(self._theme.monospaced_font())
+        choice.setAccessibleName(tr("Rule for “Always allow”"))
+        choice.setToolTip(tr("* means any arguments. Choose a longer rule to allow less."))
+        choice.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+        choice.setEnabled(len(self._question.rules) > 1)
+        row.addWidget(label)
+        row.addWidget(choice, 1)
+        self._inside.addLayout(row)
+        return choice
+
+    def _on_preview_read_further(self) -> None:
+        """More of the preview has been shown."""
+        if self._preview is None:
+            return
+        self._length.setText(self._preview.describe_reading_state())
+        self._length.setVisible(bool(self._length.text()))
+        for button in self._allowing:
+            button.setEnabled(self._preview.is_end_seen)
+
+    def _build_server_buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
+        """A server asks the user, not for permission: values are sent or a page is opened, else declined or left."""
+        self._words.hide()
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addStretch(1)
+        send = tr("Send to server") if self._form is not None else tr("Agree and open page")
+        ways = (
+            (tr("Cancel"), "", "", self.cancel_question),
+            (tr("Decline"), "refuse", "danger", self.refuse_permission),
+            (send, "allow-once", "primary", self._send_form_values),
+        )
+        for text, key, look, act in ways:
+            button = self._build_answer_button(text, keys.get(key, ""), look)
+            button.clicked.connect(lambda _checked=False, a=act: a())
+            row.addWidget(button)
+            self._first = button
+        self._allowing = [button]
+        self._first = self._form.first_field or self._first if self._form is not None else self._first
+        return row
+
+    def _send_form_values(self) -> None:
+        if self._form is None and (self._preview is None or self._preview.is_end_seen):
+            open_in_browser(self._question.preview)
+        self.allow_for_scope("once")
+
+    def _build_answer_buttons(self, keys: Mapping[str, str]) -> QBoxLayout:
+        hint = tr("Describe what is missing") if self._question.plan else tr("What to do instead")
+        self._words.setPlaceholderText(hint)
+        self._words.setAccessibleName(hint)
+        self._words.returnPressed.connect(self.refuse_permission)
+        row = self._answers = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        row.setSpacing(8)
+        row.addWidget(self._words, 1, Qt.AlignmentFlag.AlignTop)
+        self._ways_on = QWidget(self)
+        self._ways_on.setProperty("look", "plain")
+        ways = FlowLayout(self._ways_on, gap=8)
+        row.addWidget(self._ways_on)
+        refuse = self._build_answer_button(
+            tr("Keep planning") if self._question.plan else tr("Deny"), keys.get("refuse", ""), "danger"
+        )
+        refuse.clicked.connect(self.refuse_permission)
+        ways.addWidget(refuse)
+        self._first = refuse
+        for scope in reversed(self._question.scopes):
+            look = "primary" if scope == self._question.scopes[0] else ""
+            button = self._build_answer_button(describe_scope(scope), keys.get(f"allow-{scope}", ""), look)
+            button.clicked.connect(lambda _checked=False, s=scope: self.allow_for_scope(s))
+            ways.addWidget(button)
+            self._allowing.append(button)
+            self._first = button
+        return row
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_buttons_to_width()
+
+    def event(self, event: QEvent) -> bool:
+        handled = super().event(event)
+        if event.type() == QEvent.Type.LayoutRequest:  # its buttons have another size, as with larger text
+            self._fit_buttons_to_width()
+        return handled
+
+    def _fit_buttons_to_width(self) -> None:
+        """Where the buttons leave too little room beside them, the words stand above them; in a very low window they go."""
+        if self._answers is not None:
+            px, way = self._theme.zoomed_pixels, QBoxLayout.Direction
+            width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QPushButton)) - 8
+            wide = self.width() - 28 >= width + 8 + px(WORDS)
+            self._words.setMinimumWidth(px(WORDS))
+            self._ways_on.setMinimumWidth(width if wide else 0)
+            self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
+            low = not wide and self.window().height() < px(LOW)
+            self._words.setVisible(not low)
+            self._why.setVisible(not low and bool(self._why.text()))
+
+    def _build_answer_button(self, text: str, key: str, look: str) -> QPushButton:
+        button = QPushButton(text, self)
+        if look:
+            button.setProperty("look", look)
+        button.setToolTip(f"{text} ({key})" if key else text)
+        button.setAccessibleName(text)
+        button.setAutoDefault(True)
+        button.installEventFilter(self)
+        return button
+
+
+class PermissionQuestionPanel(QWidget):
+    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`; `keys` of the actions that answer."""
+
+    answered = Signal(int, object)
+    left = Signal()
+
+    def __init__(self, theme: Theme, keys: Mapping[str, str], parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.keys = keys
+        self._question: PermissionQuestion | None = None
+        self._card: PermissionQuestionCard | None = None
+        self._more = QLabel(self)
+        self._more.setProperty("look", "faint")
+        self._column = QVBoxLayout()
+        self._column.setContentsMargins(0, 8, 0, 8)
+        self._column.addWidget(self._more)
+        build_centred_column(self, theme).setLayout(self._column)
+        self.hide()
+
+    @property
+    def visible_card(self) -> PermissionQuestionCard | None:
+        return self._card
+
+    def show_oldest_question(self, questions: Mapping[int, PermissionQuestion], uncovered: str = "") -> None:
+        """Show the oldest question and how many wait behind it. Each conversation counts its own from one. `describe_uncovered_files`: what an undo of a
+        command will not bring back.
+        """
+        number = min(questions, default=0)
+        question = questions.get(number)
+        focused = QApplication.focusWidget()
+        held = self._card is not None and focused is not None and self._card.isAncestorOf(focused)
+        self._more.setText(format_count(len(questions) - 1, "{n} more question waiting", "{n} more questions waiting"))
+        self._more.setVisible(len(questions) > 1)
+        self.setVisible(bool(questions))
+        if question is self._question:
+            return
+        if self._card is not None:
+            self._column.removeWidget(self._card)
+            self._card.hide()
+            self._card.deleteLater()
+            self._card = None
+        self._question = question
+        if question is not None:
+            self._card = PermissionQuestionCard(
+                self._theme, question, self.keys, self, uncovered if question.call.name in COMMANDS else ""
+            )
+            self._card.answered.connect(lambda answer: self.answered.emit(number, answer))
+            self._column.insertWidget(0, self._card)
+            self._card.show()
+        elif held:
+            self.left.emit()

@@ -1,0 +1,154 @@
+"""A small form made from a JSON schema: what a server asks the user for (elicitation).
+
+Flat objects of texts, numbers, yes-or-no and choices, as the protocol allows. Anything else is asked for as JSON text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QCheckBox, QComboBox, QFormLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+
+from helix_desktop.errors import InvalidInput
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+
+
+class SchemaForm(QWidget):
+    """`values_as_json()` gives the JSON text, or raises WrongUse that names the field. `entered`: by the key, in a line that was
+    typed into; a key that was meant for what had the keyboard before sends nothing.
+    """
+
+    entered = Signal()
+
+    def __init__(self, schema: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setProperty("look", "plain")
+        self._readers: dict[str, Callable[[], Any]] = {}
+        self._layout = QFormLayout(self)
+        self._layout.setContentsMargins(0, 0, 0, 0)
+        declared = _parse_schema_object(schema)
+        properties = declared.get("properties")
+        required = declared.get("required")
+        self._required = {str(name) for name in required} if isinstance(required, list) else set[str]()
+        for name, about in properties.items() if isinstance(properties, Mapping) else ():
+            self._add_schema_field(str(name), about if isinstance(about, Mapping) else {})
+
+    @property
+    def first_field(self) -> QWidget | None:
+        """Where somebody begins to fill it in."""
+        item = self._layout.itemAt(0, QFormLayout.ItemRole.FieldRole)
+        return item.widget() if item is not None else None
+
+    def values_as_json(self) -> str:
+        found: dict[str, Any] = {}
+        for name, read in self._readers.items():
+            value = read()
+            if value not in ("", None, []):
+                found[name] = value
+            elif name in self._required:
+                raise InvalidInput(tr("{name} is required.", name=name))
+        return json.dumps(found, ensure_ascii=False)
+
+    def _add_schema_field(self, name: str, about: Mapping[str, Any]) -> None:
+        title = str(about.get("title") or name)
+        widget, self._readers[name] = self._build_schema_field(name, about)
+        widget.setAccessibleName(title)
+        self._layout.addRow(self._build_field_label(f"{title} *" if name in self._required else title), widget)
+        sentence = str(about.get("description") or "")
+        if sentence:
+            note = self._build_field_label(sentence)
+            note.setProperty("look", "small")
+            note.setWordWrap(True)
+            self._layout.addRow("", note)
+
+    def _build_field_label(self, text: str) -> QLabel:
+        label = QLabel(make_safe_text(text[:500]), self)
+        label.setTextFormat(Qt.TextFormat.PlainText)
+        return label
+
+    def _build_schema_field(self, name: str, about: Mapping[str, Any]) -> tuple[QWidget, Callable[[], Any]]:
+        kind, default = about.get("type"), about.get("default")
+        if choices := _list_schema_choices(about):
+            box = QComboBox(self)
+            for value, words in [*([] if name in self._required else [("", tr("(none)"))]), *choices]:
+                box.addItem(words, value)
+            box.setCurrentIndex(max(box.findData(default), 0))
+            return box, box.currentData
+        if kind == "array" and (choices := _list_schema_choices(_as_mapping(about.get("items")))):
+            return self._build_multiple_choice(choices, default if isinstance(default, list) else [])
+        if kind == "boolean":
+            check = QCheckBox(self)
+            check.setChecked(bool(default))
+            return check, check.isChecked
+        if kind in ("string", "number", "integer"):
+            line = QLineEdit("" if default is None else str(default), self)
+            line.returnPressed.connect(lambda: self.entered.emit() if line.isModified() else None)
+            return line, lambda: _parse_field_number(name, line.text(), str(kind)) if kind != "string" else line.text()
+        text = QPlainTextEdit(self)
+        text.setProperty("look", "mono")
+        return text, lambda: _parse_field_json(name, text.toPlainText())
+
+    def _build_multiple_choice(
+        self, choices: list[tuple[Any, str]], chosen: list[Any]
+    ) -> tuple[QWidget, Callable[[], Any]]:
+        """Any number of some choices."""
+        group = QWidget(self)
+        group.setProperty("look", "plain")
+        column = QVBoxLayout(group)
+        column.setContentsMargins(0, 0, 0, 0)
+        checks = []
+        for value, words in choices:
+            check = QCheckBox(words.replace("&", "&&"), group)
+            check.setChecked(value in chosen)
+            column.addWidget(check)
+            checks.append((value, check))
+        return group, lambda: [value for value, check in checks if check.isChecked()]
+
+
+def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
+    """What can be chosen, with the words for it, in the forms the protocol has had for that."""
+    named = about.get("oneOf") or about.get("anyOf")
+    if isinstance(named, list):
+        return [
+            (each["const"], str(each.get("title", each["const"])))
+            for each in map(_as_mapping, named)
+            if "const" in each
+        ]
+    values, words = about.get("enum"), about.get("enumNames")
+    if not isinstance(values, list):
+        return []
+    if not isinstance(words, list) or len(words) != len(values):
+        words = values
+    return [(value, str(word)) for value, word in zip(values, words, strict=True)]
+
+
+def _as_mapping(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, Mapping) else {}
+
+
+def _parse_schema_object(schema: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(schema)
+    except ValueError:
+        return {}
+    return _as_mapping(found)
+
+
+def _parse_field_number(name: str, text: str, kind: str) -> float | None:
+    if not text.strip():
+        return None
+    try:
+        return int(text) if kind == "integer" else float(text)
+    except ValueError as error:
+        raise InvalidInput(tr("{name} must be a number.", name=name)) from error
+
+
+def _parse_field_json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text) if text.strip() else None
+    except ValueError as error:
+        raise InvalidInput(tr("{name} must be JSON.", name=name)) from error

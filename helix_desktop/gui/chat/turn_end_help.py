@@ -1,0 +1,88 @@
+"""A way on where a turn ended by itself: above the composer, until something else is said."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from helix_desktop.engine.facts import ModelReplied, Stop, TurnEnd, TurnEnded
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.chat.centred_column import build_centred_column
+from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.markdown_blocks import without_backticks
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import SessionPort
+
+_LIMITS = frozenset({TurnEnd.STEP_LIMIT, TurnEnd.SPENDING_LIMIT, TurnEnd.REPEATING})
+
+
+class TurnEndHelpLine(QWidget):
+    """`settings_wanted` carries the page that helps. `going_on`: take the turn up again where it ended."""
+
+    settings_wanted = Signal(str)
+    going_on = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._words = QLabel(self)
+        self._words.setProperty("look", "muted")
+        self._words.setWordWrap(True)
+        self._page = ""
+        self.elsewhere = False  # whether another agent or computer writes here: its turn is its own
+        self._settings = QPushButton(self)
+        self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
+        self._go = QPushButton(self)
+        self._go.clicked.connect(self.going_on)
+        line = QHBoxLayout(build_centred_column(self, theme))
+        line.setContentsMargins(0, 4, 0, 4)
+        line.setSpacing(8)
+        line.addWidget(self._words, 1)
+        for button in (self._settings, self._go):
+            button.setAutoDefault(False)
+            line.addWidget(button)
+        self.hide()
+
+    def show_last_turn_end(self, session: SessionPort | None) -> None:
+        """How the conversation's last turn ended, where it can be helped."""
+        if self.elsewhere:
+            self.hide()
+            return
+        facts = session.conversation.state.facts if session is not None else ()
+        end = facts[-1].fact if facts else None
+        idle = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        reason = end.reason if isinstance(end, TurnEnded) and idle else None
+        broken = session is not None and idle and session.conversation.state.branch.turn.running
+        limited = reason in _LIMITS
+        stopped, failed = reason is TurnEnd.STOPPED, reason is TurnEnd.FAILED
+        waiting = session is not None and idle and bool(session.queue) and not limited and not failed
+        words = _describe_turn_end(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
+        if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
+            words = ""  # the transcript says it at the place
+        self._words.setText(without_backticks(join_sentences(_describe_unrecorded_failure(session), words)))
+        self._page = "limits" if limited else "providers"
+        self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))
+        self._settings.setVisible(not broken and not waiting)
+        self._go.setText(tr("Continue") if limited or broken or waiting else tr("Try again"))
+        self.setVisible(limited or broken or waiting or bool(_describe_unrecorded_failure(session)))
+
+
+def _describe_unrecorded_failure(session: SessionPort | None) -> str:
+    """Why the last turn failed, where that could not even be recorded: the transcript says nothing of it."""
+    if session is None or session.running is not ConversationActivity.FAILED:
+        return ""
+    facts = session.conversation.state.facts
+    end = facts[-1].fact if facts else None
+    return "" if isinstance(end, TurnEnded) and end.why == session.why else translate_sentences(session.why)
+
+
+def _describe_turn_end(*, limited: bool, broken: bool, waiting: bool, stopped: bool) -> str:
+    if broken:
+        return tr("The answer was interrupted. Nothing shown here is lost.")
+    if limited:
+        return tr("The turn reached a limit. Nothing is lost. You can raise the limit and continue.")
+    if waiting and stopped:
+        return tr("You stopped the agent. Queued messages are sent when you continue.")
+    if waiting:
+        return tr("Nothing is lost. Queued messages are sent when you continue.")
+    return tr("Nothing is lost. You can try again.")

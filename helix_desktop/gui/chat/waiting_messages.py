@@ -1,0 +1,84 @@
+"""The messages that wait while the agent works, above the composer: each can be changed or taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+
+from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.translation import tr
+
+
+class OneLineLabel(QLabel):
+    """As much of a text as there is room for."""
+
+    def __init__(self, words: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._words = words
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.setText(words)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self.setText(self.fontMetrics().elidedText(self._words, Qt.TextElideMode.ElideRight, self.width()))
+
+
+class WaitingMessageList(QWidget):
+    """`editing(index)`: take it back into the composer. `dropping(index)`: take it away."""
+
+    editing = Signal(int)
+    discarding = Signal(int)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._rows = QVBoxLayout(self)
+        self._rows.setContentsMargins(0, 0, 0, 0)
+        self._rows.setSpacing(4)
+        self.setProperty("look", "plain")
+        self.setAccessibleName(tr("Queued messages"))
+        self.hide()
+
+    @property
+    def waiting_message_count(self) -> int:
+        return self._rows.count()
+
+    def show_message_lines(self, texts: Sequence[str]) -> None:
+        """One line for each, in the order in which they will be sent."""
+        clear_layout(self._rows)
+        for index, text in enumerate(texts):
+            self._rows.addWidget(self._build_waiting_message_row(index, text))
+        self.setVisible(bool(texts))
+
+    def _build_waiting_message_row(self, index: int, text: str) -> QWidget:
+        row = QWidget(self)
+        row.setProperty("look", "soft")
+        row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        line = QHBoxLayout(row)
+        line.setContentsMargins(12, 4, 6, 4)
+        line.setSpacing(4)
+        waits = QLabel(tr("Queued"), row)
+        waits.setProperty("look", "faint")
+        short = " ".join(text[:400].split())
+        words = OneLineLabel(short, row)
+        words.setToolTip(safe_tooltip(text[:2_000]))
+        line.addWidget(waits)
+        line.addWidget(words, 1)
+        for name, signal in ((tr("Edit"), self.editing), (tr("Remove"), self.discarding)):
+            button = QPushButton(name, row)
+            button.setProperty("look", "link")
+            button.setAccessibleName(f"{name}: {short[:80]}")
+            button.clicked.connect(lambda _checked=False, s=signal: s.emit(index))
+            line.addWidget(button)
+        row.show()
+        return row
+
+
+def message_as_one_line(parts: Sequence[UserPart]) -> str:
+    """A message as its line shows it."""
+    return " ".join(part.text if isinstance(part, Text) else f"[{part.name}]" for part in parts)

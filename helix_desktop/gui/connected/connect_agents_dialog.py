@@ -1,0 +1,188 @@
+"""Connect an agent: what it came to today, a card for each agent with a button and a line to copy, the gateway's switch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+from PySide6.QtCore import QSize, Qt, QTimer
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QScrollArea, QVBoxLayout, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.connected.agent_cards import ConnectedAgentCard, CopyableCommandLine, FigureTile
+from helix_desktop.gui.connected.connected_agents_port import (
+    AgentConnections,
+    ConnectedAgentRow,
+    ConnectedAgentsPort,
+    GatewayFiguresOfToday,
+)
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
+
+WIDTH, HEIGHT = 1_060, 780
+REFRESH_INTERVAL_MS = 1_000  # milliseconds between two looks
+
+
+class ConnectAgentsDialog(QDialog):
+    """Looks every second while it is open."""
+
+    def __init__(self, parent: QWidget, doing: BackgroundRunner, agents: ConnectedAgentsPort) -> None:
+        super().__init__(parent)
+        self._doing, self._agents = doing, agents
+        self._shown: AgentConnections | None = None
+        self._cards: dict[str, ConnectedAgentCard] = {}
+        self.setWindowTitle(tr("Connect an agent"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(QSize(WIDTH, HEIGHT).boundedTo(self.screen().availableGeometry().size() * 0.92))
+        self.switch = build_push_button(tr("Turn on"), self, self._switch_gateway)
+        self._address, self._words = (
+            build_plain_label(tr("The gateway is off"), "muted"),
+            build_plain_label("", "danger"),
+        )
+        self._address.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._address.setWordWrap(False)
+        self._words.hide()
+        self._tiles = self._without, self._billed, self._saved, self._recalls = [FigureTile(self) for _ in range(4)]
+        self._agent_column = QVBoxLayout()
+        self._agent_column.setSpacing(10)
+        self._once_line, self._other_program_line = CopyableCommandLine(self), CopyableCommandLine(self)
+        self._lay_out_gateway_dialog()
+        self._timer = QTimer(self)
+        self._timer.setInterval(REFRESH_INTERVAL_MS)
+        self._timer.timeout.connect(self.refresh_connections)
+
+    def _lay_out_gateway_dialog(self) -> None:
+        page = QWidget(self)
+        page.setProperty("look", "page")
+        column = QVBoxLayout(page)
+        column.setContentsMargins(40, 28, 40, 28)
+        column.setSpacing(14)
+        column.addLayout(self._build_gateway_switch_row())
+        told = tr(
+            "Set this address in an agent you already use. Helix Desktop stores what the agent sees, sends less, and shows you everything here. Your key passes through and is not stored."
+        )
+        column.addWidget(build_plain_label(told, "muted"))
+        column.addWidget(self._words)
+        tiles = QHBoxLayout()
+        tiles.setSpacing(12)
+        for tile in self._tiles:
+            tiles.addWidget(tile, 1)
+        column.addLayout(tiles)
+        column.addLayout(self._agent_column)
+        for words, line in (
+            (tr("Just once, from a terminal"), self._once_line),
+            (tr("Any other program"), self._other_program_line),
+        ):
+            column.addSpacing(4)
+            column.addWidget(build_plain_label(words, "heading"))
+            column.addWidget(line)
+        column.addStretch(1)
+        area = QScrollArea(self)
+        area.setWidgetResizable(True)
+        area.setFrameShape(QScrollArea.Shape.NoFrame)
+        area.setWidget(page)
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(0, 0, 0, 0)
+        whole.addWidget(area)
+
+    def _build_gateway_switch_row(self) -> QHBoxLayout:
+        head = QHBoxLayout()
+        head.addWidget(build_plain_label(tr("Connect an agent"), "large"), 1)
+        head.addWidget(self._address)
+        head.addSpacing(8)
+        head.addWidget(self.switch)
+        return head
+
+    def refresh_connections(self) -> None:
+        """How things stand, now and from now on."""
+        self._timer.start()
+        self._doing.run_in_background(
+            self._agents.list_agent_connections(), name="look at the gateway", then=self._show_connections, owner=self
+        )
+
+    def _show_connections(self, found: AgentConnections) -> None:
+        for row in found.agents:
+            self._card_of_agent(row).show_connected_agent(row, time.time())
+        if found == self._shown:
+            return
+        self._shown = found
+        place = found.address.partition("//")[2]
+        self._address.setText(tr("Gateway on {address}", address=place) if place else tr("The gateway is off"))
+        self.switch.setText(tr("Turn off") if place else tr("Turn on"))
+        self._show_figures_of_today(found.today)
+        self._once_line.show_command_line(
+            next((row.start_command for row in found.agents if row.installed), found.agents[0].start_command)
+        )
+        self._other_program_line.show_command_line(f"ANTHROPIC_BASE_URL={found.for_others}" if found.for_others else "")
+
+    def _show_figures_of_today(self, today: GatewayFiguresOfToday) -> None:
+        for tile in self._tiles:
+            tile.setVisible(today.requests > 0)
+        paid = today.paid_without > 0
+        whole, billed = (today.paid_without, today.paid) if paid else (today.without, today.sent)
+
+        def format_amount(amount: float) -> str:
+            return format_dollars(amount) if paid else tr("{n} tokens", n=format_token_count(amount))
+
+        saved = max(0.0, whole - billed)
+        requests = format_count(today.requests, "{n} request", "{n} requests")
+        self._without.show_figure(
+            tr("Today, without Helix Desktop"), format_amount(whole), tr("what the agents asked to send")
+        )
+        self._billed.show_figure(tr("Billed") if paid else tr("Sent"), format_amount(billed), requests)
+        share = format_percent(saved / whole) if whole else format_percent(0)
+        self._saved.show_figure(tr("Saved"), format_amount(saved), tr("{share}, including recalls", share=share))
+        read = format_percent(today.cache_read / today.sent) if today.sent else format_percent(0)
+        cached = tr("{share} read from the provider's cache", share=read)
+        self._recalls.show_figure(tr("Recalls answered here"), format_number(today.recalls), cached)
+
+    def _card_of_agent(self, row: ConnectedAgentRow) -> ConnectedAgentCard:
+        card = self._cards.get(row.name)
+        if card is None:
+            card = self._cards[row.name] = ConnectedAgentCard(self)
+            card.change_wanted.connect(lambda: self._ask_connection_change(card.row))
+            self._agent_column.addWidget(card)
+        return card
+
+    # --- acts
+
+    def _switch_gateway(self) -> None:
+        on = self._shown is None or not self._shown.address
+        self._run_and_refresh(self._agents.switch_gateway(on=on), "switch the gateway")
+
+    def _ask_connection_change(self, row: ConnectedAgentRow) -> None:
+        self._doing.run_in_background(
+            self._agents.describe_configuration_change(row.name),
+            name="what connecting changes",
+            then=lambda text: self._confirm_connection_change(row, text),
+            failed=self._show_gateway_error,
+            owner=self,
+        )
+
+    def _confirm_connection_change(self, row: ConnectedAgentRow, difference: str) -> None:
+        title = tr("Disconnect {agent}?") if row.connected else tr("Connect {agent}?")
+        yes = tr("Change the file")
+        ask_to_confirm(
+            self,
+            title.format(agent=row.title),
+            difference,
+            yes,
+            lambda: self._run_and_refresh(self._agents.change_agent_configuration(row.name), "connect"),
+        )
+
+    def _run_and_refresh(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._words.hide()
+        self._doing.run_in_background(
+            work, name=name, then=lambda _: self.refresh_connections(), failed=self._show_gateway_error, owner=self
+        )
+
+    def _show_gateway_error(self, error: HelixError) -> None:
+        self._shown = None
+        self._words.setText(translate_sentences(str(error)))
+        self._words.show()

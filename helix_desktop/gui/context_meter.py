@@ -1,0 +1,123 @@
+"""The context meter: how full the window is, and with what. One widget for composer and inspector, one function for
+rows of lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import format_number, format_percent, tr
+
+MeterParts = Sequence[tuple[ContextKind, int]]
+
+
+class ContextMeter(QWidget):
+    """A bar of the kinds, in the order of `ContextKind`, on the free part of the window."""
+
+    def __init__(self, theme: Theme, *, height: int = 5, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._height = height
+        self._parts: MeterParts = ()
+        self._window = 0
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        self.setAccessibleName(tr("Context"))
+        theme.changed.connect(self._update_meter_size)
+
+    def show_meter_parts(self, parts: MeterParts, window: int) -> None:
+        """`window`: the tokens the model can take."""
+        self._parts, self._window = tuple(parts), window
+        told = describe_meter(parts, window)
+        self.setAccessibleDescription(told)
+        self.setToolTip(told)
+        self.update()
+
+    def sizeHint(self) -> QSize:
+        return QSize(80, self._theme.zoomed_pixels(self._height))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        height = self._theme.zoomed_pixels(self._height)
+        bar = QRectF(0, (self.height() - height) / 2, self.width(), height)
+        right_to_left = self.layoutDirection() == Qt.LayoutDirection.RightToLeft
+        paint_meter_bar(painter, bar, self._parts, self._window, self._theme, right_to_left=right_to_left)
+
+    def _update_meter_size(self) -> None:
+        self.updateGeometry()
+        self.update()
+
+
+def paint_meter_bar(
+    painter: QPainter, bar: QRectF, parts: MeterParts, window: int, theme: Theme, *, right_to_left: bool = False
+) -> None:
+    """Draw the bar into `bar`: round ends, one pixel between two kinds."""
+    radius = bar.height() / 2
+    outline = QPainterPath()
+    outline.addRoundedRect(bar, radius, radius)
+    painter.save()
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.fillPath(outline, theme.colour_of_token("free"))
+    painter.setClipPath(outline)
+    for kind, start, width in meter_segments(parts, window, bar.width()):
+        left = bar.right() - start - width if right_to_left else bar.left() + start
+        painter.fillRect(QRectF(left, bar.top(), width, bar.height()), theme.fill_colour_of_kind(kind))
+    painter.restore()
+
+
+def meter_segments(parts: MeterParts, window: int, width: float) -> list[tuple[ContextKind, float, float]]:
+    """Kind, start and width in pixels of each part that is not empty; together never wider than the bar."""
+    total = sum(tokens for _, tokens in parts)
+    scale = width / max(window, total, 1)
+    placed: list[tuple[ContextKind, float, float]] = []
+    start = 0.0
+    for kind, tokens in parts:
+        if tokens <= 0:
+            continue
+        placed.append((kind, start, max(tokens * scale - 1, 1.0)))
+        start += tokens * scale
+    return placed
+
+
+def window_percent(parts: MeterParts, window: int) -> int:
+    """How full the window is, in whole per cent."""
+    return round(100 * sum(tokens for _, tokens in parts) / window) if window else 0
+
+
+def describe_meter(parts: MeterParts, window: int) -> str:
+    """The meter in words, for a tooltip and a screen reader."""
+    used = sum(tokens for _, tokens in parts)
+    head = tr(
+        "{used} of {window} tokens, {share}",
+        used=format_token_count(used),
+        window=format_token_count(window),
+        share=format_percent(window_percent(parts, window) / 100),
+    )
+    return "\n".join(
+        [head, *(f"{context_kind_name(kind)}: {format_token_count(tokens)}" for kind, tokens in parts if tokens)]
+    )
+
+
+def context_kind_name(kind: ContextKind) -> str:
+    """The word that stands beside a kind's colour."""
+    return {
+        ContextKind.SYSTEM: tr("System and tools"),
+        ContextKind.HANDOVER: tr("Handover"),
+        ContextKind.OBSERVATIONS: tr("Observations"),
+        ContextKind.CONVERSATION: tr("Conversation"),
+        ContextKind.OUTPUT: tr("Tool outputs"),
+    }[kind]
+
+
+def format_token_count(tokens: float) -> str:
+    """A number of tokens in three or four characters: 31, 4.8K, 128K, 2.91M."""
+    if tokens < 1_000:
+        return format_number(tokens)
+    if tokens < 999_950:
+        return format_number(tokens / 1_000, 1 if round(tokens / 100) % 10 else 0) + "K"
+    return format_number(tokens / 1_000_000, 2) + "M"

@@ -1,0 +1,220 @@
+"""What can be done with a conversation of the list: rename, pin, archive, trash, fork, export. Slips can be undone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.ports import EmptyTrashResult
+from helix_desktop.gui import conversation_export
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.question_dialogs import ask_new_file, ask_text, ask_to_confirm
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+
+SUFFIX_BY_EXPORT_FORM = {
+    "markdown": ".md",
+    "json": ".json",
+    "html": ".html",
+    "claude-code": ".jsonl",
+    "openai": ".jsonl",
+}
+
+
+class ConversationActions:
+    """`changed` is called after the list is another one, `gone` with conversations that were deleted for good; `opened` with a
+    workspace and a session of it to show.
+    """
+
+    def __init__(
+        self,
+        window: QWidget,
+        doing: BackgroundRunner,
+        notices: Notices,
+        *,
+        changed: Callable[[], object],
+        gone: Callable[..., object],
+        opened: Callable[[WorkbenchPort, SessionPort], object],
+    ) -> None:
+        self._window = window
+        self._doing = doing
+        self._notices = notices
+        self._on_list_changed = changed
+        self._on_conversations_deleted = gone
+        self._on_session_opened = opened
+
+    def run_conversation_action(self, what: str, bench: WorkbenchPort, row: ConversationListRow) -> None:
+        """One of the names of the conversation's menu."""
+        acts: dict[str, Callable[[WorkbenchPort, ConversationListRow], None]] = {
+            "rename": self.ask_new_title,
+            "pin": self.toggle_conversation_pinned,
+            "archive": self.toggle_conversation_archived,
+            "trash": self.trash_conversation,
+            "restore": self.restore_conversation,
+            "fork": self.fork_and_open,
+            **{f"export-{form}": partial(self.ask_where_to_export, form=form) for form in SUFFIX_BY_EXPORT_FORM},
+        }
+        acts[what](bench, row)
+
+    def ask_new_title(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+        def save_new_title(title: str) -> None:
+            async def set_title_of_session() -> None:
+                await (await bench.open_session(row.id)).set_title(title)
+
+            self._doing.run_in_background(
+                set_title_of_session(), name="rename a conversation", then=lambda _done: self._on_list_changed()
+            )
+
+        ask_text(self._window, tr("Rename conversation"), tr("Title"), row.title, save_new_title)
+
+    def toggle_conversation_pinned(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+        async def set_session_pinned() -> None:
+            await (await bench.open_session(row.id)).set_pinned(pinned=not row.pinned)
+
+        self._doing.run_in_background(
+            set_session_pinned(), name="pin a conversation", then=lambda _done: self._on_list_changed()
+        )
+
+    def toggle_conversation_archived(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+        async def set_session_archived(archived: bool) -> None:  # noqa: FBT001 - a step of this very function
+            await (await bench.open_session(row.id)).set_archived(archived=archived)
+
+        def undo_archiving() -> None:
+            self._doing.run_in_background(
+                set_session_archived(row.archived),
+                name="take back an archiving",
+                then=lambda _done: self._on_list_changed(),
+            )
+
+        def notice_archived(_done: None) -> None:
+            self._on_list_changed()
+            words = tr("“{title}” was unarchived.") if row.archived else tr("“{title}” was archived.")
+            self._notices.show_notice(words.format(title=row.title or tr("New conversation")), act=undo_archiving)
+
+        self._doing.run_in_background(
+            set_session_archived(not row.archived), name="archive a conversation", then=notice_archived
+        )
+
+    def trash_conversation(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+        def notice_trashed(_done: None) -> None:
+            self._on_list_changed()
+            words = tr("“{title}” was moved to the trash.", title=row.title or tr("New conversation"))
+            self._notices.show_notice(words, act=lambda: self.restore_conversation(bench, row))
+
+        self._doing.run_in_background(
+            self._set_session_trashed(bench, row, trashed=True), name="trash a conversation", then=notice_trashed
+        )
+
+    def restore_conversation(self, bench: WorkbenchPort, row: ConversationListRow) -> None:
+        work = self._set_session_trashed(bench, row, trashed=False)
+        self._doing.run_in_background(work, name="restore a conversation", then=lambda _done: self._on_list_changed())
+
+    def ask_to_empty_trash(self, bench: WorkbenchPort) -> None:
+        """Every conversation in the trash, for good; asked first."""
+        number = sum(row.trashed for row in bench.list_conversations())
+        text = format_count(
+            number,
+            "{n} conversation in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
+            "{n} conversations in the trash will be deleted permanently, along with cached content that nothing else uses. This can't be undone.",
+        )
+
+        def notice_trash_emptied(gone: EmptyTrashResult) -> None:
+            self._on_conversations_deleted(*gone.conversations)
+            self._on_list_changed()
+            words = format_count(len(gone.conversations), "{n} conversation deleted", "{n} conversations deleted")
+            self._notices.show_notice(tr("{what}, {size} freed.", what=words, size=format_byte_size(gone.bytes)))
+
+        def delete_trash_now() -> None:
+            self._doing.run_in_background(
+                bench.empty_conversation_trash(), name="empty the trash", then=notice_trash_emptied
+            )
+
+        ask_to_confirm(self._window, tr("Empty trash"), text, tr("Delete permanently"), delete_trash_now)
+
+    def fork_and_open(self, bench: WorkbenchPort, row: ConversationListRow, at: int = 0) -> None:
+        """At its end, or at the fact `at`; the fork is opened."""
+
+        def open_new_fork(session: SessionPort) -> None:
+            self._on_list_changed()
+            self._on_session_opened(bench, session)
+
+        title = _unique_fork_title(row.title, [each.title for each in bench.list_conversations()])
+        self._doing.run_in_background(
+            bench.fork_conversation(row.id, at, title=title), name="fork a conversation", then=open_new_fork
+        )
+
+    def ask_where_to_export(self, bench: WorkbenchPort, row: ConversationListRow, form: str) -> None:
+        """Asks where to; the file is written in a thread."""
+
+        def export_to_chosen_file(file: Path) -> None:
+            def notice_exported(gone: int) -> None:
+                words = [tr("Saved as {file}.", file=file.name)]
+                if gone:
+                    words.append(
+                        format_count(
+                            gone,
+                            "{n} output is missing: it was removed from the cache or is damaged.",
+                            "{n} outputs are missing: they were removed from the cache or are damaged.",
+                        )
+                    )
+                self._notices.show_notice("\n".join(words))
+
+            self._doing.run_in_background(
+                self._write_conversation_file(bench, row, form, file),
+                name="export a conversation",
+                then=notice_exported,
+            )
+
+        name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
+        if form == "claude-code":  # which looks for a session by the name of its file
+            from helix_desktop.histories import session_export
+
+            name = f"{session_export.export_session_id(row.id)}{SUFFIX_BY_EXPORT_FORM[form]}"
+        ask_new_file(self._window, tr("Export conversation"), name, export_to_chosen_file)
+
+    async def _set_session_trashed(self, bench: WorkbenchPort, row: ConversationListRow, *, trashed: bool) -> None:
+        await (await bench.open_session(row.id)).set_trashed(trashed=trashed)
+
+    async def _write_conversation_file(
+        self, bench: WorkbenchPort, row: ConversationListRow, form: str, file: Path
+    ) -> int:
+        """Gives how many outputs could not be read."""
+        from helix_desktop.histories import session_export
+
+        facts = list((await bench.open_session(row.id)).conversation.state.facts)
+        named = [] if form == "json" else conversation_export.outputs_to_export(facts)
+        if form in session_export.FORMATS:
+            named = session_export.entries_needed_for_export(facts)
+        contents = await bench.workspace.cache.read_contents(named)
+        texts = {digest: content.decode("utf-8", "replace") for digest, content in contents.items()}
+        folder = str(next(iter(bench.allowed_folders), ""))
+        makers: dict[str, Callable[[], str]] = {
+            "json": lambda: conversation_export.export_conversation_json(row.title, facts),
+            "html": lambda: conversation_export.export_conversation_html(row.title, facts, texts.get),
+            "markdown": lambda: conversation_export.export_conversation_markdown(row.title, facts, texts.get),
+            "claude-code": lambda: _format_json_lines(session_export.claude_code_lines(facts, contents.get, folder)),
+            "openai": lambda: _format_json_lines(session_export.openai_lines(facts, contents.get)),
+        }
+        await save_text_file(file, makers[form])
+        return len(set(named) - set(texts))
+
+
+def _format_json_lines(values: Iterable[object]) -> str:
+    return "".join(f"{json.dumps(value, ensure_ascii=False)}\n" for value in values)
+
+
+def _unique_fork_title(title: str, taken: Sequence[str]) -> str:
+    """What tells a fork from its parent, and from other forks of it."""
+    if not title:
+        return ""
+    first = tr("{title} (fork)", title=title)
+    numbered = (tr("{title} (fork {n})", title=title, n=n) for n in range(2, len(taken) + 3))
+    return first if first not in taken else next(each for each in numbered if each not in taken)

@@ -1,0 +1,154 @@
+"""A conversation as a file: Markdown to read, HTML to show, JSON to work with. Pure: facts in, text out.
+
+`content` gives the text of an entry, or None where it is not to be had. Whatever a model or a tool wrote is text in the
+HTML: it is escaped, and nothing in the page is loaded or run.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationStarted,
+    Folded,
+    ModelReplied,
+    Reasoning,
+    Recorded,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.gui.answer_author import author_of_answer
+
+ARGUMENT_CHARACTERS = 200  # characters of a call's arguments; all of them are in the JSON
+Content = Callable[[Digest], str | None]
+
+_PAGE = """<!doctype html>
+<html><head><meta charset="utf-8"><title>{title}</title>
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<style>
+body{{font:15px/1.6 system-ui,sans-serif;max-width:760px;margin:40px auto;padding:0 20px;color:#1c1d1f;background:#fff}}
+h1{{font-size:22px}}h2{{font-size:13px;margin:28px 0 6px;color:#585c63}}
+pre{{font:13px/1.5 ui-monospace,monospace;background:#f3f3ef;border-radius:8px;padding:12px 14px;white-space:pre-wrap;
+overflow-wrap:anywhere}}
+.user{{background:#f3f3ef;border-radius:10px;padding:10px 14px;white-space:pre-wrap}}
+.said{{white-space:pre-wrap}}.fold{{color:#92580a;border-top:1px solid #e2e2dc;padding-top:6px;font-size:13px}}
+</style></head><body><h1>{title}</h1>
+{body}
+</body></html>
+"""
+
+
+def export_conversation_json(title: str, facts: Sequence[Recorded]) -> str:
+    """Every fact in its stored form: what `helix import` and other programs can read."""
+    stored = [
+        json.loads(fact_encoding.encode_fact(recorded.fact)) | {"seq": recorded.seq, "time": recorded.time}
+        for recorded in facts
+    ]
+    return json.dumps(
+        {"helix": "conversation", "version": 1, "title": title, "facts": stored}, ensure_ascii=False, indent=1
+    )
+
+
+def export_conversation_markdown(title: str, facts: Sequence[Recorded], content: Content) -> str:
+    parts = [f"# {_join_lines(title)}\n"]
+    for head, kind, text in iterate_export_sections(facts, content):
+        if kind == "code":
+            fence = _fence_longer_than(text)
+            parts.append(f"**{head}**\n\n{fence}\n{text}\n{fence}\n")
+        elif kind == "fold":
+            parts.append(f"---\n\n*{head}*\n")
+        else:
+            parts.append(f"## {head}\n\n{text}\n")
+    return "\n".join(parts)
+
+
+def export_conversation_html(title: str, facts: Sequence[Recorded], content: Content) -> str:
+    body = []
+    for head, kind, text in iterate_export_sections(facts, content):
+        name, inside = html.escape(head), html.escape(text)
+        if kind == "code":
+            body.append(f"<h2>{name}</h2><pre>{inside}</pre>")
+        elif kind == "fold":
+            body.append(f'<p class="fold">{name}</p>')
+        else:
+            body.append(f'<h2>{name}</h2><div class="{kind}">{inside}</div>')
+    return _PAGE.format(title=html.escape(_join_lines(title)), body="\n".join(body))
+
+
+def iterate_export_sections(facts: Sequence[Recorded], content: Content) -> Iterator[tuple[str, str, str]]:
+    """The conversation as (heading, kind, text); kinds: user, said, code, fold."""
+    calls: dict[str, ToolCall] = {}
+    started: ConversationStarted | None = None
+    for recorded in facts:
+        fact, at = recorded.fact, _format_local_minute(recorded.time)
+        if isinstance(fact, ConversationStarted):
+            started = fact
+        elif isinstance(fact, UserSaid):
+            yield f"You, {at}", "user", _text_of_user_message(fact)
+        elif isinstance(fact, ModelReplied):
+            calls |= {part.id: part for part in fact.parts if isinstance(part, ToolCall)}
+            yield from _sections_of_reply(fact, f"{author_of_answer(started, fact)} ({fact.model}), {at}")
+        elif isinstance(fact, ToolReturned):
+            call = calls.get(fact.call)
+            name = f"{call.name} {_shorten_call_arguments(call.arguments)}" if call else "Tool"
+            text = fact.head or content(fact.output.digest) or _describe_missing_output(fact.output)
+            ended = " (stopped)" if fact.stopped else "" if fact.ok else " (failed)"
+            yield f"{name}{ended}", "code", text
+        elif isinstance(fact, Folded):
+            yield f"{fact.kind.value}: {fact.tokens_before:,} → {fact.tokens:,} tokens", "fold", ""
+
+
+def _describe_missing_output(stored: Stored) -> str:
+    return f"[{stored.size:,} bytes, {stored.digest}: removed from the cache since, or damaged]" if stored.size else ""
+
+
+def _sections_of_reply(fact: ModelReplied, head: str) -> Iterator[tuple[str, str, str]]:
+    for part in fact.parts:
+        if isinstance(part, Text) and part.text.strip():
+            yield head, "said", part.text
+        elif isinstance(part, Reasoning) and part.text.strip():
+            yield "Reasoning", "code", part.text
+
+
+def _text_of_user_message(fact: UserSaid) -> str:
+    return "\n\n".join(
+        f"[{part.name}, {part.stored.size:,} bytes, {part.stored.digest}]"
+        if isinstance(part, Attachment)
+        else part.text
+        for part in fact.parts
+    )
+
+
+def _fence_longer_than(text: str) -> str:
+    """A fence longer than any in the text."""
+    longest = max(
+        (len(line) - len(line.lstrip("`")) for line in text.splitlines() if line.startswith("```")), default=2
+    )
+    return "`" * max(longest + 1, 3)
+
+
+def _join_lines(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _shorten_call_arguments(text: str) -> str:
+    line = _join_lines(text)
+    return line if len(line) <= ARGUMENT_CHARACTERS else f"{line[:ARGUMENT_CHARACTERS]}…"
+
+
+def _format_local_minute(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def outputs_to_export(facts: Sequence[Recorded]) -> list[Digest]:
+    """The entries whose text an export shows and the facts do not hold."""
+    return [r.fact.output.digest for r in facts if isinstance(r.fact, ToolReturned) and not r.fact.head]

@@ -1,0 +1,96 @@
+"""Deep links: `helix://` addresses that go to a place in the window, from a closed list, and do nothing else.
+
+helix://workspace/<id>                              a workspace
+helix://workspace/<id>/conversation/<id>            a conversation
+helix://workspace/<id>/conversation/<id>/<seq>      a message of it
+helix://workspace/<id>/entry/<sha-256>              an entry of the cache
+helix://workspace/<id>/fold/<conversation>/<fold>   a fold in the timeline
+helix://settings                                    the settings
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QDesktopServices
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+
+SCHEME = "helix"
+LONGEST = 500
+_OF_THE_WEB = frozenset({"http", "https", "mailto"})
+_NAME = r"[A-Za-z0-9._-]{1,80}"
+_FORMS = {
+    "settings": re.compile(r"settings"),
+    "workspace": re.compile(rf"workspace/(?P<workspace>{_NAME})"),
+    "conversation": re.compile(
+        rf"workspace/(?P<workspace>{_NAME})/conversation/(?P<conversation>{_NAME})(?:/(?P<seq>\d{{1,9}}))?"
+    ),
+    "entry": re.compile(rf"workspace/(?P<workspace>{_NAME})/entry/(?P<digest>[0-9a-f]{{64}})"),
+    "fold": re.compile(rf"workspace/(?P<workspace>{_NAME})/fold/(?P<conversation>{_NAME})/(?P<fold>{_NAME})"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlace:
+    """Where a link leads. `kind`: settings, workspace, conversation, entry or fold."""
+
+    kind: str
+    workspace: str = ""
+    conversation: str = ""
+    seq: int = 0
+    digest: Digest | None = None
+    fold: str = ""
+
+
+def parse_deep_link(link: str) -> WindowPlace:
+    """The place; WrongUse for everything that is not on the list."""
+    head, _, path = link.strip().partition("://")
+    path = path.rstrip("/")
+    for kind, form in _FORMS.items():
+        found = form.fullmatch(path) if head.casefold() == SCHEME and len(link) <= LONGEST else None
+        if found is not None:
+            return _build_window_place(kind, found.groupdict(default=""))
+    raise InvalidInput(
+        "This link doesn't lead to anything in Helix Desktop.",
+        remedy="Links can open pages and entries, but they can't start anything.",
+    )
+
+
+def _build_window_place(kind: str, parts: dict[str, str]) -> WindowPlace:
+    return WindowPlace(
+        kind,
+        workspace=parts.get("workspace", ""),
+        conversation=parts.get("conversation", ""),
+        seq=int(parts.get("seq") or 0),
+        digest=Digest.from_hex(parts["digest"]) if "digest" in parts else None,
+        fold=parts.get("fold", ""),
+    )
+
+
+def format_deep_link(place: WindowPlace) -> str:
+    """The address of a place."""
+    if place.kind == "settings":
+        return f"{SCHEME}://settings"
+    path = f"{SCHEME}://workspace/{place.workspace}"
+    if place.kind == "conversation":
+        return f"{path}/conversation/{place.conversation}" + (f"/{place.seq}" if place.seq else "")
+    if place.kind == "entry":
+        return f"{path}/entry/{place.digest}"
+    return f"{path}/fold/{place.conversation}/{place.fold}" if place.kind == "fold" else path
+
+
+def open_in_browser(address: str) -> None:
+    """In the browser. The user has been asked already; what is no address of the web is not opened."""
+    url = QUrl(address)
+    if url.scheme().casefold() in _OF_THE_WEB:
+        QDesktopServices.openUrl(url)
+
+
+def open_in_desktop_program(path: Path) -> None:
+    """In the program that the desktop has for it. Only after the user asked for this very file, and it is none that runs."""
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))

@@ -1,0 +1,24 @@
+"""What keys do that Qt leaves undone."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QApplication, QPushButton, QToolButton
+
+_ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+
+
+def press_focused_button(event: QKeyEvent) -> bool:
+    """Enter presses the button that has the keyboard, as in a dialog, where nobody else wanted it. Whether it did."""
+    focused = QApplication.focusWidget()
+    plain = not event.modifiers() & ~Qt.KeyboardModifier.KeypadModifier and not event.isAutoRepeat()
+    if event.key() not in _ENTER or not plain or focused is None or not focused.isEnabled():
+        return False
+    if isinstance(focused, QToolButton) and focused.menu() is not None:
+        focused.showMenu()
+    elif isinstance(focused, QPushButton | QToolButton):
+        focused.click()
+    else:
+        return False
+    return True

@@ -1,0 +1,119 @@
+"""From a session's events to one Qt signal, at most twenty times a second.
+
+A model and a command can tell thousands of things a second; drawing each would freeze the window. `EventBridge` keeps them
+in order, joins what belongs together and hands them on in batches. What a running command prints beyond `SHOWN_OUTPUT_CHARACTERS`
+between two batches is left out here: the whole of it is an entry of the cache when the command is done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, TextDelta
+from helix_desktop.engine.session_events import Event, ReplyStreamed, ToolPrinted
+
+BATCH_INTERVAL_MS = 50  # milliseconds
+SHOWN_OUTPUT_CHARACTERS = 128 * 1024
+
+Subscribe = Callable[[Callable[[Event], None]], Callable[[], None]]
+
+
+class EventBatch:
+    """Events in order, the pieces of one stream joined."""
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._texts: list[list[str]] = []  # the pieces of the event at the same place
+        self.size = 0  # characters
+
+    def __bool__(self) -> bool:
+        return bool(self._events)
+
+    def add_event(self, event: Event) -> None:
+        text = _streamed_text(event)
+        self.size += len(text)
+        if self._events and text and _belong_to_same_stream(self._events[-1], event):
+            self._texts[-1].append(text)
+        else:
+            self._events.append(event)
+            self._texts.append([text])
+
+    def join_events(self) -> tuple[Event, ...]:
+        return tuple(_join_event_texts(event, texts) for event, texts in zip(self._events, self._texts, strict=True))
+
+
+class EventBridge(QObject):
+    """`events_arrived` carries a tuple of events, oldest first."""
+
+    events_arrived = Signal(object)
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._waiting = EventBatch()
+        self._unsubscribe: Callable[[], None] | None = None
+        self._timer = QTimer(self, interval=BATCH_INTERVAL_MS, singleShot=True)
+        self._timer.timeout.connect(self.emit_waiting_events)
+
+    def listen_to_session(self, subscribe: Subscribe) -> None:
+        """Hear a session (`session.subscribe`) instead of the one before."""
+        self.stop_listening_to_session()
+        self._unsubscribe = subscribe(self.queue_event)
+
+    def stop_listening_to_session(self) -> None:
+        """Hear nothing any more; what came already is handed on first."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+            self._unsubscribe = None
+        self.emit_waiting_events()
+
+    def queue_event(self, event: Event) -> None:
+        """Keep an event for the next batch."""
+        self._waiting.add_event(event)
+        if not self._timer.isActive():
+            self._timer.start()
+
+    def emit_waiting_events(self) -> None:
+        """Hand on what waits, now."""
+        self._timer.stop()
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, EventBatch()
+        self.events_arrived.emit(waiting.join_events())
+
+
+def _streamed_text(event: Event) -> str:
+    if isinstance(event, ToolPrinted):
+        return event.text
+    if isinstance(event, ReplyStreamed):
+        if isinstance(event.delta, TextDelta | ReasoningDelta):
+            return event.delta.text
+        if isinstance(event.delta, CallDelta):
+            return event.delta.arguments
+    return ""
+
+
+def _belong_to_same_stream(one: Event, other: Event) -> bool:
+    if isinstance(one, ToolPrinted) and isinstance(other, ToolPrinted):
+        return one.call == other.call
+    if isinstance(one, ReplyStreamed) and isinstance(other, ReplyStreamed):
+        a, b = one.delta, other.delta
+        if isinstance(a, CallDelta) and isinstance(b, CallDelta):
+            return a.index == b.index
+        return type(a) is type(b) and isinstance(a, TextDelta | ReasoningDelta)
+    return False
+
+
+def _join_event_texts(event: Event, texts: list[str]) -> Event:
+    if len(texts) == 1:
+        return event
+    whole = "".join(texts)
+    if isinstance(event, ToolPrinted):
+        return replace(event, text=whole[-SHOWN_OUTPUT_CHARACTERS:])
+    if isinstance(event, ReplyStreamed) and isinstance(event.delta, TextDelta | ReasoningDelta):
+        return replace(event, delta=replace(event.delta, text=whole))
+    if isinstance(event, ReplyStreamed) and isinstance(event.delta, CallDelta):
+        return replace(event, delta=replace(event.delta, arguments=whole))
+    return event

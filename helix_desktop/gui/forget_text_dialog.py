@@ -1,0 +1,211 @@
+"""Forgetting a text, such as a key that slipped into a message: wherever it stands, for good. What that means is said first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import shiboken6
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QDialog,
+    QHBoxLayout,
+    QLineEdit,
+    QProgressBar,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.ports import ForgetResult
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+WIDTH = 480
+MARGIN = 18
+
+
+def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -> None:
+    """Open the dialog on the workspace in front. What the window itself remembers forgets the text as well."""
+    bench = window.current_workbench
+    if bench is None:
+        return
+
+    def forget_in_window(text: str) -> None:
+        window.memory.forget_remembered_text(text, within=bench.id)
+        if window.current_workbench is bench:
+            window.show_session_or_new(window.current_session)  # drafts and what was typed before are read anew
+            if window.pages.is_page_made("cache"):
+                window.pages.cache.clear_and_reload_entries()
+
+    dialog = ForgetTextDialog(bench, window.background_runner, forget_in_window, window, parent or window)
+    dialog.closed_early = window.notices.show_notice
+    dialog.open()
+
+
+class ForgetTextDialog(QDialog):
+    """`forget_in_window` is called with the text once it is forgotten; the work goes on while `owner` lives, also without the dialog."""
+
+    def __init__(
+        self,
+        bench: WorkbenchPort,
+        doing: BackgroundRunner,
+        gone: Callable[[str], object],
+        owner: QObject,
+        parent: QWidget,
+    ) -> None:
+        super().__init__(parent)
+        self._bench, self._doing, self._gone, self._owner = bench, doing, gone, owner
+        self.closed_early: Callable[[str], object] = lambda _words: None
+        self._closed = False
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Forget text"))
+        self.text = QLineEdit(self)
+        self.text.setEchoMode(QLineEdit.EchoMode.Password)
+        self.text.setAccessibleName(tr("Text to forget"))
+        self.text.setPlaceholderText(tr("Paste the text"))
+        self.show_text_checkbox = QCheckBox(tr("Show text"), self)
+        self.stop_button = QPushButton(tr("Stop"), self)
+        self.close_button = QPushButton(tr("Cancel"), self)
+        self.forget_button = QPushButton(tr("Forget everywhere"), self)
+        self.bar = QProgressBar(self)
+        self.message_label = build_plain_label(parent=self)
+        self._lay_out_forget_dialog()
+        self._connect_fields_and_buttons()
+
+    def _lay_out_forget_dialog(self) -> None:
+        column = QVBoxLayout(self)
+        for words in _explain_forgetting(self._bench.name):
+            label = build_plain_label(words, parent=self)
+            label.setMinimumWidth(WIDTH - 2 * MARGIN)  # else it asks for the height of a narrower one
+            column.addWidget(label)
+        column.setContentsMargins(MARGIN, 16, MARGIN, 14)
+        column.setSpacing(10)
+        row = QHBoxLayout()
+        row.addWidget(self.text, 1)
+        row.addWidget(self.show_text_checkbox)
+        column.addLayout(row)
+        self.message_label.hide()
+        self.bar.setTextVisible(False)
+        self.bar.hide()
+        column.addWidget(self.bar)
+        column.addWidget(self.message_label)
+        self.stop_button.hide()
+        self.forget_button.setProperty("look", "danger")
+        self.forget_button.setEnabled(False)
+        buttons = QHBoxLayout()
+        buttons.addStretch(1)
+        for button in (self.stop_button, self.close_button, self.forget_button):
+            button.setAutoDefault(False)  # Return in the field goes to the button and does not press it
+            buttons.addWidget(button)
+        column.addLayout(buttons)
+        self.setMinimumWidth(WIDTH)
+        self.text.setFocus()
+
+    def _connect_fields_and_buttons(self) -> None:
+        hidden, shown = QLineEdit.EchoMode.Password, QLineEdit.EchoMode.Normal
+        self.show_text_checkbox.toggled.connect(lambda on: self.text.setEchoMode(shown if on else hidden))
+        self.text.textChanged.connect(lambda text: self.forget_button.setEnabled(bool(text.strip())))
+        self.text.returnPressed.connect(self.forget_button.setFocus)
+        self.forget_button.clicked.connect(self._start_forgetting)
+        self.stop_button.clicked.connect(self._stop_forgetting)
+        self.close_button.clicked.connect(self.reject)
+
+    def _start_forgetting(self) -> None:
+        text = self.text.text().strip()
+
+        def report_forgotten(purged: ForgetResult) -> None:
+            self._gone(text)
+            self._show_forgetting_ended(describe_forgotten(purged), done=True)
+
+        def report_forgetting_error(error: HelixError) -> None:
+            self._show_forgetting_ended(translate_sentences(str(error)), done=False)
+
+        self._show_forget_message(
+            tr(
+                "Searching everything. In a large workspace this takes a few minutes. Nothing has been removed yet, and you can stop the search or close this window. Until this is finished, messages are queued and you can't open other conversations in this workspace."
+            )
+        )
+        self.bar.setAccessibleName(tr("Forget text"))
+        self.bar.setRange(0, 0)
+        self.bar.show()
+        self.text.setEnabled(False)
+        self.forget_button.setEnabled(False)
+        self.close_button.setText(tr("Close"))
+        work = self._bench.forget_content(text=text, report=self._show_forget_progress)
+        self._work = self._doing.run_in_background(
+            work, name="forget a text", then=report_forgotten, owner=self._owner, failed=report_forgetting_error
+        )
+        self.stop_button.setVisible(not self.bar.isHidden())
+
+    def _stop_forgetting(self) -> None:
+        self._work.cancel()
+        self._show_forgetting_ended(tr("Stopped. Nothing was removed."), done=False)
+
+    def _show_forget_progress(self, done: int, total: int) -> None:
+        """How much of the cache was read; how long removing takes after it is not known, and it cannot be stopped."""
+        if self._closed or not shiboken6.isValid(self):
+            return
+        self.bar.setRange(0, 1000 if done < total else 0)
+        self.bar.setValue(done * 1000 // max(total, 1))
+        if done >= total:
+            self.stop_button.hide()
+            self._show_forget_message(
+                tr(
+                    "Removing the text. This can't be stopped. Don't close the program now, or some copies may remain and you would have to forget the text again."
+                )
+            )
+
+    def _show_forgetting_ended(self, words: str, *, done: bool) -> None:
+        """Told here, or by the window where the dialog was closed meanwhile."""
+        if self._closed or not shiboken6.isValid(self):
+            self.closed_early(words)
+            return
+        self.text.setEnabled(True)
+        self.bar.hide()
+        self.stop_button.hide()
+        if done:
+            self.text.clear()
+        self.forget_button.setEnabled(bool(self.text.text().strip()))
+        self._show_forget_message(words)
+
+    def _show_forget_message(self, words: str) -> None:
+        self.message_label.setText(words)
+        self.message_label.show()
+        self.adjustSize()
+
+    def done(self, result: int) -> None:
+        self._closed = True
+        self.text.clear()
+        super().done(result)
+
+
+def describe_forgotten(purged: ForgetResult) -> str:
+    """What was done, in a sentence; then a line for each place that is the user's to mend."""
+    if not purged.entries and not purged.facts:
+        first = tr("Not found: no message or entry in this workspace contains this text.")
+    else:
+        first = tr(
+            "{entries}. {messages} changed. {backups} cleaned.",
+            entries=format_count(len(purged.entries), "{n} entry removed", "{n} entries removed"),
+            messages=format_count(purged.facts, "{n} fact", "{n} facts"),
+            backups=format_count(purged.backups, "{n} backup", "{n} backups"),
+        )
+    return "\n".join([first, *purged.elsewhere])
+
+
+def _explain_forgetting(workspace: str) -> list[str]:
+    return [
+        tr("Removes text, such as a key or a password, from everywhere in the workspace {name}:", name=workspace),
+        tr(
+            "from the journal of every conversation, the cache (every entry that contains it is removed entirely), the index, the backups and your drafts. The messages that contained it will say that something was forgotten."
+        ),
+        tr(
+            "This can't be undone. Text already sent to a provider and files you exported are not affected, so replace a leaked key as well."
+        ),
+    ]

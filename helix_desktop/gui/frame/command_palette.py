@@ -1,0 +1,216 @@
+"""One box that finds everything: actions with their shortcuts, conversations, messages, entries.
+
+What is at hand (actions, conversations) is shown with the first letter; the workspace's search follows as it answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import (
+    QRect,
+    QSize,
+    Qt,
+    QTimer,
+    Signal,
+)
+from PySide6.QtGui import QFontMetrics, QPainter, QPaintEvent
+from PySide6.QtWidgets import QLabel, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.frame.search_popup import SearchPopup
+from helix_desktop.gui.shared.list_row_model import Index, ListRowModel
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.translation import tr
+
+SEARCH_DELAY_MS = 120  # milliseconds of quiet before the workspace is searched
+WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
+
+
+@dataclass(frozen=True, slots=True)
+class PaletteItem:
+    """One thing that can be chosen. `kind` is the icon's name; `key` a shortcut; `act` what choosing it does."""
+
+    text: str
+    act: Callable[[], object]
+    kind: str = "action"
+    note: str = ""
+    key: str = ""
+    enabled: bool = True
+
+
+def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
+    """Those that hold every word: first those that begin with the words as they are, then those that begin with the first."""
+    wanted = words.casefold().split()
+    if not wanted:
+        return list(finds[:MAX_MATCHES])
+    found = [find for find in finds if all(word in f"{find.text} {find.note}".casefold() for word in wanted)]
+    found.sort(key=lambda find: [not find.text.casefold().startswith(begin) for begin in (" ".join(wanted), wanted[0])])
+    return found[:MAX_MATCHES]
+
+
+class PaletteRows(ListRowModel[PaletteItem]):
+    """What was found."""
+
+    def flags(self, index: Index) -> Qt.ItemFlag:
+        usable = index.isValid() and self.items[index.row()].enabled
+        return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if usable else Qt.ItemFlag.NoItemFlags
+
+    def data(self, index: Index, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        find = self.items[index.row()]
+        if role == Qt.ItemDataRole.UserRole:
+            return find
+        if role == Qt.ItemDataRole.DisplayRole:
+            return find.text
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return ", ".join(filter(None, [find.text, find.note, find.key]))
+        return None
+
+
+class PaletteRowPainter(QStyledItemDelegate):
+    """An icon, the text, where it is, and the shortcut at the end."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+
+    def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
+        return QSize(200, self._theme.zoomed_pixels(ROW))
+
+    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
+        theme, px = self._theme, self._theme.zoomed_pixels
+        find: PaletteItem = index.data(Qt.ItemDataRole.UserRole)
+        rect = QRect(option.rect).adjusted(px(8), 0, -px(8), 0)
+        painter.save()
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if option.state & QStyle.StateFlag.State_Selected:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme.colour_of_token("selected"))
+            painter.drawRoundedRect(rect, 6, 6)
+        inner = rect.adjusted(px(10), 0, -px(10), 0)
+        middle = inner.center().y()
+        build_icon(find.kind, theme.colour_of_token("muted")).paint(
+            painter, QRect(inner.left(), middle - px(8), px(16), px(16))
+        )
+        inner.setLeft(inner.left() + px(26))
+        inner.setRight(self._draw_shortcut_or_note(painter, inner, find))
+        painter.setFont(theme.build_font())
+        painter.setPen(theme.colour_of_token("text" if find.enabled else "faint"))
+        text = QFontMetrics(painter.font()).elidedText(find.text, Qt.TextElideMode.ElideRight, inner.width())
+        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter, text)
+        painter.restore()
+
+    def _draw_shortcut_or_note(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
+        """The shortcut, or where it was found. Returns where the room for the text ends."""
+        painter.setFont(self._theme.build_font(11))
+        painter.setPen(self._theme.colour_of_token("faint"))
+        metrics = QFontMetrics(painter.font())
+        text = metrics.elidedText(find.key or find.note, Qt.TextElideMode.ElideMiddle, inner.width() // 2)
+        width = metrics.horizontalAdvance(text)
+        painter.drawText(inner, Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignRight, text)
+        return inner.right() - width - self._theme.zoomed_pixels(12)
+
+
+class CommandPalette(SearchPopup):
+    """`at_hand()` is asked when it opens; `searching(words)` is answered with `show_search_results`."""
+
+    search_wanted = Signal(str)
+    closed = Signal()
+
+    def __init__(self, theme: Theme, at_hand: Callable[[], Sequence[PaletteItem]], parent: QWidget) -> None:
+        super().__init__(theme, parent)
+        self._list_ready_items = at_hand
+        self._known: Sequence[PaletteItem] = ()
+        self._found: Sequence[PaletteItem] = ()
+        self._searched = ""
+        self._is_open_to_all = True
+        self.line.setAccessibleName(tr("Search everything"))
+        self._model = PaletteRows(self)
+        self.set_rows_model(self._model, PaletteRowPainter(theme, self.list))
+        self.list.setAccessibleName(tr("Found"))
+        self._nothing = QLabel(tr("Nothing found"), self.list)
+        self._nothing.setProperty("look", "muted")
+        self._nothing.hide()
+        self._timer = QTimer(self, interval=SEARCH_DELAY_MS, singleShot=True)
+        self._timer.timeout.connect(self._request_workspace_search)
+        self.line.textChanged.connect(self._on_palette_text_changed)
+
+    def open_palette(self, words: str = "", known: Sequence[PaletteItem] | None = None) -> None:
+        """Find everything; with `known` only among these."""
+        self._known, self._is_open_to_all = (self._list_ready_items(), True) if known is None else (known, False)
+        everything = tr("Search messages, entries, conversations and actions")
+        self.line.setPlaceholderText(everything if known is None else tr("Search workspaces"))
+        self._found, self._searched = (), ""
+        self._nothing.hide()
+        self.open_popup(words)
+        self._refill_palette()
+        if words:
+            self._timer.start()
+
+    def close_popup(self) -> None:
+        super().close_popup()
+        self.closed.emit()
+
+    def is_searching_for(self, words: str) -> bool:
+        """Whether these are still the words that are looked for."""
+        return self.isVisible() and words == self.line.text().strip()
+
+    def show_search_results(self, words: str, finds: Sequence[PaletteItem], *, more: bool = False) -> None:
+        """What was found so far, with `more` to come; an answer to older words is dropped."""
+        if words == self.line.text().strip():
+            self._found = finds
+            chosen = self.list.currentIndex().row()
+            self._refill_palette()
+            self._nothing.setText(tr("Searching for “{words}”…", words=words) if more else tr("Nothing found"))
+            self._nothing.adjustSize()
+            self._nothing.setVisible(bool(words) and not self._model.rowCount())
+            self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
+            if chosen >= 0:  # what was found stands behind what is known
+                self.highlight_row(chosen)
+
+    def accept_current_row(self) -> None:
+        index = self.list.currentIndex()
+        if not index.isValid() or not self._model.items[index.row()].enabled:
+            return
+        act = self._model.items[index.row()].act
+        self.close_popup()
+        act()
+
+    def selectable_rows(self) -> list[int]:
+        return [at for at, find in enumerate(self._model.items) if find.enabled]
+
+    def _on_palette_text_changed(self, words: str) -> None:
+        if not words.strip():
+            self._found, self._searched = (), ""
+        self._nothing.hide()
+        self._refill_palette()
+        self._timer.start()
+
+    def _request_workspace_search(self) -> None:
+        words = self.line.text().strip()
+        if words and words != self._searched and self._is_open_to_all:
+            self._searched = words
+            self.search_wanted.emit(words)
+
+    def _refill_palette(self) -> None:
+        self._model.replace_rows([*match_palette_items(self._known, self.line.text()), *self._found])
+        self.highlight_row(next(iter(self.selectable_rows()), 0))
+        self.place_popup()
+
+    def place_popup(self) -> None:
+        parent = self.parentWidget()
+        if parent is None:
+            return
+        px = self._theme.zoomed_pixels
+        self.setGeometry(parent.rect())
+        width = min(px(WIDTH), parent.width() - 32)
+        rows = min(max(self._model.rowCount(), 1), SHOWN)
+        height = min(px(ROW) * rows + px(68), parent.height() - px(96))
+        self.box.setGeometry((parent.width() - width) // 2, px(80), width, height)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        shade = self._theme.colour_of_token("rail")
+        painter = QPainter(self)
+        painter.setOpacity(0.6)
+        painter.fillRect(self.rect(), shade)

@@ -1,0 +1,82 @@
+"""Keeps what is typed before the window is furnished. It belongs to the conversation whose message box was shown last.
+
+Letters go straight into the draft of that conversation, so a program that is killed while it loads has lost none of them.
+Light on purpose: the first paint imports it, so it knows the shape of a draft and nothing of messages.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from PySide6.QtGui import QKeyEvent
+
+from helix_desktop.gui.window_memory import WindowMemory
+
+RETURN, ENTER, BACKSPACE = 0x01000004, 0x01000005, 0x01000003  # Qt.Key, whose enum takes 25 ms to make
+SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
+
+
+class EarlyTyping:
+    """`sent_messages`: the messages that Enter has sent already, oldest first, as drafts are written. They go out once the conversation is open."""
+
+    def __init__(self, memory: WindowMemory) -> None:
+        self._memory = memory
+        workspace = memory.get_remembered("workspace", default="")
+        conversation = memory.get_remembered("conversation", workspace, default="") or "new"
+        self.draft_owner = (workspace, conversation)
+        box = memory.get_remembered("box", default=dict[str, object]())
+        name = box.get("name", "")
+        self.name = name if isinstance(name, str) else ""
+        page = memory.get_remembered("layout", workspace, "page", default="chat")
+        self.has_box = bool(workspace) and page == "chat" and box.get("is_shown", True) is True
+        self.enter_sends = not memory.get_remembered("newline-with-enter", default=False)
+        self.is_edit = bool(memory.get_remembered("edit", *self.draft_owner, default=dict[str, object]()))
+        self.sent_messages: list[dict[str, Any]] = []
+
+    @property
+    def typed_text(self) -> str:
+        words = self._saved_draft.get("text", "")
+        return words if isinstance(words, str) else ""
+
+    def handle_key(self, event: QKeyEvent) -> bool:
+        """Whether the key was one of a message. Keys that move a cursor, and shortcuts, do nothing yet."""
+        held = event.modifiers().value
+        if not self.has_box or held & (ALT | META):
+            return False
+        key = event.key()
+        if key in (RETURN, ENTER):
+            self._handle_return_key(shift=bool(held & SHIFT), control=bool(held & CONTROL))
+        elif held & CONTROL:
+            return False
+        elif key == BACKSPACE:
+            self._save_draft_text(self.typed_text[:-1])
+        elif event.text().isprintable():
+            self.append_typed_text(event.text())
+        return True
+
+    def append_typed_text(self, words: str) -> None:
+        self._save_draft_text(self.typed_text + words)
+
+    def _handle_return_key(self, *, shift: bool, control: bool) -> None:
+        if shift or self.is_edit or not (self.enter_sends or control):
+            self.append_typed_text("\n")
+        elif self.typed_text.strip() or self._saved_draft.get("attachments"):
+            self._queue_typed_message()
+
+    def _queue_typed_message(self) -> None:
+        """It waits in the memory, where a message that was not sent becomes a draft again."""
+        message = {**self._saved_draft, "text": self.typed_text.strip()}
+        waiting = self._memory.get_remembered("waiting", *self.draft_owner, default=list[object]())
+        self._memory.remember_value("waiting", *self.draft_owner, value=[*waiting, message])
+        self._memory.remember_value("draft", *self.draft_owner, value={})
+        self.sent_messages.append(message)
+
+    @property
+    def _saved_draft(self) -> dict[str, Any]:
+        return self._memory.get_remembered("draft", *self.draft_owner, default=dict[str, Any]())
+
+    def _save_draft_text(self, text: str) -> None:
+        held = self._saved_draft.get("attachments", [])
+        self._memory.remember_value(
+            "draft", *self.draft_owner, value={"text": text, "attachments": held} if text or held else {}
+        )

@@ -1,0 +1,82 @@
+"""What lasts: how far it is, and a way to stop it, in a small window beside what the user goes on doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.translation import tr
+
+T = TypeVar("T")
+SHOW_DELAY_MS = 300  # milliseconds; what is over before needs no window
+WIDTH = 380
+
+
+class ProgressDialog(QDialog):
+    """One piece of work that lasts. Closing it stops the work; it closes itself at the end."""
+
+    def __init__(self, words: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(words)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setMinimumWidth(WIDTH)
+        self._words = QLabel(words, self)
+        self._words.setTextFormat(Qt.TextFormat.PlainText)
+        self._bar = QProgressBar(self)
+        self._bar.setRange(0, 0)
+        self._bar.setTextVisible(False)
+        self._bar.setAccessibleName(words)
+        self._progress_label = QLabel(self)
+        self._progress_label.setProperty("look", "small")
+        stop = QPushButton(tr("Stop"), self)
+        stop.clicked.connect(self.reject)
+        line = QHBoxLayout()
+        line.addWidget(self._progress_label, 1)
+        line.addWidget(stop)
+        column = QVBoxLayout(self)
+        for widget in (self._words, self._bar):
+            column.addWidget(widget)
+        column.addLayout(line)
+        self._show_timer = QTimer(self, singleShot=True, interval=SHOW_DELAY_MS)
+        self._show_timer.timeout.connect(self.show)
+        self._show_timer.start()
+
+    def show_byte_progress(self, done: int, total: int) -> None:
+        """Bytes done, and of how many."""
+        self._bar.setRange(0, 1000)
+        self._bar.setValue(min(done * 1000 // max(total, 1), 1000))
+        self._progress_label.setText(
+            tr("{done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
+        )
+
+    def done(self, result: int) -> None:
+        self._show_timer.stop()
+        super().done(result)
+
+    def run_with_progress(
+        self,
+        doing: BackgroundRunner,
+        work: Coroutine[Any, Any, T],
+        then: Callable[[T], object],
+        failed: Callable[[HelixError], object],
+    ) -> None:
+        """Do `work` and close at its end; `failed` gets an error."""
+
+        def close_with_result(result: T) -> None:
+            self.accept()
+            then(result)
+
+        def close_with_error(error: HelixError) -> None:
+            self.accept()
+            failed(error)
+
+        running = doing.run_in_background(
+            work, name=self.windowTitle(), then=close_with_result, owner=self, failed=close_with_error
+        )
+        self.rejected.connect(running.cancel)

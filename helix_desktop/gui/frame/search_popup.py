@@ -1,0 +1,133 @@
+"""A search field over a list, above the window: typing filters, arrows choose, Enter takes, Escape leaves.
+
+Who uses it says what the list holds (`fill`), which rows can be chosen, and what taking one does.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import shiboken6
+from PySide6.QtCore import QAbstractItemModel, QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QLineEdit, QListView, QStyledItemDelegate, QVBoxLayout, QWidget
+
+from helix_desktop.gui.theme import Theme
+
+ROWS_PER_PAGE_KEY = 10  # rows that Page Up and Page Down move by
+
+
+class SearchPopup(QWidget):
+    """Lies over its parent and grows with it; `box` is what is seen."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._focus_before: QWidget | None = None  # what had the keyboard
+        self.box = QWidget(self)
+        self.box.setProperty("look", "box")
+        self.box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.line = QLineEdit(self.box)
+        self.line.setProperty("look", "palette")
+        self.list = QListView(self.box)
+        self.list.setProperty("look", "plain")
+        self.list.setUniformItemSizes(True)
+        self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.inside = QVBoxLayout(self.box)
+        self.inside.setContentsMargins(1, 1, 1, 8)
+        self.inside.setSpacing(8)
+        self.inside.addWidget(self.line)
+        self.inside.addWidget(self.list)
+        self.line.installEventFilter(self)
+        self.list.clicked.connect(lambda _index: self.accept_current_row())
+        parent.installEventFilter(self)
+        self.hide()
+
+    def set_rows_model(self, model: QAbstractItemModel, painter: QStyledItemDelegate) -> None:
+        """What the list shows, and how. Once, when it is made."""
+        self.list.setModel(model)
+        self.list.setItemDelegate(painter)
+
+    @abstractmethod
+    def selectable_rows(self) -> list[int]:
+        """The rows that can be chosen."""
+
+    @abstractmethod
+    def accept_current_row(self) -> None:
+        """Take the chosen row."""
+
+    @abstractmethod
+    def place_popup(self) -> None:
+        """Where the box is, now that the parent or the list has another size."""
+
+    # --- coming and going
+
+    def open_popup(self, words: str = "") -> None:
+        if self.isHidden():
+            self._focus_before = self.window().focusWidget()
+        self.line.setText(words)
+        self.line.selectAll()
+        self.place_popup()
+        self.show()
+        self.raise_()
+        self.line.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def close_popup(self) -> None:
+        self.hide()
+
+    def dismiss_popup(self) -> None:
+        """Nothing was chosen: the keyboard goes back to where it was."""
+        self.close_popup()
+        if self._focus_before is not None and shiboken6.isValid(self._focus_before) and self._focus_before.isVisible():
+            self._focus_before.setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+    def mousePressEvent(self, _event: object) -> None:
+        self.dismiss_popup()
+
+    # --- the keyboard
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self.parentWidget() and event.type() == QEvent.Type.Resize and self.isVisible():
+            self.place_popup()
+        if watched is self.line and isinstance(event, QKeyEvent):
+            if event.type() == QEvent.Type.ShortcutOverride and self.claims_shortcut_key(event):
+                event.accept()
+                return True
+            if event.type() == QEvent.Type.KeyPress:
+                return self.handle_popup_key(event)
+        return False
+
+    def claims_shortcut_key(self, event: QKeyEvent) -> bool:
+        """Keys that are shortcuts elsewhere and mean something here."""
+        return event.key() == Qt.Key.Key_Escape
+
+    def handle_popup_key(self, event: QKeyEvent) -> bool:
+        key = event.key()
+        if key == Qt.Key.Key_Escape:
+            self.dismiss_popup()
+        elif key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            self.accept_current_row()
+        elif key in (Qt.Key.Key_Down, Qt.Key.Key_Up, Qt.Key.Key_PageDown, Qt.Key.Key_PageUp):
+            step = {Qt.Key.Key_Down: 1, Qt.Key.Key_Up: -1, Qt.Key.Key_PageDown: ROWS_PER_PAGE_KEY}.get(
+                Qt.Key(key), -ROWS_PER_PAGE_KEY
+            )
+            self._move_highlight(step)
+        else:
+            return key in (Qt.Key.Key_Tab, Qt.Key.Key_Backtab)
+        return True
+
+    def highlight_row(self, row: int) -> None:
+        self.list.setCurrentIndex(self.list.model().index(row, 0))
+        if row == next(iter(self.selectable_rows()), -1):
+            self.list.scrollToTop()  # what is above the first says what it is
+
+    def _move_highlight(self, steps: int) -> None:
+        """Past what cannot be chosen; a single step goes round at the ends."""
+        usable = self.selectable_rows()
+        if not usable:
+            return
+        here = self.list.currentIndex().row()
+        place = usable.index(here) if here in usable else 0
+        place = (place + steps) % len(usable) if abs(steps) == 1 else min(max(place + steps, 0), len(usable) - 1)
+        self.highlight_row(usable[place])

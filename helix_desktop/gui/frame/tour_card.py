@@ -1,0 +1,194 @@
+"""What points at a part of the window and says something about it: a ring around it, and a card with Back, Next and Leave.
+
+It takes no click and no key but on its own buttons: what it points at is pressed by the user, as ever.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QEvent, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QColor, QPainter, QPainterPath, QPaintEvent, QPen
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from helix_desktop.gui.frame.notices import announce_to_screen_reader
+from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import tr
+
+CARD_WIDTHS = (340, 264)  # the narrower one where the other would cover the place
+RING_TO_CARD_GAP = 14  # pixels between the ring and the card
+WINDOW_EDGE_GAP = 12  # and between the card and the window's edge
+SHADE_ALPHA = 70  # of 255
+
+
+class HighlightRing(QWidget):
+    """Shades the window but for one place, which has a line around it."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.highlighted_area = QRect()
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self.setAttribute(Qt.WidgetAttribute.WA_NoSystemBackground)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+
+    def highlight_area(self, place: QRect) -> None:
+        if place != self.highlighted_area:
+            self.highlighted_area = place
+            self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self.highlighted_area.isEmpty():
+            return
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        hole = QRectF(self.highlighted_area).adjusted(-4, -4, 4, 4)
+        path = QPainterPath()
+        path.addRect(QRectF(self.rect()))
+        path.addRoundedRect(hole, 8, 8)
+        painter.fillPath(path, QColor(0, 0, 0, SHADE_ALPHA))
+        painter.setPen(QPen(self._theme.colour_of_token("accent"), 2))
+        painter.drawRoundedRect(hole, 8, 8)
+        painter.end()
+
+
+class TourStepCard(QWidget):
+    """One step in words."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setProperty("look", "card")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setAccessibleName(tr("Tour"))
+        self.number = QLabel(self)
+        set_widget_look(self.number, "small")
+        self.title = QLabel(self)
+        set_widget_look(self.title, "title")
+        self.words = QLabel(self)
+        for label in (self.title, self.words):
+            label.setWordWrap(True)
+            label.setTextFormat(Qt.TextFormat.PlainText)
+        self.offer = build_push_button("", self)
+        self.leave = build_push_button(tr("Leave the tour"), self)
+        self.leave.setProperty("look", "link")
+        self.back = build_push_button(tr("Back"), self)
+        self.next = build_push_button(tr("Next"), self)
+        row = QHBoxLayout()
+        row.setSpacing(8)
+        row.addWidget(self.leave)
+        row.addStretch(1)
+        row.addWidget(self.back)
+        row.addWidget(self.next)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 12, 16, 12)
+        column.setSpacing(8)
+        for widget in (self.number, self.title, self.words):
+            column.addWidget(widget)
+        column.addWidget(self.offer, 0, Qt.AlignmentFlag.AlignLeft)
+        column.addLayout(row)
+        self._theme = theme
+
+    def compute_card_size(self, width: int) -> QSize:
+        width = self._theme.zoomed_pixels(width)
+        layout = self.layout()
+        height = layout.heightForWidth(width) if layout is not None else 0
+        return QSize(width, max(height, self.sizeHint().height() if height <= 0 else height))
+
+
+class TourGuide(QObject):
+    """`next_wanted`, `back_wanted`, `leave_wanted` and `offer_chosen` are the buttons of the card. `target_needed` asks where to point now."""
+
+    next_wanted = Signal()
+    back_wanted = Signal()
+    leave_wanted = Signal()
+    offer_chosen = Signal()
+    target_needed = Signal()
+
+    def __init__(self, theme: Theme, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self.ring, self.card = HighlightRing(theme, window), TourStepCard(theme, window)
+        self.card.next.clicked.connect(self.next_wanted)
+        self.card.back.clicked.connect(self.back_wanted)
+        self.card.leave.clicked.connect(self.leave_wanted)
+        self.card.offer.clicked.connect(self.offer_chosen)
+        self._shown_step: object = None
+        self._timer = QTimer(self, interval=150)
+        self._timer.timeout.connect(self.target_needed)
+        window.installEventFilter(self)
+
+    def show_tour_step(
+        self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False
+    ) -> None:
+        """One step. `offer`: a button of the card's own. `done`: Next is what comes now."""
+        if self._shown_step == (told := (step, title, words, offer, done)):
+            return
+        self._shown_step = told
+        number, steps = step
+        card = self.card
+        card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
+        card.title.setText(title)
+        card.words.setText(words)
+        if not offer and card.window().focusWidget() is card.offer:  # else the keyboard would be on Leave
+            card.next.setFocus()
+        card.offer.setText(offer)
+        card.offer.setVisible(bool(offer))
+        card.back.setEnabled(number > 1)
+        card.next.setText(tr("Next") if number < steps else tr("Finish"))
+        set_widget_look(card.next, "primary" if done else "")
+        announce_to_screen_reader(self._window, f"{title}. {words}")
+        for widget in (self.ring, card):
+            widget.show()
+            widget.raise_()
+        self._timer.start()
+        self._place_ring_and_card()
+
+    def point_at_area(self, place: QRect) -> None:
+        """In the window's own coordinates; an empty one points nowhere."""
+        place &= self._window.rect()
+        if place != self.ring.highlighted_area:
+            self.ring.highlight_area(place)
+            self._place_ring_and_card()
+
+    def close_tour_guide(self) -> None:
+        self._timer.stop()
+        self._window.removeEventFilter(self)
+        for widget in (self.ring, self.card):
+            widget.hide()
+            widget.deleteLater()
+        self.deleteLater()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._window and event.type() == QEvent.Type.Resize:
+            self._place_ring_and_card()
+        return False
+
+    def _place_ring_and_card(self) -> None:
+        self.ring.setGeometry(self._window.rect())
+        sizes = [self.card.compute_card_size(width) for width in CARD_WIDTHS]
+        ways = [
+            QRect(position_beside_area(self.ring.highlighted_area, size, self._window.rect()), size) for size in sizes
+        ]
+        wanted = next((way for way in ways if not way.intersects(self.ring.highlighted_area)), ways[0])
+        if self.card.geometry() != wanted:
+            self.card.setGeometry(wanted)
+
+
+def position_beside_area(place: QRect, size: QSize, window: QRect) -> QPoint:
+    """Where a card of a size stands: beside the place on the side with the most room, and inside the window."""
+    inside = window.adjusted(WINDOW_EDGE_GAP, WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP)
+    if place.isEmpty():
+        return QPoint(inside.right() - size.width(), inside.top() + 3 * WINDOW_EDGE_GAP)
+    middle = place.center()
+    left, right = place.left() - RING_TO_CARD_GAP - size.width(), place.right() + RING_TO_CARD_GAP
+    above, below = place.top() - RING_TO_CARD_GAP - size.height(), place.bottom() + RING_TO_CARD_GAP
+    ways = (
+        (inside.right() - right - size.width(), QPoint(right, middle.y() - size.height() // 2)),
+        (left - inside.left(), QPoint(left, middle.y() - size.height() // 2)),
+        (inside.bottom() - below - size.height(), QPoint(middle.x() - size.width() // 2, below)),
+        (above - inside.top(), QPoint(middle.x() - size.width() // 2, above)),
+    )
+    _, at = max(ways, key=lambda way: way[0])
+    return QPoint(
+        max(inside.left(), min(at.x(), inside.right() - size.width())),
+        max(inside.top(), min(at.y(), inside.bottom() - size.height())),
+    )

@@ -1,0 +1,224 @@
+"""The frame of the window: rail, sidebar, top bar, pages, the side at the right. Who is where and how wide, no more.
+
+Sizes and what is folded away belong to a workspace and are kept in `WindowMemory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QSplitter, QStackedWidget, QVBoxLayout, QWidget
+
+from helix_desktop.gui import tab_order
+from helix_desktop.gui.enter_key import press_focused_button
+from helix_desktop.gui.frame import sidebar as sidebar_module
+from helix_desktop.gui.frame.sidebar import Sidebar
+from helix_desktop.gui.frame.top_bar import PAGES, TopBar
+from helix_desktop.gui.frame.workspace_rail import WorkspaceRail
+from helix_desktop.gui.shown_state import ShownState
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.window_memory import WindowMemory
+
+SIDE_WIDTHS = {"chat": 300, "timeline": 560}
+MAX_SIDE_SHARE = 0.55  # of the room beside the sidebar
+MAX_SIDEBAR_SHARE = 0.3  # of the whole, for a sidebar nobody has drawn wider: large text leaves the page its room
+NARROW_WINDOW_WIDTH = (
+    1_160  # below this width, in text of the usual size, the inspector makes room unless it is asked for
+)
+
+
+class WindowFrame(QWidget):
+    """Stands in the window (shell.py). Pages are added by name ("chat", "cache", "timeline", "welcome"), or how they are made when they
+    are first shown; so are the sides that belong to some.
+    """
+
+    def __init__(self, theme: Theme, memory: WindowMemory) -> None:
+        super().__init__()
+        self.theme = theme
+        self.memory = memory
+        self.showing = ShownState(self)
+        self._workspace = ""
+        self._wants_sidebar = True
+        self._wants_side = True
+        self._inspector_wanted_when_narrow = False
+        self._is_dragging_splitter = False  # by the user's hand, at this moment
+        self._is_changing_page = False  # to another page, at this moment
+        self._pages: dict[str, QWidget] = {}
+        self._page_factories: dict[str, Callable[[], tuple[QWidget, ...]]] = {}
+        self._sides: dict[str, QWidget] = {}
+        self.rail = WorkspaceRail(theme, self)
+        self.sidebar = Sidebar(theme, self)
+        self.top = TopBar(theme, self)
+        self._stack = QStackedWidget(self)
+        self._side = QStackedWidget(self)
+        self._middle = QWidget(self)
+        self._splitter = QSplitter(Qt.Orientation.Horizontal, self)
+        self._lay_out_frame()
+        self.top.sidebar_wanted.connect(self.toggle_sidebar)
+        self.top.inspector_wanted.connect(self.toggle_side_panel)
+        self._splitter.splitterMoved.connect(self._on_splitter_moved)
+        self._splitter.installEventFilter(self)
+        theme.changed.connect(self._update_visible_sides)
+
+    def _lay_out_frame(self) -> None:
+        middle = QVBoxLayout(self._middle)
+        middle.setContentsMargins(0, 0, 0, 0)
+        middle.setSpacing(0)
+        middle.addWidget(self.top)
+        middle.addWidget(self._stack, 1)
+        self._middle.setMinimumWidth(360)
+        self._side.setMinimumWidth(240)
+        self._splitter.setHandleWidth(1)
+        for at, widget in enumerate((self.sidebar, self._middle, self._side)):
+            self._splitter.addWidget(widget)
+            self._splitter.setCollapsible(at, False)
+            self._splitter.setStretchFactor(at, 1 if widget is self._middle else 0)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(self.rail)
+        row.addWidget(self._splitter, 1)
+        self._side.hide()
+
+    def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
+        if self._is_changing_page:  # the page that comes takes the keyboard
+            return True
+        areas = (self.rail, self.sidebar, self._middle, self._side)
+        stop = tab_order.next_tab_stop(areas, self.window().focusWidget(), forward=following)
+        if stop is None:
+            return super().focusNextPrevChild(following)
+        reason = Qt.FocusReason.TabFocusReason if following else Qt.FocusReason.BacktabFocusReason
+        stop.setFocus(reason)
+        return True
+
+    # --- pages ---------------------------------------------------------------------------------------------------
+
+    def add_page(self, name: str, page: QWidget, side: QWidget | None = None) -> None:
+        """`side` stands at the right while the page is shown."""
+        self._pages[name] = page
+        self._stack.addWidget(page)
+        if side is not None:
+            self._sides[name] = side
+            self._side.addWidget(side)
+
+    def add_page_factory(self, name: str, make: Callable[[], tuple[QWidget, ...]]) -> None:
+        """`make`: gives the page, and its side where it has one."""
+        self._page_factories[name] = make
+
+    @property
+    def shown_page_name(self) -> str:
+        """The page in front."""
+        return self.showing.page
+
+    def switch_to_page(self, name: str) -> None:
+        if name in self._page_factories:
+            self.add_page(name, *self._page_factories.pop(name)())
+        if name not in self._pages:
+            return
+        self.showing.set_shown_page(name)
+        self._is_changing_page = True
+        self._stack.setCurrentWidget(self._pages[name])
+        self._is_changing_page = False
+        self.top.setVisible(name in PAGES)
+        if name in PAGES:
+            self.top.mark_open_page(name)
+            self.memory.remember_value("layout", self._workspace, "page", value=name)
+        self._update_visible_sides()
+
+    # --- sides ---------------------------------------------------------------------------------------------------
+
+    @property
+    def is_sidebar_shown(self) -> bool:
+        return not self.sidebar.isHidden()
+
+    @property
+    def is_side_panel_shown(self) -> bool:
+        return not self._side.isHidden()
+
+    def toggle_sidebar(self) -> None:
+        self._wants_sidebar = not self.is_sidebar_shown
+        self._update_visible_sides()
+        self.save_window_layout()
+
+    def toggle_side_panel(self) -> None:
+        self._wants_side = not self.is_side_panel_shown
+        self._inspector_wanted_when_narrow = self._wants_side
+        self._update_visible_sides()
+        self.save_window_layout()
+
+    def _on_splitter_moved(self, _at: int, _index: int) -> None:
+        self._is_dragging_splitter = True
+        self.save_window_layout()
+        self._is_dragging_splitter = False
+
+    def _update_visible_sides(self) -> None:
+        """Bring what is shown into line with what is wanted, and with the room there is."""
+        side = self._sides.get(self.shown_page_name)
+        welcome = self.shown_page_name not in PAGES
+        room = (
+            self.width() >= self.theme.zoomed_pixels(NARROW_WINDOW_WIDTH)
+            or self._inspector_wanted_when_narrow
+            or self.shown_page_name != "chat"
+        )
+        if side is not None:
+            self._side.setCurrentWidget(side)
+        shown = side is not None and room and (self._wants_side or self.shown_page_name != "chat")
+        self._side.setVisible(shown)
+        self.sidebar.setVisible(self._wants_sidebar and not welcome)
+        self._distribute_widths()
+        self.top.show_side_buttons(
+            sidebar=self._wants_sidebar,
+            inspector=self.is_side_panel_shown,
+            can_inspect=self.shown_page_name == "chat" and side is not None,
+        )
+
+    def _distribute_widths(self) -> None:
+        """The sides get the widths they were left with, the page gets the rest; never less than it needs."""
+        kept, whole = self.memory.get_remembered, self._splitter.width()
+        usual = min(
+            self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1,
+            max(round(whole * MAX_SIDEBAR_SHARE), self.sidebar.minimumWidth()),
+        )
+        first = kept("layout", self._workspace, "sidebar-width", default=usual) if self.is_sidebar_shown else 0
+        room, last = whole - first - 1, 0
+        if self.is_side_panel_shown:
+            usual = self.theme.zoomed_pixels(SIDE_WIDTHS.get(self.shown_page_name, SIDE_WIDTHS["chat"])) - 1
+            wanted = kept("layout", self._workspace, "side-width", self.shown_page_name, default=usual)
+            last = min(wanted, max(round(room * MAX_SIDE_SHARE), self._side.minimumWidth()))
+        self._splitter.setSizes([first, room - last - 1, last])
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().width() != event.size().width():
+            self._update_visible_sides()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not press_focused_button(event):
+            super().keyPressEvent(event)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if watched is self._splitter and event.type() == QEvent.Type.Resize:
+            self._distribute_widths()
+        return super().eventFilter(watched, event)
+
+    # --- what is remembered --------------------------------------------------------------------------------------
+
+    def restore_window_layout(self, workspace: str) -> None:
+        """The widths, sides and page of a workspace, as they were left."""
+        self._workspace = workspace
+        get = self.memory.get_remembered
+        self._wants_sidebar = get("layout", workspace, "sidebar", default=True)
+        self._wants_side = get("layout", workspace, "inspector", default=True)
+        self.switch_to_page(get("layout", workspace, "page", default="chat"))
+
+    def save_window_layout(self) -> None:
+        put = self.memory.remember_value
+        first, _, last = self._splitter.sizes()
+        put("layout", self._workspace, "sidebar", value=self._wants_sidebar)
+        put("layout", self._workspace, "inspector", value=self._wants_side)
+        if self.is_sidebar_shown and first and self._is_dragging_splitter:
+            put("layout", self._workspace, "sidebar-width", value=first)
+        if self.is_side_panel_shown and last and self._is_dragging_splitter:
+            put("layout", self._workspace, "side-width", self.shown_page_name, value=last)

@@ -1,0 +1,195 @@
+"""The pages of the window and how they are told what to show: the one place that knows their ways."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject, Signal
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import NotFound
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.inspector.context_inspector import ContextInspector
+from helix_desktop.gui.shown_state import ShownState
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.cache.cache_page import CachePage
+    from helix_desktop.gui.changes.changes_page import ChangesPage
+    from helix_desktop.gui.timeline.timeline_page import TimelinePage
+
+
+class OpenWorkspaceContents:
+    """Where the chat's content comes from: the workspace that is in front. Hashes mean the same in all of them."""
+
+    def __init__(self, bench: Callable[[], WorkbenchPort | None]) -> None:
+        self._bench = bench
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes:
+        return await self._require_workbench().workspace.cache.read_range(digest, start, length)
+
+    async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]:
+        return await self._require_workbench().read_conversation_facts(conversation)
+
+    def _require_workbench(self) -> WorkbenchPort:
+        bench = self._bench()
+        if bench is None:
+            raise NotFound(tr("No workspace is open."))
+        return bench
+
+
+class WindowPages(QObject):
+    """`wanted` carries a value of `transcript/intents.py`. All pages but the chat are imported and made when they are first needed;
+    `page_made` carries one's name and the page.
+    """
+
+    wanted = Signal(object)
+    page_made = Signal(str, object)
+
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, showing: ShownState, memory: WindowMemory, parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._page_arguments = theme, doing, parent
+        self._memory = memory
+        self._showing = showing
+        self._stop_watching_limit: Callable[[], object] = lambda: None
+        self.transcript = TranscriptPane(theme, doing, OpenWorkspaceContents(lambda: showing.bench), parent)
+        self.inspector = ContextInspector(theme, doing, parent)
+        for page in (self.transcript, self.inspector):
+            page.intent_requested.connect(self.wanted)
+        self.inspector.moment_shown.connect(showing.set_shown_moment)
+        showing.about_to_change.connect(self.save_page_layouts)
+        showing.workspace_changed.connect(self._on_workspace_changed)
+        showing.conversation_changed.connect(self._on_conversation_changed)
+
+    # --- made when they are first needed
+
+    @cached_property
+    def cache(self) -> CachePage:
+        from helix_desktop.gui.cache.cache_page import CachePage
+
+        page = CachePage(*self._page_arguments)
+        self._announce_page("cache", page)
+        self._show_workspace_cache(page)
+        return page
+
+    @cached_property
+    def timeline(self) -> TimelinePage:
+        from helix_desktop.gui.timeline.timeline_page import TimelinePage
+
+        page = TimelinePage(*self._page_arguments)
+        self._announce_page("timeline", page)
+        page.show_timeline_of(self._showing.session, self._showing.bench)
+        return page
+
+    @cached_property
+    def changes(self) -> ChangesPage:
+        from helix_desktop.gui.changes.changes_page import ChangesPage
+
+        page = ChangesPage(*self._page_arguments)
+        self._announce_page("changes", page)
+        self._show_conversation_changes(page)
+        return page
+
+    def _announce_page(self, name: str, page: CachePage | TimelinePage | ChangesPage) -> None:
+        page.intent_wanted.connect(self.wanted)
+        self.page_made.emit(name, page)
+
+    def is_page_made(self, name: str) -> bool:
+        return name in vars(self)
+
+    def _show_workspace_cache(self, page: CachePage) -> None:
+        """The table of a workspace's entries, with the columns it was left with."""
+        bench = self._showing.bench
+        if bench is None:
+            return
+        page.restore_cache_layout(self._memory.get_remembered("layout", bench.id, "cache", default=""))
+        self._stop_watching_limit()
+        self._stop_watching_limit = bench.watch_size_limit(page.show_bytes_over_limit)
+        page.show_bytes_over_limit(bench.bytes_over_limit())
+        page.show_cache_of(bench.workspace, lambda: [(row.id, row.title) for row in bench.list_conversations()])
+
+    def _show_conversation_changes(self, page: ChangesPage) -> None:
+        bench, session = self._showing.bench, self._showing.session
+        page.show_changes_of(bench.file_changes if bench else None, session.id if session else "")
+
+    # --- what is shown
+
+    def _on_workspace_changed(self) -> None:
+        if self.is_page_made("cache"):
+            self._show_workspace_cache(self.cache)
+
+    def _on_conversation_changed(self) -> None:
+        """Where its reader was."""
+        session, bench = self._showing.session, self._showing.bench
+        history = session.conversation.state if session else ConversationState()
+        self.transcript.open_transcript(history, self._saved_reading_place(session.id) if session else None)
+        self.inspector.inspect_conversation(session, bench)
+        if self.is_page_made("timeline"):
+            self.timeline.show_timeline_of(session, bench)
+        if self.is_page_made("changes"):
+            self._show_conversation_changes(self.changes)
+
+    def save_page_layouts(self) -> None:
+        """Remember what a person has set up by hand."""
+        self.save_reading_place()
+        if self._showing.bench is not None and self.is_page_made("cache"):
+            self._memory.remember_value(
+                "layout", self._showing.bench.id, "cache", value=self.cache.encode_cache_layout()
+            )
+
+    def save_reading_place(self) -> None:
+        """Remember where the reader of the conversation is; at its end nothing needs to be."""
+        session, bench = self._showing.session, self._showing.bench
+        if session is not None and bench is not None:
+            seq, below, follow = self.transcript.reading_place()
+            self._memory.remember_value("place", bench.id, session.id, value=[] if follow else [seq, below])
+
+    def _saved_reading_place(self, conversation: str) -> tuple[int, int, bool] | None:
+        workspace = self._showing.bench.id if self._showing.bench else ""
+        kept = self._memory.get_remembered("place", workspace, conversation, default=list[int]())
+        return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
+
+    def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
+        """What happened in the conversation that is shown."""
+        self.transcript.show_new_events(events)
+        self.inspector.update_inspector_from_events(events)
+        if self.is_page_made("timeline"):
+            self.timeline.update_timeline_from_events(events)
+        if self.is_page_made("changes"):
+            self.changes.refresh_after_events(events)
+        if self.is_page_made("cache") and any(isinstance(event, FactAppended) for event in events):
+            self.cache.refresh_entries_soon()
+
+    def follow_conversation_end(self) -> None:
+        """To the end of the conversation, and along with it."""
+        self.transcript.view.jump_to_end()
+
+    def show_entry_on_cache_page(self, digest: Digest) -> None:
+        self.cache.open_entry_by_digest(digest)
+
+    def show_linked_place(self, place: WindowPlace) -> None:
+        """A message of the open conversation, or a fold in the timeline."""
+        if place.kind == "fold":
+            self.timeline.choose_fold(place.fold)
+        elif place.seq:
+            self.transcript.scroll_to_fact(place.seq)
+
+    def open_page_search(self, page: str) -> None:
+        """Find on a page."""
+        if page == "cache":
+            self.cache.focus_entry_search()
+        elif page == "chat":
+            self.transcript.find()

@@ -1,0 +1,315 @@
+"""The rail of workspaces at the left: an initial on a coloured square, and a dot for what goes on in it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt, QTimer, Signal, SignalInstance
+from PySide6.QtGui import QColor, QFont, QMouseEvent, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QApplication,
+    QMenu,
+    QScrollArea,
+    QSizePolicy,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.colour_tokens import readable_text_colour
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.theme_icons import build_icon
+from helix_desktop.gui.transcript.safe_text import safe_tooltip
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkspaceRowPort
+
+WIDTH = 56
+SQUARE, GAP = 36, 10
+_STATE_SIGNS = {ConversationActivity.ASKING: "?", ConversationActivity.FAILED: "!"}
+
+
+def describe_running_state(running: ConversationActivity) -> str:
+    """What a workspace or conversation is doing, in the user's language."""
+    return {
+        ConversationActivity.IDLE: tr("idle"),
+        ConversationActivity.THINKING: tr("running"),
+        ConversationActivity.TOOLS: tr("running"),
+        ConversationActivity.ASKING: tr("waiting for you"),
+        ConversationActivity.FAILED: tr("failed"),
+    }[running]
+
+
+class WorkspaceButton(QAbstractButton):
+    """One workspace of the rail. `dragged` carries the top to which the mouse has moved it; `dropped`: it is let go."""
+
+    dragged = Signal(int)
+    dropped = Signal()
+
+    def __init__(self, theme: Theme, row: WorkspaceRowPort, number: int, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._colour = (
+            QColor(row.workspace_colour) if QColor.isValidColorName(row.workspace_colour) else QColor("#4a5fa5")
+        )
+        self._running = ConversationActivity.IDLE
+        self.workspace = row.id
+        self._pressed_at: int | None = None
+        self._is_dragged = False
+        self._title = row.name  # not the button's text, in which “R&D” would take Alt+D
+        self.setCheckable(True)
+        self.setFixedSize(WIDTH, SQUARE)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self._hint = f"{row.name}\n{row.main_folder}" + (f"\nCtrl+{number}" if number <= 9 else "")
+        self._update_button_name()
+
+    @property
+    def running_state(self) -> ConversationActivity:
+        return self._running
+
+    def set_running_state(self, running: ConversationActivity) -> None:
+        self._running = running
+        self._update_button_name()
+        self.update()
+
+    def _update_button_name(self) -> None:
+        state = "" if self._running is ConversationActivity.IDLE else describe_running_state(self._running)
+        self.setAccessibleName(", ".join(filter(None, [tr("Workspace {name}", name=self._title), state])))
+        self.setToolTip(safe_tooltip("\n".join(filter(None, [self._hint, state]))))
+
+    def sizeHint(self) -> QSize:
+        return QSize(WIDTH, SQUARE)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        super().mousePressEvent(event)
+        left = event.button() == Qt.MouseButton.LeftButton
+        self._pressed_at = round(event.globalPosition().y()) - self.y() if left else None
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        top = round(event.globalPosition().y()) - self._pressed_at if self._pressed_at is not None else self.y()
+        if self._is_dragged or abs(top - self.y()) >= QApplication.startDragDistance() + SQUARE // 4:
+            self._is_dragged = True
+            self.dragged.emit(top)
+        else:
+            super().mouseMoveEvent(event)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._pressed_at = None
+        if self._is_dragged:
+            self._is_dragged = False
+            self.setDown(False)
+            self.dropped.emit()
+        else:
+            super().mouseReleaseEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        square = QRectF((WIDTH - SQUARE) / 2, 0, SQUARE, SQUARE)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._colour.lighter(110) if self.underMouse() else self._colour)
+        painter.drawRoundedRect(square, 10, 10)
+        painter.setPen(QColor(readable_text_colour(self._colour.name())))
+        painter.setFont(self._theme.build_font(13, weight=QFont.Weight.DemiBold))
+        painter.drawText(square, Qt.AlignmentFlag.AlignCenter, self._title[:1].upper())
+        if self.isChecked():
+            self._draw_selection_mark(painter)
+        if self.hasFocus():
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QPen(self._theme.colour_of_token("text"), 2))
+            painter.drawRoundedRect(square.adjusted(1, 1, -1, -1), 9, 9)
+        if self._running is not ConversationActivity.IDLE:
+            self._draw_state_dot(painter, square)
+
+    def _draw_selection_mark(self, painter: QPainter) -> None:
+        left = WIDTH - 3 if self.layoutDirection() == Qt.LayoutDirection.RightToLeft else 0
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._theme.colour_of_token("text"))
+        painter.drawRoundedRect(QRectF(left, 8, 3, 20), 1.5, 1.5)
+
+    def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
+        """A sign in the dot, since a colour alone says nothing to some."""
+        sign = _STATE_SIGNS.get(self._running, "")
+        name = {"?": "handover", "!": "danger"}.get(sign, "output")
+        middle = square.bottomRight() - QPointF(2, 8)
+        radius = 7.0 if sign else 5.5
+        painter.setPen(QPen(self._theme.colour_of_token("rail"), 2))
+        painter.setBrush(self._theme.colour_of_token(name))
+        painter.drawEllipse(middle, radius, radius)
+        if sign:
+            painter.setPen(self._theme.colour_of_token("panel"))
+            painter.setFont(self._theme.build_font(9, weight=QFont.Weight.Bold))
+            box = QRectF(middle.x() - radius, middle.y() - radius, 2 * radius, 2 * radius)
+            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, sign)
+
+
+class WorkspaceRail(QWidget):
+    """`chosen` carries a workspace's id; `workspace_action_wanted` what is asked for one: "rename", "settings", "trash", ...
+
+    `add_action_wanted` carries the name of an action that brings another one; `ordered` the ids as the user has ordered them.
+    """
+
+    chosen = Signal(str)
+    ordered = Signal(object)
+    add_wanted = Signal()
+    settings_wanted = Signal()
+    workspace_action_wanted = Signal(str, str)
+    add_action_wanted = Signal(str)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._buttons: list[WorkspaceButton] = []
+        self.setProperty("look", "rail")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setFixedWidth(WIDTH)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
+        self.setAccessibleName(tr("Workspaces"))
+        self._rows: Sequence[WorkspaceRowPort] = ()
+        self._shown_buttons: list[tuple[str, str, str, Path]] = []
+        self._layout = QVBoxLayout(self)
+        self._layout.setContentsMargins(0, 12, 0, 12)
+        self._layout.setSpacing(GAP)
+        self.area = QScrollArea(self)
+        self.area.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self.area.setWidgetResizable(True)
+        self.area.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.area.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._inside = QWidget(self.area)
+        self._inside.setProperty("look", "plain")
+        self._column = QVBoxLayout(self._inside)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(GAP)
+        self.area.setWidget(self._inside)
+        self._layout.addWidget(self.area, 1)
+        self._add = self._add_rail_button("plus", tr("Open folder as workspace"), self.add_wanted)
+        self._add.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
+        self._add.customContextMenuRequested.connect(lambda _at: self._show_add_menu())
+        self._layout.addStretch()
+        self._settings = self._add_rail_button("settings", tr("Settings"), self.settings_wanted)
+        theme.changed.connect(self._update_rail_icons)
+
+    def show_workspace_buttons(self, rows: Sequence[WorkspaceRowPort], current: str) -> None:
+        """The squares from the top, the one that is open marked."""
+        drawn = [(row.id, row.name, row.workspace_colour, row.main_folder) for row in rows]
+        if drawn != self._shown_buttons:
+            self._shown_buttons = drawn
+            self._build_workspace_buttons(rows)
+        self.mark_open_workspace(current)
+
+    def _build_workspace_buttons(self, rows: Sequence[WorkspaceRowPort]) -> None:
+        self._rows = list(rows)
+        for old in self._buttons:
+            self._column.removeWidget(old)
+            old.hide()
+            old.deleteLater()
+        self._buttons = [WorkspaceButton(self._theme, row, n, self._inside) for n, row in enumerate(rows, 1)]
+        for button in self._buttons:
+            self._column.addWidget(button)
+            button.clicked.connect(lambda _checked=False, b=button: self.chosen.emit(b.workspace))
+            button.customContextMenuRequested.connect(lambda _at, b=button: self._show_workspace_menu(b))
+            button.dragged.connect(partial(self._drag_workspace_button, button))
+            button.dropped.connect(partial(self._drop_workspace_button, button))
+        height = len(rows) * (SQUARE + GAP) - GAP
+        self._inside.setFixedHeight(max(height, 0))
+        self.area.setMaximumHeight(max(height, 0))
+        self._layout.activate()
+
+    def mark_open_workspace(self, current: str) -> None:
+        for button in self._buttons:
+            button.setChecked(button.workspace == current)
+        QTimer.singleShot(0, self, self._scroll_to_open_workspace)  # once the squares have their places
+
+    def _scroll_to_open_workspace(self) -> None:
+        for button in self._buttons:
+            if button.isChecked():
+                self.area.ensureWidgetVisible(button, 0, SQUARE)
+
+    def move_workspace(self, workspace: str, steps: int) -> None:
+        """Up or down by so many squares."""
+        order = [button.workspace for button in self._buttons]
+        at = order.index(workspace)
+        order.insert(min(max(at + steps, 0), len(order) - 1), order.pop(at))
+        rows = {row.id: row for row in self._rows}
+        current = next((button.workspace for button in self._buttons if button.isChecked()), "")
+        states = {button.workspace: button.running_state for button in self._buttons}
+        self.show_workspace_buttons([rows[name] for name in order], current)
+        for name, running in states.items():
+            self.show_workspace_state(name, running)
+        self.ordered.emit(order)
+
+    def _drag_workspace_button(self, button: WorkspaceButton, top: int) -> None:
+        """It follows the mouse above the others, and the list follows it."""
+        button.raise_()
+        button.move(0, min(max(top, 0), self._inside.height() - SQUARE))
+        self.area.ensureWidgetVisible(button, 0, SQUARE // 2)
+
+    def _drop_workspace_button(self, button: WorkspaceButton) -> None:
+        at = self._buttons.index(button)
+        self.move_workspace(button.workspace, round(button.y() / (SQUARE + GAP)) - at)
+
+    def show_workspace_state(self, workspace: str, running: ConversationActivity) -> None:
+        for button in self._buttons:
+            if button.workspace == workspace:
+                button.set_running_state(running)
+
+    def workspace_id_at(self, number: int) -> str:
+        """The id of the n-th square, from 1; empty when there is none."""
+        return self._buttons[number - 1].workspace if 0 < number <= len(self._buttons) else ""
+
+    def _add_rail_button(self, name: str, text: str, signal: SignalInstance) -> QToolButton:
+        button = QToolButton(self)
+        button.setObjectName(name)
+        button.setProperty("look", "icon")
+        button.setIcon(build_icon(name, self._theme.colour_of_token("muted")))
+        button.setIconSize(QSize(18, 18))
+        button.setFixedSize(SQUARE, 28)
+        button.setToolTip(text)
+        button.setAccessibleName(text)
+        button.clicked.connect(signal)
+        self._layout.addWidget(button, 0, Qt.AlignmentFlag.AlignHCenter)
+        return button
+
+    def _show_workspace_menu(self, button: WorkspaceButton) -> None:
+        menu = QMenu(self)
+        for steps, text in ((-1, tr("Move up")), (1, tr("Move down"))):
+            menu.addAction(text).triggered.connect(partial(self._on_move_chosen, button.workspace, steps))
+        menu.addSeparator()
+        for what, text in (
+            ("rename", tr("Rename…")),
+            ("recolour", tr("Change colour")),
+            ("folders", tr("Choose another folder…")),
+            ("settings", tr("Workspace settings")),
+            ("export", tr("Export…")),
+            ("trash", tr("Move to trash")),
+        ):
+            menu.addAction(text).triggered.connect(partial(self.workspace_action_wanted.emit, what, button.workspace))
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(button.mapToGlobal(button.rect().topRight()))
+
+    def _on_move_chosen(self, workspace: str, steps: int) -> None:
+        self.move_workspace(workspace, steps)
+
+    def _show_add_menu(self) -> None:
+        """What else brings a workspace here: actions by their names."""
+        menu = QMenu(self)
+        for name, text in (
+            ("open-folder", tr("Open folder as workspace…")),
+            ("bring-in", tr("Import conversations…")),
+            ("connect-agent", tr("Connect an agent…")),
+            ("join-workspace", tr("Join a shared workspace…")),
+            ("import-workspace", tr("Import workspace…")),
+            ("workspace-trash", tr("Workspaces in the trash…")),
+        ):
+            menu.addAction(text).triggered.connect(partial(self.add_action_wanted.emit, name))
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        menu.popup(self._add.mapToGlobal(self._add.rect().topRight()))
+
+    def _update_rail_icons(self) -> None:
+        for button in (self._add, self._settings):
+            button.setIcon(build_icon(button.objectName(), self._theme.colour_of_token("muted")))
+        self.update()

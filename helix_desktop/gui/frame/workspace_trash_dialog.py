@@ -1,0 +1,117 @@
+"""The workspaces in the trash: each can be taken out again, or removed for good after a question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.sidebar import format_folder
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchesPort, WorkspaceRowPort
+
+
+class WorkspaceTrashDialog(QDialog):
+    """`changed` is called when one came back, `gone` with one that was deleted for good."""
+
+    def __init__(
+        self,
+        parent: QWidget,
+        doing: BackgroundRunner,
+        desk: WorkbenchesPort,
+        changed: Callable[[], object],
+        gone: Callable[[str], object],
+    ) -> None:
+        super().__init__(parent)
+        self._doing, self._desk, self._on_restored, self._on_deleted = doing, desk, changed, gone
+        self.setWindowTitle(tr("Workspaces in the trash"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setMinimumWidth(460)
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(6)
+        self._status_label = build_plain_label(tr("Loading…"), "muted", self)
+        close = QPushButton(tr("Close"), self)
+        close.clicked.connect(self.accept)
+        column = QVBoxLayout(self)
+        column.addLayout(self._rows)
+        column.addWidget(self._status_label)
+        column.addWidget(close, 0, Qt.AlignmentFlag.AlignRight)
+        self._fetch_trashed_workspaces()
+
+    def _fetch_trashed_workspaces(self) -> None:
+        work = asyncio.to_thread(self._desk.list_workspaces, trashed=True)
+        self._doing.run_in_background(work, name="list the trash", then=self._show_trashed_workspaces, owner=self)
+
+    def _show_trashed_workspaces(self, rows: Sequence[WorkspaceRowPort]) -> None:
+        clear_layout(self._rows)
+        for row in rows:
+            self._rows.addWidget(self._build_trash_row(row))
+        self._status_label.setText("" if rows else tr("No workspaces in the trash."))
+        self._status_label.setVisible(not rows)
+        self.adjustSize()
+
+    def _build_trash_row(self, row: WorkspaceRowPort) -> QWidget:
+        card = QWidget(self)
+        card.setProperty("look", "card")
+        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        words = QVBoxLayout()
+        words.setSpacing(1)
+        for text, look in ((row.name, ""), (format_folder(row.main_folder), "small")):
+            words.addWidget(build_plain_label(text, look, card, wraps=False))
+        line = QHBoxLayout(card)
+        line.setContentsMargins(12, 6, 6, 6)
+        line.addLayout(words, 1)
+        for text, act in (
+            (tr("Restore"), self._restore_workspace),
+            (tr("Delete permanently…"), self._ask_delete_workspace),
+        ):
+            button = build_push_button(text, card, partial(act, row), "link")
+            button.setAccessibleName(f"{text}: {row.name}")
+            line.addWidget(button)
+        return card
+
+    def _restore_workspace(self, row: WorkspaceRowPort) -> None:
+        desk, changed = self._desk, self._on_restored
+
+        async def restore_and_report() -> None:
+            await desk.restore_workspace(row.id)
+            changed()  # also where this dialog was closed meanwhile
+
+        self._run_trash_work(restore_and_report(), lambda _done: self._fetch_trashed_workspaces())
+
+    def _ask_delete_workspace(self, row: WorkspaceRowPort) -> None:
+        text = tr(
+            "All conversations and the entire cache of “{name}” will be deleted. This can't be undone. Its folder will not be changed.",
+            name=row.name,
+        )
+        ask_to_confirm(
+            self, tr("Delete workspace"), text, tr("Delete permanently"), partial(self._delete_workspace, row)
+        )
+
+    def _delete_workspace(self, row: WorkspaceRowPort) -> None:
+        desk, gone = self._desk, self._on_deleted
+
+        async def delete_and_report() -> None:
+            await desk.delete_workspace(row.id)
+            gone(row.id)
+
+        self._run_trash_work(delete_and_report(), lambda _done: self._fetch_trashed_workspaces())
+
+    def _run_trash_work(self, work: Coroutine[Any, Any, None], then: Callable[[None], object]) -> None:
+        def show_trash_error(error: HelixError) -> None:
+            self._status_label.setText(translate_sentences(str(error)))
+            self._status_label.show()
+
+        self._doing.run_in_background(
+            work, name="the trash of workspaces", then=then, owner=self, failed=show_trash_error
+        )

@@ -1,0 +1,72 @@
+"""What the window needs to bring in conversations of other programs; `desktop/history_import.py` is the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from helix_desktop.fast_dataclass import dataclass
+
+ImportProgressCallback = Callable[[int, int], None]  # bytes read, and of how many
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryGroup:
+    """The conversations one program has about one folder. `is_folder_present`: the folder is on this computer."""
+
+    program: str
+    folder: str
+    conversations: int
+    size: int
+    first: float
+    last: float
+    is_folder_present: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ImportOutcome:
+    """What came of it. `first_conversation`: the workspace and the conversation to look at first; `masked_keys`: what looks like a key, masked;
+    `workspaces`: the names of those it came into.
+    """
+
+    new_count: int = 0
+    grown_count: int = 0
+    unchanged_count: int = 0
+    stopped: bool = False
+    first_conversation: tuple[str, str] = ("", "")
+    masked_keys: Sequence[str] = ()
+    complaints: Sequence[str] = ()
+    workspaces: Sequence[str] = ()
+
+
+class HistoryImportPort(Protocol):
+    """One import after another; `undo_last_import` and `forget_found_keys` are about the last. `is_watching_histories`: what is new comes by itself."""
+
+    @property
+    def is_watching_histories(self) -> bool: ...
+
+    async def find_history_groups(self) -> Sequence[HistoryGroup]:
+        """What lies on this computer, the largest number first."""
+        ...
+
+    async def import_history_groups(
+        self, groups: Sequence[HistoryGroup], report: ImportProgressCallback
+    ) -> ImportOutcome:
+        """Each into the workspace of its folder, which is made where there is none."""
+        ...
+
+    def stop_import(self) -> None:
+        """End `import_history_groups` soon: it returns what came until then."""
+        ...
+
+    def watch_history_groups(self, groups: Sequence[HistoryGroup], heard: Callable[[ImportOutcome], object]) -> None:
+        """From now on bring in what these programs write for these folders, until it is called with none or the program ends."""
+        ...
+
+    async def undo_last_import(self) -> Sequence[str]:
+        """Take the last import back; a sentence for each conversation that stays."""
+        ...
+
+    async def forget_found_keys(self) -> int:
+        """Remove what looks like a key from every workspace of the last import, for good; how many."""
+        ...

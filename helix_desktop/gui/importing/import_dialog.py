@@ -1,0 +1,319 @@
+"""Conversations from other programs: what was found, what of it to take, how far it is, what came, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QDialog,
+    QHBoxLayout,
+    QProgressBar,
+    QScrollArea,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.sidebar import format_folder
+from helix_desktop.gui.importing.history_import_port import HistoryGroup, HistoryImportPort, ImportOutcome
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.question_dialogs import ask_to_confirm, show_text_box
+from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.translation import format_count, tr
+
+WIDTH, HEIGHT = 720, 560
+SHOWN_COMPLAINTS = 200  # sentences about what was left out
+
+
+class ImportConversationsDialog(QDialog):
+    """`brought` gets what came, as soon as it is there; `changed` is called when it was taken back."""
+
+    def __init__(
+        self,
+        parent: QWidget,
+        doing: BackgroundRunner,
+        histories: HistoryImportPort,
+        brought: Callable[[ImportOutcome], object],
+        changed: Callable[[], object],
+    ) -> None:
+        super().__init__(parent)
+        self._doing, self._histories, self._on_imported, self._on_conversations_changed = (
+            doing,
+            histories,
+            brought,
+            changed,
+        )
+        self._boxes: list[tuple[QCheckBox, HistoryGroup]] = []
+        self._import_when_found = self._is_importing = False
+        self._outcome = ImportOutcome()
+        self.setWindowTitle(tr("Import conversations"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(WIDTH, HEIGHT)
+        self._message_label = build_plain_label("", "")
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(2)
+        self._bar = QProgressBar(self)
+        self._bar.setRange(0, 1000)
+        self._bar.setTextVisible(False)
+        self._bar.setAccessibleName(tr("Import conversations"))
+        self._progress_label = build_plain_label("", "small")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 20, 20, 16)
+        column.setSpacing(10)
+        column.addWidget(build_plain_label(tr("Conversations from other programs"), "title"))
+        column.addWidget(self._message_label)
+        column.addWidget(self._build_group_list(), 1)
+        column.addWidget(self._build_watch_checkbox())
+        column.addWidget(self._bar)
+        column.addWidget(self._progress_label)
+        column.addLayout(self._build_import_buttons())
+        self._show_import_running(going=False)
+
+    def _build_group_list(self) -> QScrollArea:
+        inner = QWidget(self)
+        inner.setProperty("look", "plain")
+        whole = QVBoxLayout(inner)
+        whole.setContentsMargins(0, 0, 8, 0)
+        whole.addLayout(self._rows)
+        whole.addStretch(1)
+        area = QScrollArea(self)
+        area.setWidgetResizable(True)
+        area.setWidget(inner)
+        return area
+
+    def _build_watch_checkbox(self) -> QCheckBox:
+        self._watch = QCheckBox(tr("Keep importing new messages until Helix Desktop is closed"), self)
+        self._watch.setChecked(self._histories.is_watching_histories)
+        self._watch.toggled.connect(
+            lambda on: self._histories.watch_history_groups(
+                self._checked_groups() if on else (), lambda _outcome: self._on_conversations_changed()
+            )
+        )
+        return self._watch
+
+    def _build_import_buttons(self) -> QHBoxLayout:
+        self._undo = build_push_button(tr("Undo"), self, self._undo_import, "link")
+        self._keys = build_push_button("", self, self._ask_to_forget_keys, "link")
+        self._left_out = build_push_button(tr("What was left out"), self, self._show_what_was_left_out, "link")
+        self._close = build_push_button(tr("Close"), self, self.reject, "")
+        self._stop = build_push_button(tr("Stop"), self, self._stop_import, "")
+        self.import_button = build_push_button(tr("Import"), self, self.import_checked_groups, "primary")
+        line = QHBoxLayout()
+        for button in (self._undo, self._keys, self._left_out):
+            button.hide()
+            line.addWidget(button)
+        line.addStretch(1)
+        for button in (self._close, self._stop, self.import_button):
+            line.addWidget(button)
+        return line
+
+    # --- what there is
+
+    def find_conversations(self, *, at_once: bool = False) -> None:
+        """Look for them; `await_directly`: and bring in all of them."""
+        self._import_when_found = at_once
+        self._message_label.setText(tr("Loading…"))
+        self._doing.run_in_background(
+            self._histories.find_history_groups(), name="find conversations", then=self._show_found_groups, owner=self
+        )
+
+    def _show_found_groups(self, groups: Sequence[HistoryGroup]) -> None:
+        clear_layout(self._rows)
+        self._boxes = []
+        for group in groups:
+            self._rows.addWidget(self._build_group_row(group))
+        whole = sum(group.conversations for group in groups)
+        amount = format_byte_size(sum(group.size for group in groups))
+        words = format_count(
+            whole, "{n} conversation was found on this computer", "{n} conversations were found on this computer"
+        )
+        told = tr("{found} ({size}). The conversations are copied; the other programs' files are not changed.", found=words, size=amount)  # fmt: skip
+        self._message_label.setText(
+            told if groups else tr("No conversations from other programs were found on this computer.")
+        )
+        self._update_import_button()
+        self._watch.setVisible(bool(groups))
+        if not groups:
+            self.resize(self.width(), self.minimumSizeHint().height())
+        if self._import_when_found and groups:
+            self.import_checked_groups()
+
+    def _build_group_row(self, group: HistoryGroup) -> QWidget:
+        row = QWidget(self)
+        folder = format_folder(Path(group.folder)) if group.folder else tr("no folder")
+        box = QCheckBox(f"{group.program}  ·  {folder}", row)
+        box.setChecked(True)
+        box.toggled.connect(lambda _on: self._on_checkbox_toggled())
+        if not group.is_folder_present:
+            box.setToolTip(
+                tr(
+                    "This folder is not on this computer. Its conversations go into the workspace “Imported conversations”."
+                )
+            )
+        self._boxes.append((box, group))
+        words = format_count(group.conversations, "{n} conversation", "{n} conversations")
+        days = f"{format_date(group.first)} – {format_date(group.last)}"
+        line = QHBoxLayout(row)
+        line.setContentsMargins(4, 3, 4, 3)
+        line.addWidget(box, 1)
+        line.addWidget(
+            build_plain_label(f"{words}  ·  {format_byte_size(group.size)}  ·  {days}", "small", wraps=False)
+        )
+        return row
+
+    def _checked_groups(self) -> list[HistoryGroup]:
+        return [group for box, group in self._boxes if box.isChecked()]
+
+    def _on_checkbox_toggled(self) -> None:
+        self.import_button.setVisible(not self._is_importing)
+        self._update_import_button()
+
+    def _update_import_button(self) -> None:
+        chosen = sum(group.conversations for group in self._checked_groups())
+        self.import_button.setEnabled(chosen > 0 and not self._is_importing)
+        self.import_button.setText(
+            format_count(chosen, "Import {n} conversation", "Import {n} conversations") if chosen else tr("Import")
+        )
+
+    # --- while it goes on
+
+    def import_checked_groups(self) -> None:
+        """Bring in what is ticked."""
+        self._show_import_running(going=True)
+        self._message_label.setText(tr("Importing…"))
+        for button in (self._undo, self._keys, self._left_out):
+            button.hide()
+        work = self._histories.import_history_groups(self._checked_groups(), self._show_import_progress)
+        self._doing.run_in_background(
+            work,
+            name="bring in conversations",
+            then=self._show_import_result,
+            owner=self,
+            failed=self._show_import_error,
+        )
+
+    def _show_import_progress(self, done: int, total: int) -> None:
+        self._bar.setValue(min(1000, done * 1000 // max(1, total)))
+        self._progress_label.setText(
+            tr("{done} of {total}", done=format_byte_size(done), total=format_byte_size(total))
+        )
+
+    def _stop_import(self) -> None:
+        self._stop.setEnabled(False)
+        self._histories.stop_import()
+
+    def _show_import_error(self, error: HelixError) -> None:
+        self._show_import_running(going=False)
+        self._progress_label.setText(translate_sentences(str(error)))
+        self._progress_label.show()
+
+    def _show_import_running(self, *, going: bool) -> None:
+        self._is_importing = going
+        for widget in (self._bar, self._progress_label, self._stop):
+            widget.setVisible(going)
+        self._stop.setEnabled(True)
+        self.import_button.setVisible(not going)
+        self._close.setVisible(not going)
+        for box, _ in self._boxes:
+            box.setEnabled(not going)
+        self._update_import_button()
+
+    def reject(self) -> None:
+        """Closing the window stops the work; what came until then stays."""
+        if self._is_importing:
+            self._histories.stop_import()
+        super().reject()
+
+    # --- what came
+
+    def _show_import_result(self, outcome: ImportOutcome) -> None:
+        self._outcome = outcome
+        self._show_import_running(going=False)
+        self.import_button.setVisible(outcome.stopped)
+        self._close.setProperty("look", "" if outcome.stopped else "primary")
+        self._close.style().polish(self._close)
+        self._close.setFocus()
+        words = [format_count(outcome.new_count, "{n} conversation was imported.", "{n} conversations were imported.")]
+        if outcome.workspaces:
+            words.append(tr("Workspaces: {names}.", names=", ".join(outcome.workspaces)))
+        if outcome.grown_count:
+            words.append(
+                format_count(
+                    outcome.grown_count, "{n} conversation has new messages.", "{n} conversations have new messages."
+                )
+            )
+        if outcome.unchanged_count:
+            words.append(
+                format_count(
+                    outcome.unchanged_count,
+                    "{n} conversation had already been imported.",
+                    "{n} conversations had already been imported.",
+                )
+            )
+        if outcome.stopped:
+            words.append(tr("Stopped. Conversations imported so far are kept. Import again to add the rest."))
+        if outcome.masked_keys:
+            words.append(
+                tr(
+                    "The imported conversations contain what looks like keys: {keys}",
+                    keys=", ".join(outcome.masked_keys[:5]),
+                )
+            )
+        self._message_label.setText(" ".join(words))
+        self._undo.setVisible(bool(outcome.new_count or outcome.grown_count))
+        self._keys.setText(format_count(len(outcome.masked_keys), "Forget the key…", "Forget the {n} keys…"))
+        self._keys.setVisible(bool(outcome.masked_keys))
+        self._left_out.setVisible(bool(outcome.complaints))
+        self._on_imported(outcome)
+
+    def _undo_import(self) -> None:
+        self._undo.setEnabled(False)
+        self._doing.run_in_background(
+            self._histories.undo_last_import(), name="undo an import", then=self._on_import_undone, owner=self
+        )
+
+    def _on_import_undone(self, stayed: Sequence[str]) -> None:
+        self._undo.hide()
+        self._undo.setEnabled(True)
+        words = [tr("The import was undone. Its conversations are in the trash of their workspace.")]
+        if stayed:
+            words.append(
+                format_count(
+                    len(stayed),
+                    "{n} conversation was kept because you continued it here.",
+                    "{n} conversations were kept because you continued them here.",
+                )
+            )
+        self._message_label.setText(" ".join(words))
+        self._on_conversations_changed()
+
+    def _ask_to_forget_keys(self) -> None:
+        text = tr(
+            "These keys will be permanently removed from the conversations, outputs and backups of all workspaces. The other programs' files will still contain them:\n\n{keys}",
+            keys="\n".join(self._outcome.masked_keys[:20]),
+        )
+        ask_to_confirm(self, tr("Forget keys"), text, tr("Forget them"), self._forget_found_keys)
+
+    def _forget_found_keys(self) -> None:
+        self._keys.setEnabled(False)
+        self._doing.run_in_background(
+            self._histories.forget_found_keys(), name="forget keys", then=self._on_keys_forgotten, owner=self
+        )
+
+    def _on_keys_forgotten(self, number: int) -> None:
+        self._keys.hide()
+        self._message_label.setText(format_count(number, "{n} key was forgotten.", "{n} keys were forgotten."))
+        self._on_conversations_changed()
+
+    def _show_what_was_left_out(self) -> None:
+        show_text_box(
+            self,
+            tr("What was left out"),
+            "\n".join(map(translate_sentences, self._outcome.complaints[:SHOWN_COMPLAINTS])),
+        )

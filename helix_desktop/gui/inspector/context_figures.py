@@ -1,0 +1,129 @@
+"""What the inspector says, worked out of a view and a story. Plain Python."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+
+from helix_desktop.engine.blocks import Block, ContextKind
+from helix_desktop.engine.facts import (
+    Attachment,
+    FoldKind,
+    ModelRole,
+    PartRef,
+    Reasoning,
+    Span,
+    Text,
+    ToolCall,
+)
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.history.token_ledger import Savings
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.shared.fold_descriptions import fold_title
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.tool_call_lines import format_call
+from helix_desktop.gui.translation import format_percent, tr
+
+PER_MILLION = 1_000_000
+_MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # of Markdown
+
+
+@dataclass(frozen=True)
+class ListedBlock:
+    """A block of the view as the inspector lists it. `cost`: of sending it once, in dollars, 0 where unknown."""
+
+    number: int
+    block: Block
+    tokens: int
+    cost: float
+    find_name: Callable[[Block], tuple[str, bool]]
+
+    @cached_property
+    def name_and_is_code(self) -> tuple[str, bool]:
+        """What it is called; found when it is shown, since most are not."""
+        return self.find_name(self.block)
+
+    @property
+    def block_name(self) -> str:
+        return self.name_and_is_code[0]
+
+    @property
+    def is_name_code(self) -> bool:
+        """Whether the name is code."""
+        return self.name_and_is_code[1]
+
+
+def list_view_blocks(state: Moment) -> list[ListedBlock]:
+    """Every block of the view in order, with the tokens it was counted with: the same ones on every page."""
+    chosen = state.settings.model_for_role(ModelRole.MAIN)
+    price = chosen.price_input / PER_MILLION * state.main_model_factor() if chosen else 0.0
+
+    def name_block_in_view(block: Block) -> tuple[str, bool]:
+        return name_block(block, state)
+
+    found = []
+    for number, block in enumerate(state.take_view().blocks):
+        found.append(ListedBlock(number, block, block.tokens, block.tokens * price, name_block_in_view))
+    return found
+
+
+def name_block(block: Block, state: Moment) -> tuple[str, bool]:
+    """What a block is, in a few words, and whether they are code."""
+    fold = state.find_fold(block.fold) if block.fold else None
+    if fold is not None and isinstance(fold.cover, Span):
+        return fold_title(fold), False
+    seq = block.source.seq if isinstance(block.source, PartRef) else block.source.last
+    if block.kind is ContextKind.OUTPUT:
+        answered = state.record.answered.get(seq)
+        return format_call(answered.call.name, answered.call.arguments) if answered else tr("output {n}", n=seq), True
+    what = block.content
+    if isinstance(what, ToolCall):
+        return format_call(what.name, what.arguments), True
+    if isinstance(what, Attachment):
+        return make_safe_text(what.name), True
+    if isinstance(what, Text | Reasoning):
+        words = " ".join(make_safe_text(_MARKDOWN_MARKS.sub("", what.text[:200])).split())
+        return words or context_kind_name(block.kind), False
+    return context_kind_name(block.kind), False
+
+
+def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
+    """The largest messages and outputs in the context."""
+    loose = [part for part in all_parts if part.block.kind in (ContextKind.CONVERSATION, ContextKind.OUTPUT)]
+    return sorted(loose, key=lambda part: -part.tokens)[:3]
+
+
+def newest_handover_name(state: Moment) -> str:
+    """The newest live handover by name; the kind's name without any."""
+    branch = state.branch
+    spans = (branch.folds[name] for names in branch.by_span.values() for name in names)
+    handovers = [fold for fold in spans if fold.kind is FoldKind.HANDOVER]
+    if not handovers:
+        return context_kind_name(ContextKind.HANDOVER)
+    return fold_title(max(handovers, key=lambda fold: branch.ages[fold.fold]))
+
+
+def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
+    """The session in rows: words, figure, and whether it is the good news."""
+    rows = [
+        (tr("Without folding"), format_token_count(figures.without), False),
+        (tr("Sent"), format_token_count(figures.sent), False),
+    ]
+    if figures.cache_read:
+        rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
+    if figures.paid:
+        rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
+    if figures.sent and figures.saved_share > 0:  # of a stopped reply nothing is reported
+        saved = _format_saved_share(figures.saved_share)
+        if figures.paid_without > figures.paid > 0:
+            saved += f" · {format_dollars(figures.paid_without - figures.paid)}"
+        rows.append((tr("Saved"), saved, True))
+    return rows
+
+
+def _format_saved_share(share: float) -> str:
+    """Never all of it where some is left."""
+    return format_percent(min(share, 1 if share >= 1 else 0.99))

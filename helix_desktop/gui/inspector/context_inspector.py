@@ -1,0 +1,442 @@
+"""The context inspector: how full the window is and with what, every block of it, at this step or at any earlier one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+
+from PySide6.QtCore import QPoint, Qt, QTimer, Signal
+from PySide6.QtGui import QCursor, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QMenu, QPushButton, QSlider, QVBoxLayout, QWidget
+
+from helix_desktop.engine import context_policy, token_budget
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.facts import FoldKind, ModelReplied, PartRef, Recorded, Span
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.history.token_ledger import newest_fact_seen_by
+from helix_desktop.engine.session_events import Event, FactAppended, FoldProgress, MeterChanged
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.inspector import context_figures
+from helix_desktop.gui.inspector.context_figures import ListedBlock
+from helix_desktop.gui.inspector.inspector_boxes import FigureBox, MeterBox, build_inspector_heading
+from helix_desktop.gui.inspector.request_dialog import RequestDialog, build_request_forms, describe_request
+from helix_desktop.gui.shared.figure_formats import format_dollars, format_time_of_day
+from helix_desktop.gui.shared.fold_descriptions import describe_fold_kind
+from helix_desktop.gui.shared.past_moments import PastMomentLoader, describe_block_source
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
+from helix_desktop.gui.transcript.basic_boxes import ActionLineBox, LayoutBox, SectionKey, ToggleSection, build_note_box
+from helix_desktop.gui.transcript.chat_intents import OpenEntry, OpenFold, ShowInChat
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.transcript.line_boxes import ExpandableHeaderBox
+from helix_desktop.gui.translation import format_count, format_number, tr
+from helix_desktop.gui.views.boxes_view import BoxesView
+from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+
+REFRESH_DELAY_MS = 120
+READ_SLICE_SECONDS = 0.003
+FACTS_BETWEEN_CLOCK_CHECKS = 128
+MAX_SHOWN_BLOCKS = 300
+_BLOCKS: SectionKey = ("blocks",)
+_REQUEST: SectionKey = ("request",)
+_FOLD: SectionKey = ("fold",)
+
+
+class ContextInspector(QWidget):
+    """`intent_requested` carries values of `wants`."""
+
+    intent_requested = Signal(object)
+    moment_shown = Signal(object)  # the moment: the seq of its newest fact, None for now
+
+    def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._doing = doing
+        self._session: SessionPort | None = None
+        self._bench: WorkbenchPort | None = None
+        self._steps: list[Recorded] = []
+        self._unread: Iterator[Recorded] = iter(())
+        self._last_read_seq = 0
+        self._parts: list[ListedBlock] = []
+        self._folding: dict[FoldKind, str] = {}
+        self._open: set[SectionKey] = set()
+        self._past = PastMomentLoader(doing, self)
+        self.view = BoxesView(theme, self, surface="window", pad=(16, 16))
+        self.view.setAccessibleName(tr("Context"))
+        self.view.hot_spot_activated.connect(self._handle_box_action)
+        self.slider = QSlider(Qt.Orientation.Horizontal, self)
+        self.slider.setAccessibleName(tr("Step"))
+        self._step = QLabel(self)
+        set_widget_look(self._step, "faint")
+        self._now_button = QPushButton(tr("Now"), self)
+        set_widget_look(self._now_button, "chip")
+        self._lay_out_inspector()
+        self._refresh_timer = QTimer(self, interval=REFRESH_DELAY_MS, singleShot=True)
+        self._refresh_timer.timeout.connect(self._show_chosen_step)
+        self._read_timer = QTimer(self, interval=0)
+        self._read_timer.timeout.connect(self._read_facts_slice)
+        self.slider.valueChanged.connect(lambda _: self._refresh_timer.start())
+        self._now_button.clicked.connect(self._go_to_present)
+        set_widget_look(self, "inspector")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+
+    def _lay_out_inspector(self) -> None:
+        foot = QVBoxLayout()
+        self._theme.keep_scaled(self, foot.setContentsMargins, 16, 8, 16, 12)
+        self._theme.keep_scaled(self, foot.setSpacing, 4)
+        row = QHBoxLayout()
+        row.addWidget(self._step, 1)
+        row.addWidget(self._now_button)
+        foot.addLayout(row)
+        foot.addWidget(self.slider)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.view, 1)
+        column.addLayout(foot)
+        self._theme.keep_scaled(self, self.setMinimumWidth, 220)
+
+    # --- what the window calls
+
+    def inspect_conversation(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
+        """Show a conversation as it is now."""
+        self._session, self._bench = session, bench
+        self._steps, self._folding = [], {}
+        facts = session.conversation.state.facts if session is not None else []
+        self._past.cancel_pending_question()
+        self._unread, self._last_read_seq = iter(facts), 0
+        self._update_step_slider(at_end=True)
+        self._read_timer.start()
+
+    def update_inspector_from_events(self, events: Sequence[Event]) -> None:
+        """What has happened since the last time."""
+        for event in events:
+            if isinstance(event, FactAppended) and self._session is not None:
+                new = (
+                    event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
+                )  # else a slice reads it
+                if new and event.recorded.conversation == self._session.id:
+                    self._add_step_from_fact(event.recorded)
+            elif isinstance(event, FoldProgress):
+                self._track_running_fold(event)
+        told = any(isinstance(event, FactAppended | FoldProgress | MeterChanged) for event in events)
+        if told and self.isVisible() and not self._refresh_timer.isActive():
+            self._refresh_timer.start()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """While it is hidden nothing is worked out."""
+        super().showEvent(event)
+        self._refresh_timer.start()
+
+    def _track_running_fold(self, event: FoldProgress) -> None:
+        if event.done:
+            self._folding.pop(event.kind, None)
+        else:
+            self._folding[event.kind] = event.why
+
+    # --- reading
+
+    def _read_facts_slice(self) -> None:
+        until = time.perf_counter() + READ_SLICE_SECONDS
+        for number, recorded in enumerate(self._unread):
+            self._add_step_from_fact(recorded)
+            if number % FACTS_BETWEEN_CLOCK_CHECKS == FACTS_BETWEEN_CLOCK_CHECKS - 1 and time.perf_counter() > until:
+                return
+        self._read_timer.stop()
+        self._show_chosen_step()
+
+    def _add_step_from_fact(self, recorded: Recorded) -> None:
+        self._last_read_seq = recorded.seq
+        if isinstance(recorded.fact, ModelReplied):
+            self._steps.append(recorded)
+
+    def _update_step_slider(self, *, at_end: bool) -> None:
+        last = len(self._steps)
+        self.slider.blockSignals(True)
+        self.slider.setRange(0, last)
+        self.slider.setVisible(last > 0)
+        if at_end:
+            self.slider.setValue(last)
+        self.slider.blockSignals(False)
+
+    @property
+    def _is_at_present(self) -> bool:
+        return self.slider.value() >= self.slider.maximum()
+
+    def _go_to_present(self) -> None:
+        self.slider.setValue(self.slider.maximum())
+
+    def _show_chosen_step(self) -> None:
+        """Show the step the slider is at: the next request at its end, else what a reply had seen."""
+        self._update_step_slider(at_end=self._is_at_present)
+        self._now_button.setVisible(not self._is_at_present)
+        if self._session is None:
+            self.view.show_boxes(
+                lambda ink, width: [build_note_box(ink, width, tr("What is sent to the model appears here."))]
+            )
+            self._step.setText("")
+            return
+        if self._is_at_present:
+            self.moment_shown.emit(None)
+            steps = len(self._steps)
+            self._step.setText(tr("Now, after step {n}", n=format_number(steps)) if steps else tr("Now"))
+            self._past.cancel_pending_question()
+            self._show_moment(self._session.conversation.expected_state)
+            return
+        step = self._steps[self.slider.value()]
+        words = tr(
+            "Step {n} of {all} · {when}",
+            n=format_number(self.slider.value() + 1),
+            all=format_number(len(self._steps)),
+            when=format_time_of_day(step.time),
+        )
+        self._step.setText(words)
+        self.moment_shown.emit(newest_fact_seen_by(step))
+        self._past.compute_moment_at(self._session.conversation, newest_fact_seen_by(step), self._show_moment)
+
+    def _show_moment(self, state: Moment) -> None:
+        chosen = context_policy.policy_from_fact(state.settings.policy)
+        meter = token_budget.measure_window(state, chosen)
+        self._parts = context_figures.list_view_blocks(state)
+        self.view.show_boxes(
+            lambda ink, width: self._build_inspector_boxes(ink, width, state, meter, chosen), keep_place=True
+        )
+
+    # --- what is shown
+
+    def _build_inspector_boxes(
+        self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter, chosen: Policy
+    ) -> Iterator[LayoutBox]:
+        px = ink.scaled_pixels
+        title = tr(
+            "Context · ≈ {used} of {window}",
+            used=format_token_count(meter.used),
+            window=format_token_count(meter.window),
+        )
+        yield build_inspector_heading(ink, width, title)
+        yield MeterBox(ink, width, meter.parts, meter.window, describe_thresholds(chosen), gap=float(px(10)))
+        yield from self._build_kind_boxes(ink, width, state, meter)
+        yield build_inspector_heading(ink, width, tr("Largest in context"), gap=float(px(22)))
+        for number, part in enumerate(context_figures.largest_blocks(self._parts)):
+            gap = float(px(10)) if number == 0 else 0.0
+            yield FigureBox(
+                ink,
+                width,
+                part.block_name,
+                format_token_count(part.tokens),
+                mono=part.is_name_code,
+                act=_toggle_for_block(part),
+                gap=gap,
+            )
+        yield build_inspector_heading(ink, width, tr("This session"), gap=float(px(22)))
+        session = self._session if self._is_at_present else None  # what was paid was paid to the model of then
+        paid = session.conversation.state if session is not None else state
+        rows = context_figures.build_savings_rows(token_budget.compute_savings(paid))
+        for number, (words, figure, good) in enumerate(rows):
+            yield FigureBox(ink, width, words, figure, accent=good, gap=float(px(10)) if number == 0 else 0.0)
+        if self._is_at_present:
+            yield from self._build_coming_up_boxes(ink, width)
+        yield from self._build_block_list_boxes(ink, width, state)
+
+    def _build_kind_boxes(
+        self, ink: DrawingStyle, width: float, state: Moment, meter: token_budget.WindowMeter
+    ) -> Iterator[LayoutBox]:
+        gap = float(ink.scaled_pixels(12))
+        for kind in ContextKind:
+            name = (
+                context_figures.newest_handover_name(state) if kind is ContextKind.HANDOVER else context_kind_name(kind)
+            )
+            yield FigureBox(
+                ink,
+                width,
+                name,
+                format_token_count(meter.parts.get(kind, 0)),
+                dot=ink.theme.fill_colour_of_kind(kind),
+                gap=gap,
+            )
+            gap = 0.0
+        held = format_token_count(state.branch.recallable)
+        yield FigureBox(
+            ink, width, tr("Cached, recallable"), held, dot=ink.theme.fill_colour_of_kind(ContextKind.OUTPUT), ring=True
+        )
+        tools = state.settings.tools
+        sent = tr("Tools sent: {n}", n=format_number(len(tools.tools)))
+        yield FigureBox(ink, width, sent, format_token_count(tools.tokens))
+        if tools.withheld:
+            words = tr("Tools found by search: {n}", n=format_number(tools.withheld))
+            yield FigureBox(ink, width, words, format_token_count(tools.withheld_tokens))
+
+    def _build_coming_up_boxes(self, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+        yield build_inspector_heading(ink, width, tr("Coming up"), gap=float(ink.scaled_pixels(22)))
+        for kind, why in self._folding.items():
+            yield build_note_box(
+                ink,
+                width,
+                tr("In progress: {kind}. {why}", kind=describe_fold_kind(kind), why=translate_sentences(why)),
+                gap=float(ink.scaled_pixels(6)),
+                colour="accent",
+            )
+        if self._session is not None:
+            yield build_note_box(
+                ink, width, translate_sentences(self._session.describe_next_fold()), gap=float(ink.scaled_pixels(6))
+            )
+        yield ActionLineBox(ink, width, tr("Fold now…"), ToggleSection(_FOLD), gap=float(ink.scaled_pixels(4)))
+
+    def _build_block_list_boxes(self, ink: DrawingStyle, width: float, state: Moment) -> Iterator[LayoutBox]:
+        opened = _BLOCKS in self._open
+        yield ActionLineBox(
+            ink, width, tr("Show the request"), ToggleSection(_REQUEST), gap=float(ink.scaled_pixels(4))
+        )
+        words = format_count(len(self._parts), "{n} block, in order", "{n} blocks, in order")
+        yield ExpandableHeaderBox(
+            ink, width, words, ToggleSection(_BLOCKS), opened=opened, gap=float(ink.scaled_pixels(16))
+        )
+        if not opened:
+            return
+        for part in self._parts[:MAX_SHOWN_BLOCKS]:
+            block = part.block
+            name = f"{tr('pinned')} · {part.block_name}" if block.pinned else part.block_name
+            cost = format_dollars(part.cost) if part.cost else context_kind_name(block.kind)
+            dot = ink.theme.fill_colour_of_kind(block.kind)
+            ring = bool(block.fold) and isinstance(block.source, PartRef)
+            yield FigureBox(
+                ink,
+                width,
+                name,
+                format_token_count(part.tokens),
+                dot=dot,
+                ring=ring,
+                mono=part.is_name_code,
+                act=_toggle_for_block(part),
+                more=cost,
+            )
+        if len(self._parts) > MAX_SHOWN_BLOCKS:
+            yield build_note_box(ink, width, tr("and {n} more", n=format_number(len(self._parts) - MAX_SHOWN_BLOCKS)))
+        for ref in state.branch.exclusions:
+            name = tr("excluded: #{n}", n=ref.seq if isinstance(ref, PartRef) else ref.first)
+            yield FigureBox(ink, width, name, tr("Include"), accent=True, act=ToggleSection(("include", ref)))
+
+    # --- what is done
+
+    def _handle_box_action(self, act: object) -> None:
+        if not isinstance(act, ToggleSection):
+            self.intent_requested.emit(act)
+        elif act.key == _BLOCKS:
+            self._open ^= {_BLOCKS}
+            self._show_chosen_step()
+        elif act.key == _REQUEST:
+            self.show_request_of_step()
+        elif act.key == _FOLD:
+            self._ask_to_fold_now()
+        elif act.key[0] == "include" and self._session is not None and isinstance(act.key[1], PartRef | Span):
+            self._doing.run_in_background(self._session.include_part(act.key[1]), name="include a part", owner=self)
+        elif act.key[0] == "block":
+            self.build_block_menu(int(str(act.key[1]))).popup(
+                QCursor.pos() if self.underMouse() else self._middle_of_view()
+            )
+
+    def _middle_of_view(self) -> QPoint:
+        return self.view.viewport().mapToGlobal(self.view.viewport().rect().center())
+
+    def build_block_menu(self, number: int) -> QMenu:
+        """What can be done with a block."""
+        menu = QMenu(self)
+        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        session = self._session
+        if session is None or not 0 <= number < len(self._parts):
+            return menu
+        part = self._parts[number]
+        block, ref = part.block, part.block.source
+        self._add_block_description(menu, part)
+        seq = ref.seq if isinstance(ref, PartRef) else ref.last
+        menu.addAction(tr("Show in chat"), lambda: self.intent_requested.emit(ShowInChat(session.id, seq)))
+        for stored in block.cached[:1]:
+            menu.addAction(tr("Open the entry"), partial(self.intent_requested.emit, OpenEntry(stored.digest)))
+        if block.fold:
+            menu.addAction(tr("Open the fold"), lambda: self.intent_requested.emit(OpenFold(block.fold)))
+            menu.addAction(tr("Restore the original"), self._build_menu_action(lambda: session.undo_fold(block.fold)))
+        if block.kind is not ContextKind.SYSTEM and isinstance(ref, PartRef):
+            pin: Callable[[], object] = (
+                (lambda: session.unpin_part(ref)) if block.pinned else (lambda: session.pin_part(ref))
+            )
+            menu.addAction(tr("Unpin") if block.pinned else tr("Pin: never fold"), self._build_menu_action(pin))
+            menu.addAction(tr("Exclude from context"), self._build_menu_action(lambda: session.exclude_part(ref)))
+        if block.kind is ContextKind.OUTPUT and not block.fold:
+            menu.addAction(
+                tr("Cache old outputs now"), self._build_menu_action(lambda: session.start_fold(FoldKind.MARKER))
+            )
+        return menu
+
+    def _add_block_description(self, menu: QMenu, part: ListedBlock) -> None:
+        figure = tr("{n} tokens", n=format_number(part.tokens))
+        cost = " · " + tr("{money} per request", money=format_dollars(part.cost)) if part.cost else ""
+        said = menu.addAction(
+            f"{context_kind_name(part.block.kind)} · {describe_block_source(part.block)} · {figure}{cost}"
+        )
+        said.setEnabled(False)
+        menu.addSeparator()
+
+    def _build_menu_action(self, make: Callable[[], object]) -> Callable[[], object]:
+        return lambda: self._doing.run_in_background(make(), name="a change of the context", owner=self)  # type: ignore[arg-type]
+
+    def _ask_to_fold_now(self) -> None:
+        if self._session is not None:
+            FoldNowDialog(self._session, self._doing, self).open()
+
+    def show_request_of_step(self) -> None:
+        """The request of the step shown, as it is or was sent."""
+        session = self._session
+        if session is None:
+            return
+        step = None if self._is_at_present else self._steps[self.slider.value()].seq
+        self._open_request_dialog(session, step, self._step.text())
+
+    def show_request_of_reply(self, seq: int) -> None:
+        """What the model was sent for the reply `seq`."""
+        number = next((at for at, step in enumerate(self._steps, 1) if step.seq == seq), 0)
+        if self._session is not None:
+            self._open_request_dialog(self._session, seq, tr("Step {n}", n=format_number(number)) if number else "")
+
+    def _open_request_dialog(self, session: SessionPort, step: int | None, title: str) -> None:
+        def show_dialog_if_current(found: tuple[str, dict[str, list[str]]]) -> None:
+            if self._session is session:
+                RequestDialog(self._theme, title, *found, self).open()
+
+        self._doing.run_in_background(
+            self._fetch_request_forms(session, step),
+            name="the request of a step",
+            then=show_dialog_if_current,
+            owner=self,
+        )
+
+    async def _fetch_request_forms(self, session: SessionPort, step: int | None) -> tuple[str, dict[str, list[str]]]:
+        """How long it is and whether it was sent so; and to read, and as it went out. A provider that was removed since does not keep it from
+        being read.
+        """
+        request, wire = await session.rebuild_request(step), None
+        with suppress(HelixError):
+            wire = await self._bench.request_as_sent(session.id, step, request) if self._bench is not None else None
+        as_sent = await asyncio.to_thread(session.matches_sent_request, step, request) if step is not None else None
+        return describe_request(request, as_sent=as_sent), await asyncio.to_thread(build_request_forms, request, wire)
+
+
+def describe_thresholds(chosen: Policy) -> str:
+    """The thresholds in a line: observe 30% · reflect 50% · hand over 85%."""
+    parts = []
+    if chosen.observation:
+        parts.append(tr("observe {share}%", share=round(100 * chosen.observation_share)))
+        parts.append(tr("reflect {share}%", share=round(100 * chosen.reflection_share)))
+    if chosen.handover != "off":
+        parts.append(tr("hand over {share}%", share=round(100 * chosen.handover_share)))
+    return " · ".join(parts)
+
+
+def _toggle_for_block(part: ListedBlock) -> ToggleSection:
+    return ToggleSection(("block", part.number))

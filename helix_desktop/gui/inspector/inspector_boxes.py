@@ -1,0 +1,115 @@
+"""The boxes the inspector is made of: the meter, a line with a dot and a figure, a heading."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter
+
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.gui.context_meter import describe_meter, paint_meter_bar
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.line_boxes import draw_dashed_ring
+from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan
+from helix_desktop.gui.translation import format_percent
+
+_MIDDLE = Qt.AlignmentFlag.AlignVCenter
+
+
+class MeterBox(LayoutBox):
+    """The window by kinds, and the thresholds in words under it."""
+
+    def __init__(
+        self,
+        ink: DrawingStyle,
+        width: float,
+        parts: Mapping[ContextKind, int],
+        window: int,
+        words: str,
+        *,
+        gap: float = 0.0,
+    ) -> None:
+        super().__init__(ink, width, gap=gap)
+        self._parts = tuple(parts.items())
+        self._window = window
+        self._words = words
+        used = sum(parts.values())
+        self._share = format_percent(used / window) if window else ""
+        self.height = float(ink.scaled_pixels(12 + 6 + 17))
+        self.hot_spots = []
+        self.text = describe_meter(self._parts, window)
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        ink = self.ink
+        paint_meter_bar(painter, QRectF(0, 0, self.width, ink.scaled_pixels(12)), self._parts, self._window, ink.theme)
+        painter.setFont(ink.theme.build_font(11))
+        painter.setPen(ink.token_colour("faint"))
+        below = QRectF(0, ink.scaled_pixels(18), self.width, ink.scaled_pixels(17))
+        painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignLeft, self._share)
+        room = self.width - QFontMetricsF(painter.font()).horizontalAdvance(self._share) - ink.scaled_pixels(8)
+        words = QFontMetricsF(painter.font()).elidedText(self._words, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(below, _MIDDLE | Qt.AlignmentFlag.AlignRight, words)
+
+
+class FigureBox(LayoutBox):
+    """Words at the left, a figure at the right. `dot`: a kind's colour before the words; `ring`: of what is cached."""
+
+    def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
+        self,
+        ink: DrawingStyle,
+        width: float,
+        words: str,
+        figure: str,
+        *,
+        dot: QColor | None = None,
+        ring: bool = False,
+        mono: bool = False,
+        accent: bool = False,
+        act: BoxAction | None = None,
+        more: str = "",
+        gap: float = 0.0,
+    ) -> None:
+        super().__init__(ink, width, gap=gap)
+        self._words = words
+        self._figure = figure
+        self._dot, self._ring, self._mono, self._accent = dot, ring, mono, accent
+        self._more = more
+        self.height = float(ink.scaled_pixels(27.5))
+        self.text = f"{words}  {figure}"
+        if act is not None:
+            self.hot_spots = [HotSpot(QRectF(0, 0, width, self.height), act, self.text)]
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        ink = self.ink
+        if near and self.hot_spots:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(ink.token_colour("selected"))
+            painter.drawRoundedRect(QRectF(-6, 0, self.width + 12, self.height), 6, 6)
+        left = 0.0
+        if self._dot is not None:
+            left = ink.scaled_pixels(16)
+            size = ink.scaled_pixels(9 if self._ring else 8)
+            place = QRectF(0, (self.height - size) / 2, size, size)
+            if self._ring:
+                draw_dashed_ring(painter, place, self._dot)
+            else:
+                painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+                painter.setPen(Qt.PenStyle.NoPen)
+                painter.setBrush(self._dot)
+                painter.drawEllipse(place)
+        figure = f"{self._figure} · {self._more}" if near and self._more else self._figure
+        painter.setFont(ink.text)
+        painter.setPen(ink.token_colour("accent" if self._accent else "muted"))
+        painter.drawText(QRectF(0, 0, self.width, self.height), _MIDDLE | Qt.AlignmentFlag.AlignRight, figure)
+        room = self.width - left - QFontMetricsF(ink.text).horizontalAdvance(figure) - ink.scaled_pixels(10)
+        painter.setFont(ink.mono if self._mono else ink.text)
+        painter.setPen(ink.token_colour("text"))
+        words = QFontMetricsF(painter.font()).elidedText(self._words, Qt.TextElideMode.ElideRight, room)
+        painter.drawText(QRectF(left, 0, room + 2, self.height), _MIDDLE, words)
+
+
+def build_inspector_heading(ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0) -> TextBox:
+    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=gap, font=ink.name)

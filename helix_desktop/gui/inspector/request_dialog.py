@@ -1,0 +1,111 @@
+"""A request as the model gets it: its system prompt, its messages in order, its tools. And as one provider's JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QComboBox, QDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine.blocks import Image, MessagePart, Request, ToolResult
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.views.text_line_view import TextLineView
+
+ProviderBody = tuple[str, Mapping[str, Any]]  # a model's name, and the body its provider gets
+
+
+class RequestDialog(QDialog):
+    """Read, find, copy: as it reads best, and as the provider got it. `build_request_forms` are made beside the painting thread."""
+
+    def __init__(
+        self, theme: Theme, title: str, said: str, forms: Mapping[str, list[str]], parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Request") + f" · {title}")
+        self.resize(theme.zoomed_pixels(900), theme.zoomed_pixels(640))
+        self.view = TextLineView(theme, self)
+        self._forms = forms
+        about = QLabel(said, self)
+        about.setWordWrap(True)
+        set_widget_look(about, "small")
+        copying = QPushButton(tr("Copy"), self)
+        copying.clicked.connect(self._copy_request)
+        self.form = QComboBox(self)
+        self.form.addItems(list(self._forms))
+        self.form.setAccessibleName(tr("View as"))
+        self.form.currentTextChanged.connect(self._show_request_form)
+        self._show_request_form(self.form.currentText())
+        row = QHBoxLayout()
+        row.addWidget(about, 1)
+        row.addWidget(self.form)
+        row.addWidget(copying)
+        column = QVBoxLayout(self)
+        column.addLayout(row)
+        column.addWidget(self.view, 1)
+
+    def _show_request_form(self, form: str) -> None:
+        self.view.show_text_lines(self._forms[form])
+
+    def _copy_request(self) -> None:
+        text = self.view.selected_lines_text() or "\n".join(self._forms[self.form.currentText()])
+        QGuiApplication.clipboard().setText(text)
+
+
+def describe_request(request: Request, *, as_sent: bool | None) -> str:
+    """How long it is, and whether it is what was sent: by the digest stored with the reply, None without one."""
+    words = [format_count(len(request.messages), "{n} message", "{n} messages")]
+    if as_sent is not None:
+        same = tr("verified: exactly what was sent")
+        other = tr("not exactly what was sent: some of it was forgotten or is damaged")
+        words.append(same if as_sent else other)
+    return " · ".join(words)
+
+
+def build_request_forms(request: Request, wire: ProviderBody | None) -> dict[str, list[str]]:
+    """What can be shown of a request, by its name, as lines."""
+    found = {tr("Readable"): format_request_as_text(request)}
+    if wire is not None:
+        model, body = wire
+        found[tr("As sent to {model}", model=model)] = format_body_as_json(body)
+    return found
+
+
+def format_body_as_json(body: Mapping[str, Any]) -> list[str]:
+    """A body as lines; what it holds comes out of it again, byte for byte."""
+    return json.dumps(body, indent=2, ensure_ascii=False).split("\n")
+
+
+def format_request_as_text(request: Request) -> list[str]:
+    """A request as text, whole: what a part says follows the line that says whose it is."""
+    pieces = [f"── {tr('system')} ──", request.system]
+    for number, message in enumerate(request.messages, 1):
+        pieces.append(f"── {number} · {message.role.value} ──")
+        pieces += [_format_message_part(part) for part in message.parts]
+        if number == request.stable:
+            pieces.append(f"── {tr('the provider may have cached everything up to here')} ──")
+    if request.tools:
+        pieces.append(f"── {tr('tools')} ──")
+        pieces += [f"{tool.name}: {tool.description}\n{tool.schema}" for tool in request.tools]
+    return "\n".join(pieces).split("\n")
+
+
+def _format_message_part(part: MessagePart) -> str:
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Reasoning):
+        return f"[{tr('reasoning')}] {part.text}"
+    if isinstance(part, ToolCall):
+        return f"[{tr('call')} {part.id}] {part.name} {part.arguments}"
+    if isinstance(part, ToolResult):
+        pictures = f" + {format_count(len(part.images), '{n} picture', '{n} pictures')}" if part.images else ""
+        return f"[{tr('result')} {part.call}{'' if part.ok else ', ' + tr('failed')}{pictures}]\n{part.text}"
+    if isinstance(part, Image):
+        return f"[{part.media_type}, {format_byte_size(len(part.data))}]"
+    return str(part)

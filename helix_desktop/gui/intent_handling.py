@@ -1,0 +1,147 @@
+"""What a person asked for in the chat, in the timeline or beside it, done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from helix_desktop.engine.facts import UserSaid
+from helix_desktop.gui import attachment_previews, message_sending
+from helix_desktop.gui.deep_links import WindowPlace, open_in_browser
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.transcript import chat_intents
+from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.window_ports import SessionPort
+
+MOST_LINES = 8  # of what a rewind did to files
+
+
+def handle_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:
+    """One of the values of `transcript/chat_intents.py`."""
+    bench, session = window.current_workbench, window.current_session
+    workspace = bench.id if bench else ""
+    match want:
+        case chat_intents.RecallEntry(digest, lines):
+            message_sending.recall_into_draft(window, digest, lines)
+        case chat_intents.OpenEntry(digest):
+            window.go_to_place(WindowPlace("entry", workspace, digest=digest))
+        case chat_intents.OpenFold(fold):
+            window.go_to_place(WindowPlace("fold", workspace, session.id if session else "", fold=fold))
+        case chat_intents.OpenChanges(seq, path):
+            window.switch_to_page("changes")
+            window.pages.changes.show_turn_of_fact(seq, path)
+        case chat_intents.OpenConversation(conversation):
+            window.go_to_place(WindowPlace("conversation", workspace, conversation))
+        case chat_intents.OpenSubAgent(call):
+            _open_subagent_of_call(window, call)
+        case chat_intents.ShowInChat(conversation, seq):
+            window.go_to_place(WindowPlace("conversation", workspace, conversation, seq))
+        case (
+            chat_intents.OpenLink()
+            | chat_intents.OpenPicture()
+            | chat_intents.OpenKeySettings()
+            | chat_intents.OpenModelChooser()
+        ):
+            _open_own_window(window, want)
+        case _:
+            _handle_conversation_intent(window, want)
+
+
+def _open_own_window(
+    window: MainWindow,
+    want: chat_intents.OpenLink
+    | chat_intents.OpenPicture
+    | chat_intents.OpenKeySettings
+    | chat_intents.OpenModelChooser,
+) -> None:
+    """What opens a window or a list of its own."""
+    match want:
+        case chat_intents.OpenLink(address):
+            open_in_browser(address)
+        case chat_intents.OpenPicture(stored, name):
+            attachment_previews.open_picture_dialog(
+                window.current_workbench, window.background_runner, stored, name, window
+            )
+        case chat_intents.OpenKeySettings():
+            window.settings_wanted.emit("providers")
+        case chat_intents.OpenModelChooser():
+            window.window_actions["model"].trigger()
+
+
+def _open_subagent_of_call(window: MainWindow, call: str) -> None:
+    """The newest that this call of the open conversation has begun: some models number their calls anew in every reply."""
+    session, bench = window.current_session, window.current_workbench
+    if session is None or bench is None:
+        return
+    begun = [row for row in window.current_conversation_rows() if (row.parent, row.parent_call) == (session.id, call)]
+    if begun:
+        window.go_to_place(WindowPlace("conversation", bench.id, max(begun, key=lambda row: row.updated).id))
+    else:
+        window.notices.show_notice(tr("The sub-agent hasn't started yet."))
+
+
+def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:
+    session, run = window.current_session, partial(window.background_runner.run_in_background, owner=window)
+    if session is None:
+        return
+    match want:
+        case chat_intents.EditMessage(seq):
+            _edit_user_message(window, session, seq)
+        case chat_intents.RegenerateAnswer(seq):
+            run(session.ask_again(seq), name="regenerate", then=lambda _done: window.pages.follow_conversation_end())
+        case chat_intents.ChooseAnswer(end):
+            run(session.switch_to_answer(end), name="choose another answer")
+        case chat_intents.PinPart(ref):
+            run(session.pin_part(ref), name="pin")
+        case chat_intents.UnpinPart(ref):
+            run(session.unpin_part(ref), name="unpin")
+        case _:
+            _handle_asking_intent(window, session, want)
+
+
+def _handle_asking_intent(window: MainWindow, session: SessionPort, want: chat_intents.ChatIntent) -> None:
+    """What is about the conversation and asks, shows or opens something."""
+    match want:
+        case chat_intents.ContinueTurn():
+            window.retry_wanted.emit()
+            session.resume_turn()
+        case chat_intents.RetryModelNow():
+            session.retry_immediately()
+        case chat_intents.ShowRequest(seq):
+            window.pages.inspector.show_request_of_reply(seq)
+        case chat_intents.RewindConversation(seq):
+            _ask_and_rewind(window, session, seq)
+        case chat_intents.ForkConversation(seq):
+            row = window.find_current_row()
+            if window.current_workbench is not None and row is not None:
+                window.conversation_actions.fork_and_open(window.current_workbench, row, seq)
+
+
+def _edit_user_message(window: MainWindow, session: SessionPort, seq: int) -> None:
+    fact = session.conversation.state.facts[seq - 1].fact
+    if isinstance(fact, UserSaid):
+        window.chat.composer.edit_earlier_message(seq, fact.parts)
+
+
+def _ask_and_rewind(window: MainWindow, session: SessionPort, seq: int) -> None:
+    """Of the conversation it was asked for, whichever is in front when the question is answered."""
+
+    def rewind_session(*, restore: bool) -> None:
+        window.background_runner.run_in_background(
+            session.rewind_to(seq, restore_files=restore), name="rewind", then=show_rewind_result, owner=window
+        )
+
+    def show_rewind_result(lines: Sequence[str]) -> None:
+        rest = [tr("and {n} more", n=format_number(len(lines) - MOST_LINES))] if len(lines) > MOST_LINES else []
+        window.notices.show_notice(
+            "\n".join([tr("Conversation rewound."), *map(translate_sentences, lines[:MOST_LINES]), *rest])
+        )
+
+    text = tr("Rewind to this point? Later messages stay in the journal, and you can return to them.")
+    ways = [
+        (tr("Rewind"), partial(rewind_session, restore=False)),
+        (tr("Rewind and restore files"), partial(rewind_session, restore=True)),
+    ]
+    ask_which_way(window, tr("Rewind"), text, "", ways)

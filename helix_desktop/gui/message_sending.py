@@ -1,0 +1,369 @@
+"""From the composer to the conversation: sending, recalling into a message, what `@` and `/` offer, the search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FoldKind, Text, UserPart, UserSaid
+from helix_desktop.engine.ports import ClosedSearchResult, SearchHit
+from helix_desktop.errors import HelixError
+from helix_desktop.gui import search_suggestions
+from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
+from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.message_drafts import DraftPlace, UnsentMessage
+from helix_desktop.gui.frame.command_palette import PaletteItem
+from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.question_dialogs import ask_which_way
+from helix_desktop.gui.shared.figure_formats import format_dollars
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort, WorkspaceRowPort
+from helix_desktop.program_settings import ASK_ABOVE
+
+OnMessageNotSent = Callable[[HelixError | None], None]
+
+
+def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
+    """Say something in the open conversation, or begin one with it. Words that cannot be sent stay."""
+    bench = window.current_workbench
+    if window.awaited_conversation:
+        window.hold_message(UnsentMessage(parts, steer))
+    elif bench is None:
+        window.chat.composer.put_message_back(parts)
+    elif not bench.main_model_name:
+        window.chat.composer.put_message_back(parts)
+        window.model_setup_wanted.emit()
+    elif window.current_session is not None and _is_slash_command(bench, parts):
+        not_sent = message_returner(window.chat.composer, window.notices, parts)
+        _expand_and_send(window, bench, window.current_session, parts, not_sent)
+    elif window.current_session is not None:
+        _send_after_price_question(
+            window,
+            window.current_session,
+            parts,
+            message_returner(window.chat.composer, window.notices, parts),
+            steer=steer,
+        )
+    else:
+        _begin_conversation_with(window, bench, parts)
+
+
+def _begin_conversation_with(window: MainWindow, bench: WorkbenchPort, parts: tuple[UserPart, ...]) -> None:
+    """A conversation; none where its first message costs too much for the user."""
+    give_back = message_returner(window.chat.composer, window.notices, parts)
+    waits = window.awaited_conversation = f"new {id(parts)}"
+
+    def give_first_message_back(error: HelixError | None) -> None:
+        if window.awaited_conversation == waits:
+            window.awaited_conversation = ""
+            window.chat.composer.show_waiting_messages([])
+        give_back(error)
+        for message in window.unsent_messages.take_unsent_messages((bench.id, "new")):
+            window.chat.composer.add_to_draft((bench.id, "new"), message.parts)
+
+    def create_and_send() -> None:
+        begun = partial(_send_first_message, window, bench, parts, waits)
+        window.background_runner.run_in_background(
+            bench.start_conversation(), name="begin a conversation", then=begun, failed=give_first_message_back
+        )
+
+    def ask_about_price(unbegun: SessionPort) -> None:
+        ask_if_expensive(
+            window, unbegun.estimate_cost_with(parts), create_and_send, lambda: give_first_message_back(None)
+        )
+
+    if window.settings[ASK_ABOVE]:
+        window.background_runner.run_in_background(
+            bench.preview_new_conversation(),
+            name="price a first message",
+            then=ask_about_price,
+            failed=give_first_message_back,
+        )
+    else:
+        create_and_send()
+
+
+def _send_first_message(
+    window: MainWindow, bench: WorkbenchPort, parts: tuple[UserPart, ...], waits: str, session: SessionPort
+) -> None:
+    """It is said in any case; shown, unless the user has opened something else meanwhile."""
+    unsent = window.unsent_messages.take_unsent_messages((bench.id, "new"))
+    if window.awaited_conversation == waits:
+        window.chat.composer.set_new_conversation_id(session.id)
+        window.show_session_if_current(bench, session)
+    if _is_slash_command(bench, parts):
+        _expand_and_send(
+            window, bench, session, parts, partial(_discard_empty_conversation, window, bench, session, parts)
+        )
+    else:
+        _send_now(window, session, parts, message_returner(window.chat.composer, window.notices, parts))
+    window.refresh_conversations()
+    send_held_messages(window, bench, session, unsent)
+
+
+def send_held_messages(
+    window: MainWindow, bench: WorkbenchPort, session: SessionPort, messages: Sequence[UnsentMessage]
+) -> None:
+    """Send what was written while the conversation was being opened, where it was written."""
+    place = (bench.id, session.id)
+    for message in messages:
+        not_sent = message_returner(window.chat.composer, window.notices, message.parts, place)
+        if not bench.main_model_name:
+            window.chat.composer.add_to_draft(place, message.parts)
+            window.model_setup_wanted.emit()
+        elif message.edited:
+            edit_and_resend_message(window, session, message.edited, message.parts, not_sent)
+        elif _is_slash_command(bench, message.parts):
+            _expand_and_send(window, bench, session, message.parts, not_sent)
+        else:
+            _send_after_price_question(window, session, message.parts, not_sent, steer=message.is_steering)
+
+
+def edit_and_resend_message(
+    window: MainWindow, session: SessionPort, seq: int, parts: tuple[UserPart, ...], not_sent: OnMessageNotSent
+) -> None:
+    """Send an earlier message again as it was changed; what came after it is rewound."""
+
+    def send_again() -> None:
+        work, follow = session.edit_and_resend(seq, parts), window.pages.follow_conversation_end
+        window.background_runner.run_in_background(
+            work, name="edit and resend", then=lambda _done: follow(), owner=window, failed=not_sent
+        )
+
+    ask_if_expensive(window, session.estimate_cost_with(parts, instead_of=seq), send_again, lambda: not_sent(None))
+
+
+def _discard_empty_conversation(
+    window: MainWindow,
+    bench: WorkbenchPort,
+    session: SessionPort,
+    parts: tuple[UserPart, ...],
+    error: HelixError | None,
+) -> None:
+    """A command that was to be the first message was not sent: the conversation begun for it goes to the trash, unless something
+    else was said there meanwhile, and the command is where it was written.
+    """
+
+    def give_command_back() -> None:
+        if not begun:
+            window.chat.composer.drafts.move_draft((bench.id, session.id), (bench.id, "new"))
+        window.refresh_conversations()
+        window.chat.composer.add_to_draft((bench.id, session.id if begun else "new"), parts)
+        if error is not None:
+            window.notices.show_error_notice(error)
+
+    begun = session.queue or any(isinstance(each.fact, UserSaid) for each in session.conversation.state.facts)
+    if begun:
+        give_command_back()
+    else:
+        window.background_runner.run_in_background(
+            session.set_trashed(),
+            name="drop an empty conversation",
+            then=lambda _done: give_command_back(),
+            owner=window,
+        )
+
+
+def _is_slash_command(bench: WorkbenchPort, parts: tuple[UserPart, ...]) -> bool:
+    """Whether it begins with a slash and the name of a command or a skill of the folders."""
+    first = parts[0] if parts else None
+    name = first.text[1:].split(maxsplit=1)[:1] if isinstance(first, Text) and first.text.startswith("/") else []
+    return bool(name) and any(item.name == name[0] for item in bench.list_slash_commands())
+
+
+def _expand_and_send(
+    window: MainWindow,
+    bench: WorkbenchPort,
+    session: SessionPort,
+    parts: tuple[UserPart, ...],
+    not_sent: OnMessageNotSent,
+) -> None:
+    def send_expanded(whole: tuple[UserPart, ...]) -> None:
+        _send_after_price_question(window, session, whole, not_sent)
+
+    window.background_runner.run_in_background(
+        bench.expand_command_message(session, parts), name="fill in a command", then=send_expanded, failed=not_sent
+    )
+
+
+def _send_now(
+    window: MainWindow,
+    session: SessionPort,
+    parts: tuple[UserPart, ...],
+    not_sent: OnMessageNotSent,
+    *,
+    steer: bool = False,
+) -> None:
+    try:
+        session.send_message(parts, steer=steer)
+    except HelixError as error:
+        not_sent(error)
+    window.pages.follow_conversation_end()
+
+
+def _send_after_price_question(
+    window: MainWindow,
+    session: SessionPort,
+    parts: tuple[UserPart, ...],
+    not_sent: OnMessageNotSent,
+    *,
+    steer: bool = False,
+) -> None:
+    say = partial(_send_now, window, session, parts, not_sent, steer=steer)
+
+    def fold_and_say() -> None:
+        window.background_runner.run_in_background(
+            session.start_fold(FoldKind.MARKER),
+            name="fold first",
+            then=lambda _done: say(),
+            owner=window,
+            failed=not_sent,
+        )
+
+    saves = session.saving_of_markers()
+    folding = (saves, fold_and_say) if saves else None
+    ask_if_expensive(window, session.estimate_cost_with(parts), say, lambda: not_sent(None), folding=folding)
+
+
+def ask_if_expensive(
+    window: MainWindow,
+    price: float,
+    say: Callable[[], object],
+    not_wanted: Callable[[], object],
+    *,
+    folding: tuple[float, Callable[[], object]] | None = None,
+) -> None:
+    """Say it; asked first where it costs more than the user wants to pay without being asked. `folding`: what that saves, and how."""
+    most = window.settings[ASK_ABOVE] / 100
+    if not most or price <= most:
+        say()
+        return
+    words = tr(
+        "This message would cost about {price}, more than the {limit} you set. Nothing has been sent.",
+        price=format_dollars(price), limit=format_dollars(most),
+    )  # fmt: skip
+    ways = [(tr("Send"), say)]
+    if folding:
+        saves, fold_and_say = folding
+        words = f"{words} {tr('Folding old outputs first saves about {saved}.', saved=format_dollars(saves))}"
+        ways.insert(0, (tr("Fold first, then send"), fold_and_say))
+    ask_which_way(window, tr("Send this message?"), words, "", ways).rejected.connect(not_wanted)
+
+
+def message_returner(
+    composer: Composer, notices: Notices, parts: tuple[UserPart, ...], at: DraftPlace | None = None
+) -> OnMessageNotSent:
+    """For what was not said: the words are where they were written, and an error is shown."""
+    place = at or composer.draft_place
+
+    def give_message_back(error: HelixError | None) -> None:
+        composer.add_to_draft(place, parts)
+        if error is not None:
+            notices.show_error_notice(error)
+
+    return give_message_back
+
+
+def recall_into_draft(window: MainWindow, digest: Digest, lines: tuple[int, int] | None = None) -> None:
+    """Put an entry, or lines of it, into the next message."""
+    if window.current_session is not None:
+        work = window.current_session.recall_as_attachment(digest, lines=lines)
+        window.background_runner.run_in_background(work, name="recall", then=window.attachment_receiver(), owner=window)
+    elif window.current_workbench is not None:
+        window.notices.show_notice(tr("Open a conversation first. The entry is added to its next message."))
+
+
+def search_everywhere(window: MainWindow, words: str) -> None:
+    """Ask all workspaces for what the box that finds everything is looking for: first those that are open, the one in front before
+    the others, then the closed ones, one after the other.
+    """
+    shown: list[PaletteItem] = []
+    opened = window.open_workspaces()
+    closed = [row for row in window.listed_workspaces() if all(row.id != bench.id for bench in opened)]
+
+    def show_more_finds(finds: Sequence[PaletteItem]) -> None:
+        shown.extend(finds)
+        shown.sort(key=lambda find: find.kind == "folder")  # what was not searched comes last
+        window.palette_box.show_search_results(words, shown, more=bool(closed))
+
+    def show_hits_of_workspace(bench: WorkbenchPort, hits: Sequence[SearchHit]) -> None:
+        name = "" if bench is window.current_workbench else bench.name
+        titles = {row.id: row.title for row in bench.list_conversations()}
+        show_more_finds(search_suggestions.suggest_search_hits(hits, titles, bench.id, window.go_to_place, name))
+
+    for bench in opened:
+        work = bench.workspace.index.search_index(words)
+        window.background_runner.run_in_background(
+            work, name="search everything", then=partial(show_hits_of_workspace, bench), owner=window
+        )
+    _search_next_closed_workspace(window, words, closed, show_more_finds)
+
+
+def _search_next_closed_workspace(
+    window: MainWindow, words: str, closed: list[WorkspaceRowPort], show: Callable[[Sequence[PaletteItem]], None]
+) -> None:
+    """The next of them, as long as somebody waits for it."""
+    if not closed or not window.palette_box.is_searching_for(words):
+        return
+    row = closed[0]
+
+    def search_following(finds: Sequence[PaletteItem]) -> None:
+        closed.pop(0)
+        show(finds)
+        _search_next_closed_workspace(window, words, closed, show)
+
+    def show_closed_result(answer: ClosedSearchResult) -> None:
+        behind = (
+            [search_suggestions.suggest_unsearched_workspace(row, None, window.go_to_place)] if answer.behind else []
+        )
+        search_following(
+            [
+                *search_suggestions.suggest_search_hits(
+                    answer.hits, answer.titles, row.id, window.go_to_place, row.name
+                ),
+                *behind,
+            ]
+        )
+
+    window.background_runner.run_in_background(
+        window.workbenches.search_closed_workspace(row.id, words),
+        name="search a closed workspace",
+        then=show_closed_result,
+        owner=window,
+        failed=lambda error: search_following(
+            [search_suggestions.suggest_unsearched_workspace(row, error, window.go_to_place)]
+        ),
+    )
+
+
+def offer_completions(window: MainWindow, typed: CompletionRequest) -> None:
+    """Answer what is typed behind `@` or `/`."""
+    composer = window.chat.composer
+    if typed.trigger == "/":
+        named = window.current_workbench.list_slash_commands() if window.current_workbench is not None else ()
+        composer.show_completion_offers(
+            typed, search_suggestions.offer_slash_commands(window.window_actions, typed, named)
+        )
+    elif window.current_workbench is not None:
+        work = search_suggestions.offer_mentions(window.current_workbench, typed)
+        window.background_runner.run_in_background(
+            work,
+            name="look for mentions",
+            then=lambda found: composer.show_completion_offers(typed, found),
+            owner=window,
+        )
+
+
+def use_taken_offer(window: MainWindow, offered: CompletionOffer) -> None:
+    """What was taken is more than text: an entry to recall, a command to run."""
+    if isinstance(offered.value, Digest):
+        recall_into_draft(window, offered.value)
+    elif isinstance(offered.value, search_suggestions.OfferedResource) and window.current_workbench is not None:
+        work = window.current_workbench.attach_server_resource(offered.value.server, offered.value.uri)
+        window.background_runner.run_in_background(
+            work, name="attach a resource", then=window.attachment_receiver(), owner=window
+        )
+    else:
+        search_suggestions.run_offered_command(offered)

@@ -1,0 +1,155 @@
+"""Choosing, correcting and connecting models: what the model button at the top right opens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from PySide6.QtCore import QObject
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.frame.connect_panel import DEMO_MODEL
+from helix_desktop.gui.frame.model_chooser import ModelChooser
+from helix_desktop.gui.frame.welcome_page import ConnectModelDialog
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+
+class ModelActions(QObject):
+    """What is to happen once a model is chosen waits in `_after_model_chosen`: the first message goes by itself."""
+
+    def __init__(self, window: MainWindow, setup: ModelSetupPort) -> None:
+        super().__init__(window)
+        self._window = window
+        self._setup = setup
+        self._dialog: ConnectModelDialog | None = None
+        self._after_model_chosen: Callable[[], object] | None = None
+        self.chooser = ModelChooser(window.theme, window.memory, window)
+        self.chooser.opened.connect(self._list_known_models)
+        self.chooser.closed_without_choice.connect(self._on_nothing_chosen)
+        self.chooser.chosen.connect(self.use_chosen_model)
+        self.chooser.edit_wanted.connect(self._open_model_dialog)
+        self.chooser.connect_wanted.connect(self.open_connect_dialog)
+        window.window_actions.set_action_handler("side-by-side", self.open_two_models_dialog)
+        window.top.model.choice_wanted.connect(self.open_model_chooser)
+
+    def open_model_chooser(self) -> None:
+        bench = self._window.current_workbench
+        if bench is not None:
+            self.chooser.open_below(self._window.top.model, self._window.current_model)
+
+    def open_two_models_dialog(self) -> None:
+        """One question to two models, beside each other."""
+        from helix_desktop.gui.two_models_dialog import TwoModelsDialog
+
+        window, bench = self._window, self._window.current_workbench
+        if bench is None:
+            return
+        composer = window.chat.composer
+        parts = composer.message_parts()
+        dialog = TwoModelsDialog(window, self._setup, bench, parts)
+        dialog.asked.connect(lambda: composer.remove_message_parts(parts))
+        dialog.show()
+
+    def choose_first_model(self, then: Callable[[], object]) -> None:
+        """A model is needed: choose one of those that are there, or connect one; `mark_next` follows."""
+        self._after_model_chosen = then
+
+        def choose_or_connect(models: Sequence[ModelChoice]) -> None:
+            if any(model.name != DEMO_MODEL for model in models):
+                self.open_model_chooser()
+            else:
+                self.open_connect_dialog()
+
+        self._window.background_runner.run_in_background(
+            self._setup.list_known_models(), name="list the models", then=choose_or_connect, owner=self._window
+        )
+
+    def _list_known_models(self) -> None:
+        """What is known at once; then every provider is asked again."""
+        self._window.background_runner.run_in_background(
+            self._setup.list_known_models(),
+            name="list the models",
+            then=self._show_and_refresh_models,
+            owner=self.chooser,
+        )
+
+    def _show_and_refresh_models(self, models: Sequence[ModelChoice]) -> None:
+        self.chooser.show_known_models(models)
+        refreshed = self.chooser.show_refreshed_models
+        self._window.background_runner.run_in_background(
+            self._setup.refresh_model_lists(), name="refresh the models", then=refreshed, owner=self.chooser
+        )
+
+    def use_chosen_model(self, model: str) -> None:
+        bench, window = self._window.current_workbench, self._window
+        if bench is None or not model:
+            return
+        then, self._after_model_chosen = self._after_model_chosen, None
+
+        def show_chosen_model(_done: None) -> None:
+            window.show_workspace_choices()
+            window.chat.composer.text.setFocus()
+            if then is not None:
+                then()
+
+        window.background_runner.run_in_background(
+            self._save_chosen_model(bench, model), name="choose a model", then=show_chosen_model, owner=window
+        )
+
+    async def _save_chosen_model(self, bench: WorkbenchPort, model: str) -> None:
+        """A conversation that has a model of its own gets another; else the workspace does."""
+        session = self._window.current_session
+        if session is not None and bench.model_of_conversation(session.id) != bench.main_model_name:
+            await bench.set_conversation_model(session.id, "" if model == bench.main_model_name else model)
+        else:
+            await bench.choose_model_for_role(model)
+
+    def _on_nothing_chosen(self) -> None:
+        self._after_model_chosen = None
+
+    def open_connect_dialog(self) -> None:
+        if self._dialog is not None:
+            self._dialog.raise_()
+            return
+        dialog = self._dialog = ConnectModelDialog(self._setup, self._window.background_runner, self._window)
+        dialog.chosen.connect(self.use_chosen_model)
+        dialog.added.connect(self.open_model_chooser)
+        dialog.rejected.connect(self._on_nothing_chosen)
+        dialog.finished.connect(lambda _result: self._on_connect_dialog_closed())
+        dialog.open()
+
+    def _on_connect_dialog_closed(self) -> None:
+        self._dialog = None
+
+    def _open_model_dialog(self, model: ModelChoice) -> None:
+        from helix_desktop.gui.settings.edit_model_dialog import EditModelDialog
+
+        dialog = EditModelDialog(model, self._window)
+        dialog.corrected.connect(lambda values: self._correct_model(model, values))
+        dialog.reset_wanted.connect(lambda: self._save_model_correction(model, reset=True))
+        dialog.open()
+
+    def _correct_model(self, model: ModelChoice, values: Mapping[str, float | bool]) -> None:
+        self._save_model_correction(model, values)
+
+    def _save_model_correction(
+        self, model: ModelChoice, values: Mapping[str, float | bool] | None = None, *, reset: bool = False
+    ) -> None:
+        window = self._window
+
+        def notice_correction(_done: None) -> None:
+            window.notices.show_notice(tr("{model}: the change applies from the next message.", model=model.id))
+
+        def report_correction_error(error: HelixError) -> None:
+            window.notices.show_error_notice(error)
+
+        work = (
+            self._setup.reset_model_values(model.name)
+            if reset
+            else self._setup.correct_model_values(model.name, values or {})
+        )
+        window.background_runner.run_in_background(
+            work, name="correct a model", then=notice_correction, owner=window, failed=report_correction_error
+        )

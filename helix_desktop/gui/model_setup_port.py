@@ -1,0 +1,130 @@
+"""What setting up providers and models needs of the program, as a Protocol; `connecting.py` is the real one.
+
+Nothing here is asked before it is needed, and a key goes straight to where keys are kept: the window forgets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Protocol
+
+from helix_desktop.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderChoice:
+    """A service or a server. `ready`: it can be asked for models; `key`: who keeps its key, in words, or empty."""
+
+    name: str
+    title: str
+    address: str
+    kind: str = ""
+    needs_key: bool = False
+    key: str = ""
+    local: bool = False
+    ready: bool = False
+    variable: str = ""
+
+
+class WindowSizeSource(StrEnum):
+    """How the window of a model is known."""
+
+    TOLD = "told"  # by the provider, or by the shipped catalogue
+    LEARNED = "learned"  # from a refusal that named it
+    SET = "set"  # by the user
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """A model that can be chosen. `name` is `provider/model`; prices in dollars per million tokens, 0: unknown."""
+
+    name: str
+    window: int = 0
+    price_input: float = 0.0
+    price_output: float = 0.0
+    note: str = ""
+    provider: str = ""  # its title
+    price_cache_read: float = 0.0
+    price_cache_write: float = 0.0
+    max_output: int = 0
+    images: bool = True
+    tools: bool = True
+    thinking: bool = False
+    temperature: bool = True  # whether it takes one
+    local: bool = False
+    sure: WindowSizeSource = WindowSizeSource.TOLD
+
+    @property
+    def id(self) -> str:
+        """The name without its provider."""
+        return self.name.partition("/")[2] or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshedModels:
+    """The models of all providers, asked just now; `silent`: which of them could not be asked, and why."""
+
+    models: tuple[ModelChoice, ...]
+    silent: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTestResult:
+    """What a provider answered when its key was tried."""
+
+    models: tuple[ModelChoice, ...]
+    best: str = ""
+
+
+class ModelSetupPort(Protocol):
+    """Every coroutine may raise a HelixError: BadKey, Unreachable, NoKeyring, ..."""
+
+    def list_well_known_providers(self) -> Sequence[ProviderChoice]:
+        """Services that need nothing but a key."""
+        ...
+
+    async def list_configured_providers(self) -> Sequence[ProviderChoice]:
+        """Those that are set up."""
+        ...
+
+    async def find_local_providers(self) -> Sequence[tuple[ProviderChoice, Sequence[ModelChoice]]]:
+        """Model servers on this machine, found by themselves."""
+        ...
+
+    async def test_provider(self, provider: ProviderChoice, key: str) -> ProviderTestResult:
+        """Ask for the models with this key (empty: the one that is kept). Nothing is kept."""
+        ...
+
+    async def add_provider_with_key(self, provider: ProviderChoice, key: str, keep: str = "keyring") -> None:
+        """Set it up and ask for its models; the key, if there is one, goes to "keyring", "session" or "file"."""
+        ...
+
+    def allow_keyring_again(self) -> None:
+        """The user tries again: a keyring that was not unlocked may ask once more."""
+        ...
+
+    async def remove_provider_and_key(self, name: str) -> None:
+        """Forget it and its key."""
+        ...
+
+    async def list_provider_models(self, provider: str) -> Sequence[ModelChoice]:
+        """What a provider offers."""
+        ...
+
+    async def list_known_models(self) -> Sequence[ModelChoice]:
+        """The models of all providers that were asked once, without asking again; the built-in one is last."""
+        ...
+
+    async def refresh_model_lists(self) -> RefreshedModels:
+        """Ask all providers side by side; a provider that does not answer keeps the list it gave before."""
+        ...
+
+    async def correct_model_values(self, model: str, values: Mapping[str, float | bool]) -> None:
+        """What the user knows better about `provider/model`: window, max_output, prices, images, tools."""
+        ...
+
+    async def reset_model_values(self, model: str) -> None:
+        """Back to what the provider and the catalogue say: corrections and learned limits are dropped."""
+        ...

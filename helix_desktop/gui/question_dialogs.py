@@ -1,0 +1,147 @@
+"""Small questions in dialogs that never block: each is opened, and answers through a callback."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit, QMessageBox, QWidget
+
+from helix_desktop.gui.translation import tr
+
+LONGEST_NAME = 200  # characters of a name
+
+
+def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:
+    """Ask for a line; `mark_next` gets it, also what was pasted as one line, unless it is empty or was cancelled."""
+    dialog = QInputDialog(parent)
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setWindowTitle(title)
+    dialog.setLabelText(label)
+    dialog.setTextValue(text)
+    dialog.resize(420, dialog.sizeHint().height())
+    dialog.textValueSelected.connect(
+        lambda found: then(_first_characters_as_line(found)) if _first_characters_as_line(found) else None
+    )
+    dialog.open()
+    return dialog
+
+
+def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Callable[[], object]) -> QMessageBox:
+    """Ask before something that cannot be taken back; `mark_next` is called on `yes` alone."""
+    return ask_which_way(parent, title, text, "", [(yes, then)])
+
+
+def ask_allow_all(parent: QWidget, then: Callable[[], object]) -> QMessageBox:
+    """The one permission mode under which nothing is asked any more."""
+    text = tr(
+        "Commands, edits and tools will run without asking, in every conversation of this workspace. "
+        "Rules that deny something still apply."
+    )
+    return ask_to_confirm(parent, tr("Allow everything?"), text, tr("Allow everything"), then)
+
+
+def ask_which_way(
+    parent: QWidget, title: str, text: str, none: str, ways: Sequence[tuple[str, Callable[[], object]]]
+) -> QMessageBox:
+    """Offer several ways on, each a button and what it does; `none` (usually "Cancel") does nothing."""
+    box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Cancel, parent)
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    box.setDefaultButton(QMessageBox.StandardButton.Cancel)
+    if none:
+        box.button(QMessageBox.StandardButton.Cancel).setText(none)
+    for words, act in ways:
+        box.addButton(words, QMessageBox.ButtonRole.AcceptRole).clicked.connect(lambda _checked=False, a=act: a())
+    box.open()
+    return box
+
+
+def ask_folder(parent: QWidget, title: str, then: Callable[[Path], object]) -> QFileDialog:
+    dialog = QFileDialog(parent, title)
+    dialog.setFileMode(QFileDialog.FileMode.Directory)
+    dialog.setOption(QFileDialog.Option.ShowDirsOnly)
+    return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
+
+
+def ask_files(parent: QWidget, title: str, then: Callable[[list[Path]], object]) -> QFileDialog:
+    dialog = QFileDialog(parent, title)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
+    return _open_file_dialog(dialog, lambda names: then([Path(name) for name in names]))
+
+
+def ask_file(parent: QWidget, title: str, pattern: str, then: Callable[[Path], object]) -> QFileDialog:
+    """Ask for one file; `pattern` as Qt reads it: "Pictures (*.png)"."""
+    dialog = QFileDialog(parent, title)
+    dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+    dialog.setNameFilters([pattern, tr("All files (*)")])
+    return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
+
+
+def ask_new_file(parent: QWidget, title: str, name: str, then: Callable[[Path], object]) -> QFileDialog:
+    """Ask where to save; the dialog itself asks before it replaces a file."""
+    dialog = QFileDialog(parent, title)
+    dialog.setAcceptMode(QFileDialog.AcceptMode.AcceptSave)
+    dialog.selectFile(name)
+    return _open_file_dialog(dialog, lambda names: then(Path(names[0])))
+
+
+def show_text_box(parent: QWidget, title: str, text: str) -> QMessageBox:
+    box = QMessageBox(QMessageBox.Icon.NoIcon, title, text, QMessageBox.StandardButton.Close, parent)
+    box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    box.setTextFormat(Qt.TextFormat.PlainText)
+    box.setWindowTitle(title or tr("Helix Desktop"))
+    box.open()
+    return box
+
+
+def _open_file_dialog(dialog: QFileDialog, then: Callable[[list[str]], object]) -> QFileDialog:
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    _accept_typed_paths(dialog)
+    dialog.filesSelected.connect(lambda names: then(list(names)) if names else None)
+    dialog.open()
+    return dialog
+
+
+def _accept_typed_paths(dialog: QFileDialog) -> None:
+    """A path typed as a whole is what was meant.
+
+    Qt's own dialog lists folders in a thread and selects them as their names appear in what is being typed; a selection
+    wins over the line, so somebody who types quickly gets a folder on the way to his own. A system's dialog has no such line.
+    """
+    if (line := dialog.findChild(QLineEdit)) is not None:
+        line.setCompleter(None)  # type: ignore[arg-type]  # Qt allows none
+        line.installEventFilter(_TypedPathAcceptor(dialog, line))
+
+
+class _TypedPathAcceptor(QObject):
+    """Return in the line of a dialog for files: before the dialog looks at its selection."""
+
+    def __init__(self, dialog: QFileDialog, line: QLineEdit) -> None:
+        super().__init__(dialog)
+        self._dialog, self._line = dialog, line
+
+    def eventFilter(self, _: QObject, event: QEvent) -> bool:
+        if isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress:
+            typed = Path(self._line.text()).expanduser()
+            fits = typed.is_dir() if self._dialog.fileMode() is QFileDialog.FileMode.Directory else typed.is_file()
+            if (
+                event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+                and typed.is_absolute()
+                and fits
+                and self._is_open_dialog()
+            ):
+                self._dialog.filesSelected.emit([str(typed)])
+                self._dialog.close()
+                return True
+        return False
+
+    def _is_open_dialog(self) -> bool:
+        """Not where a file would be replaced: the dialog asks first."""
+        return self._dialog.acceptMode() is QFileDialog.AcceptMode.AcceptOpen
+
+
+def _first_characters_as_line(text: str) -> str:
+    return " ".join(text.split())[:LONGEST_NAME]

@@ -1,0 +1,163 @@
+"""What can be found: for the box that finds everything, and for `@` and `/` in the composer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from PySide6.QtGui import QAction
+
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.ports import SearchHit
+from helix_desktop.errors import HelixError, StoreBusy
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.chat.completion_list import CompletionOffer, CompletionRequest
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.command_palette import PaletteItem
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_actions import ActionRegistry
+from helix_desktop.gui.window_ports import ProjectItemPort, WorkbenchPort, WorkspaceRowPort
+
+GoToPlace = Callable[[WindowPlace], object]
+
+# Actions that make sense as a command while writing, and what they are called there.
+COMMANDS = {
+    "new": "new",
+    "fork": "fork",
+    "rename": "rename",
+    "cache": "fold-marker",
+    "observe": "fold-observations",
+    "reflect": "fold-reflection",
+    "handover": "fold-handover",
+    "regenerate": "regenerate",
+    "attach": "attach",
+    "model": "model",
+    "policy": "policy",
+    "mode": "mode",
+    "export": "export-markdown",
+    "settings": "settings",
+    "tour": "tour",
+}
+
+
+def suggest_actions(actions: ActionRegistry) -> list[PaletteItem]:
+    return [
+        PaletteItem(
+            each.title,
+            actions[each.id].trigger,
+            note=each.group,
+            key=actions.format_shortcut(each.id),
+            enabled=actions[each.id].isEnabled(),
+        )
+        for each in actions
+        if each.id != "palette"
+    ]
+
+
+def suggest_conversations(rows: Sequence[ConversationListRow], workspace: str, go: GoToPlace) -> list[PaletteItem]:
+    """Newest first; what is in the trash is not found."""
+
+    def conversation_suggestion(row: ConversationListRow) -> PaletteItem:
+        place = WindowPlace("conversation", workspace, row.id)
+        note = tr("archived") if row.archived else tr("conversation")
+        return PaletteItem(row.title or tr("New conversation"), lambda: go(place), kind="message", note=note)
+
+    newest = sorted((row for row in rows if not row.trashed), key=lambda row: row.updated, reverse=True)
+    return [conversation_suggestion(row) for row in newest[:500]]
+
+
+def suggest_workspaces(rows: Sequence[WorkspaceRowPort], go: GoToPlace) -> list[PaletteItem]:
+    def workspace_suggestion(row: WorkspaceRowPort) -> PaletteItem:
+        return PaletteItem(row.name, lambda: go(WindowPlace("workspace", row.id)), kind="folder", note=tr("workspace"))
+
+    return [workspace_suggestion(row) for row in rows]
+
+
+def suggest_search_hits(
+    hits: Sequence[SearchHit], titles: Mapping[str, str], workspace: str, go: GoToPlace, name: str = ""
+) -> list[PaletteItem]:
+    """Messages and entries a workspace's search found; `name`: of the workspace, where it is not the one in front."""
+
+    def search_hit_suggestion(hit: SearchHit) -> PaletteItem:
+        text = " ".join(hit.snippet.split())[:200]
+        if hit.digest is not None:
+            note = " · ".join(filter(None, [name, hit.about.tool, hit.about.source, hit.digest.short_hex]))
+            return PaletteItem(
+                text, lambda: go(WindowPlace("entry", workspace, digest=hit.digest)), kind="entry", note=note
+            )
+        place = WindowPlace("conversation", workspace, hit.conversation, hit.seq)
+        return PaletteItem(
+            text,
+            lambda: go(place),
+            kind="message",
+            note=" · ".join(filter(None, [name, titles.get(hit.conversation, "")])),
+        )
+
+    return [search_hit_suggestion(hit) for hit in hits]
+
+
+def suggest_unsearched_workspace(row: WorkspaceRowPort, error: HelixError | None, go: GoToPlace) -> PaletteItem:
+    """A workspace that could not be searched, or not all of it; choosing it opens it, or says why that cannot be done."""
+    words = tr("Not fully searched: the search index is out of date. Open this workspace to update it.")
+    if error is not None:
+        words = tr("Not searched: this workspace can't be read. Open it to repair it.")
+    if isinstance(error, StoreBusy):
+        words = tr("Not searched: this workspace is open in another program")
+    return PaletteItem(words, lambda: go(WindowPlace("workspace", row.id)), kind="folder", note=row.name)
+
+
+def offer_slash_commands(
+    actions: ActionRegistry, asked: CompletionRequest, brought: Sequence[ProjectItemPort] = ()
+) -> list[CompletionOffer]:
+    """What `/` offers: the folders' own commands and skills, then the program's commands that begin so, then those whose title holds the letters."""
+    letters = asked.typed_letters.casefold()
+    offers = []
+    for name, action in COMMANDS.items():
+        title = actions[action].text()
+        if actions[action].isEnabled() and (name.startswith(letters) or letters in title.casefold()):
+            offers.append(
+                (
+                    not name.startswith(letters),
+                    CompletionOffer(f"/{name}", value=actions[action], icon="action", remark=title),
+                )
+            )
+    own = [
+        CompletionOffer(f"/{item.name}", f"/{item.name} ", icon="entry", remark=item.about[:80])
+        for item in brought
+        if letters in item.name.casefold()
+    ]
+    return [*own, *(offer for _, offer in sorted(offers, key=lambda pair: pair[0]))]
+
+
+async def offer_mentions(bench: WorkbenchPort, asked: CompletionRequest) -> list[CompletionOffer]:
+    """What `@` offers: files of the workspace by name, then entries of the cache by their content."""
+    files = await bench.complete_file_paths(asked.typed_letters, 6)
+    offers = [CompletionOffer(name, f"@{name} ", icon="folder" if name.endswith("/") else "entry") for name in files]
+    letters = asked.typed_letters.casefold()
+    for server, uri, name in bench.list_server_resources():
+        if letters and letters in f"{server}:{name} {uri}".casefold():
+            offers.append(
+                CompletionOffer(f"{server}: {name}", value=OfferedResource(server, uri), icon="entry", remark=uri[:60])
+            )
+    if len(asked.typed_letters) >= 2:
+        hits = await bench.workspace.index.search_index(asked.typed_letters, limit=12)
+        offers += [_offer_cache_entry(hit) for hit in hits if hit.digest is not None][:4]
+    return offers
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedResource:
+    """What a server offers to be attached."""
+
+    server: str
+    uri: str
+
+
+def _offer_cache_entry(hit: SearchHit) -> CompletionOffer:
+    name = " ".join(filter(None, [hit.about.tool, hit.about.source])) or hit.snippet[:60]
+    return CompletionOffer(name, value=hit.digest, icon="archive", remark=hit.digest.short_hex if hit.digest else "")
+
+
+def run_offered_command(offer: CompletionOffer) -> None:
+    """Do what a command of `/` stands for."""
+    if isinstance(offer.value, QAction):
+        offer.value.trigger()

@@ -1,0 +1,51 @@
+"""About: versions, licences, and what the doctor says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QVBoxLayout
+
+from helix_desktop import __version__
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import join_sentences, translate_sentences
+from helix_desktop.gui.question_dialogs import show_text_box
+from helix_desktop.gui.settings.installation_port import Installation, InstallationFinding
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.translation import tr
+
+FINDING_SIGNS = {"good": "✓", "note": "•", "bad": "✕"}
+
+
+class AboutPage(SettingsPage):
+    def __init__(self, program: Installation, doing: BackgroundRunner) -> None:
+        super().__init__(tr("About"))
+        self.add_sentence(f"Helix Desktop {__version__}", "")
+        self.add_sentence(", ".join(f"{name} {version}" for name, version in program.library_versions()), "small")
+        licences = self.add_page_button(tr("Licences"))
+        licences.clicked.connect(lambda: show_text_box(self, tr("Licences"), program.licence_texts()))
+        self.add_heading(tr("Installation"))
+        self._findings = QVBoxLayout()
+        self.add_page_layout(self._findings)
+        self._copy = self.add_page_button(tr("Copy results"))
+        self._copy.clicked.connect(self._copy_findings)
+        self._text = ""
+        doing.run_in_background(
+            program.examine_installation(), name="examine the installation", then=self._show_findings, owner=self
+        )
+
+    def _show_findings(self, findings: Sequence[InstallationFinding]) -> None:
+        lines = []
+        for finding in findings:
+            sign = FINDING_SIGNS.get(finding.state, "")
+            told = join_sentences(translate_sentences(finding.says), translate_sentences(finding.remedy))
+            shown = tr("{what}: {says}", what=translate_sentences(finding.what), says=told)
+            look = "danger" if finding.state == "bad" else "small"
+            self._findings.addWidget(build_plain_label(f"{sign} {shown}".strip(), look, self.page_content))
+            lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())  # a report is English
+        self._text = "\n".join(lines)
+
+    def _copy_findings(self) -> None:
+        QGuiApplication.clipboard().setText(self._text)

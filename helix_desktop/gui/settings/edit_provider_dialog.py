@@ -1,0 +1,53 @@
+"""Changing a provider that is set up: its address, and its key."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QDialog, QFormLayout, QLineEdit, QVBoxLayout, QWidget
+
+from helix_desktop.errors import HelixError, NoUsableKeyring
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.connect_panel import KeyPlaceButtons
+from helix_desktop.gui.model_setup_port import ProviderChoice
+from helix_desktop.gui.shared.plain_widgets import build_confirm_buttons, build_plain_label
+from helix_desktop.gui.translation import tr
+
+
+class EditProviderDialog(QDialog):
+    """`saved(address, key, keep)`: an empty key leaves the present one, `keep` is where it goes. Open until it is accepted."""
+
+    saved = Signal(str, str, str)
+
+    def __init__(self, provider: ProviderChoice, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(tr("Edit provider"))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.resize(520, 200)
+        self.address = QLineEdit(provider.address, self)
+        self.key = QLineEdit(self)
+        self.key.setEchoMode(QLineEdit.EchoMode.Password)
+        self.key.setPlaceholderText(tr("Leave empty to keep the current key") if provider.key else tr("Paste the key"))
+        form = QFormLayout()
+        for words, field in ((tr("Address"), self.address), (tr("Key"), self.key)):
+            field.setAccessibleName(words)
+            form.addRow(words, field)
+        title = build_plain_label(provider.title, "title", self, wraps=False)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 20, 20, 20)
+        column.addWidget(title)
+        column.addLayout(form)
+        self._error_label = build_plain_label("", "danger", self)
+        self._key_places = KeyPlaceButtons(self)
+        self._key_places.chosen.connect(self._request_provider_save)
+        column.addWidget(self._error_label)
+        column.addWidget(self._key_places)
+        column.addStretch(1)
+        column.addWidget(build_confirm_buttons(self, tr("Save"), lambda: self._request_provider_save("keyring")))
+
+    def _request_provider_save(self, keep: str) -> None:
+        self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
+
+    def show_provider_error(self, error: HelixError) -> None:
+        """Nothing was saved; a key that no keyring takes can go elsewhere."""
+        self._error_label.setText(translate_sentences(str(error)))
+        self._key_places.setVisible(isinstance(error, NoUsableKeyring))

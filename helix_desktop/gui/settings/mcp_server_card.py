@@ -1,0 +1,213 @@
+"""One MCP server of the settings: how it is, and opened, its tools with switches, its time limits, what it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QFrame, QHBoxLayout, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.settings.installation_port import McpServerState, ServerTool
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.translation import format_count, tr
+
+LOG_HEIGHT = 110
+LOG_LINES = 200
+MAX_DESCRIPTION_LENGTH = 300  # characters of a tool's description
+
+ServerWorkRunner = Callable[[Coroutine[Any, Any, Any]], None]
+
+
+class McpServerCard(QWidget):
+    """`conversation_actions` makes the work for a button: "restart", "sign_in", "remove", "test", "switch", "switch_tool", "limit"; `do` runs it."""
+
+    def __init__(self, acts: Callable[..., Coroutine[Any, Any, Any]], do: ServerWorkRunner, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._build_server_work, self._run_work = acts, do
+        self._server = McpServerState("", "")
+        self._offered: tuple[ServerTool, ...] | None = None
+        self.setProperty("look", "card")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._name, self._words, self._state = (build_plain_label("", look, self) for look in ("", "mono", "small"))
+        whole = QVBoxLayout(self)
+        whole.setContentsMargins(12, 10, 8, 8)
+        whole.setSpacing(4)
+        for label in (self._name, self._words, self._state):
+            whole.addWidget(label)
+        whole.addLayout(self._build_card_buttons())
+        self._inside = QWidget(self)
+        self._inside.setProperty("look", "plain")
+        self._inside.hide()
+        whole.addWidget(self._inside)
+        self._tools = QVBoxLayout()
+        self._limits = QVBoxLayout()
+        self._log = self._build_log_view()
+        self._lay_out_card_details()
+
+    def update_server_card(self, server: McpServerState) -> None:
+        """What is open stays open, and what has the keyboard keeps it."""
+        if server == self._server:
+            return
+        before, self._server = self._server, server
+        self._name.setText(server.name)
+        self._words.setText(server.words)
+        self._state.setText(describe_server_state(server))
+        self._switch.setText(tr("Turn off") if server.enabled else tr("Turn on"))
+        self._restart.setVisible(server.enabled and not server.mistake)
+        self._sign_in.setVisible(server.enabled and server.state == "sign in")
+        for button in (self._switch, self._test, self._more):
+            button.setVisible(not server.mistake)
+        for button in (self._sign_in, self._more, self._switch, self._test, self._restart, self._remove):
+            button.setAccessibleName(f"{button.text()}: {server.name}")
+        if server.offered != self._offered:
+            self._offered = server.offered
+            self._show_server_tools()
+        if (server.start_seconds, server.call_seconds) != (
+            before.start_seconds,
+            before.call_seconds,
+        ) or not before.name:
+            self._show_server_timeouts()
+        if server.log != before.log:
+            self._show_server_log()
+
+    def _build_card_buttons(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        line.setSpacing(0)
+        self._sign_in = self._add_card_button(line, tr("Sign in"), lambda: self._run_server_action("sign_in"))
+        self._more = self._add_card_button(line, tr("Tools and log"), self._toggle_card_details)
+        self._switch = self._add_card_button(
+            line, tr("Turn off"), lambda: self._run_server_action("switch", on=not self._server.enabled)
+        )
+        self._test = self._add_card_button(line, tr("Test"), lambda: self._run_server_action("test"))
+        self._restart = self._add_card_button(line, tr("Restart"), lambda: self._run_server_action("restart"))
+        self._remove = self._add_card_button(line, tr("Remove"), self._ask_remove_server)
+        line.addStretch(1)
+        return line
+
+    def _add_card_button(self, line: QHBoxLayout, text: str, act: Callable[[], object]) -> QPushButton:
+        button = build_push_button(text, self, act, "link")
+        line.addWidget(button)
+        return button
+
+    def _run_server_action(self, what: str, **given: object) -> None:
+        self._run_work(self._build_server_work(what, self._server.name, **given))
+
+    def _ask_remove_server(self) -> None:
+        """How it is started would have to be found again."""
+        text = tr("Remove {name} and its settings?", name=self._server.name)
+        ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))
+
+    def _toggle_card_details(self) -> None:
+        self._inside.setVisible(self._inside.isHidden())
+
+    # --- opened
+
+    def _lay_out_card_details(self) -> None:
+        column = QVBoxLayout(self._inside)
+        column.setContentsMargins(0, 6, 8, 6)
+        column.addLayout(self._tools)
+        column.addLayout(self._limits)
+        self._log_title = build_plain_label("", "small", self)
+        self._log_title.setText(tr("Error output"))
+        column.addWidget(self._log_title)
+        column.addWidget(self._log)
+        self._show_server_log()
+
+    def _show_server_tools(self) -> None:
+        clear_layout(self._tools)
+        for tool in self._offered or ():
+            check = QCheckBox(tool.name, self._inside)
+            check.setChecked(tool.is_enabled)
+            check.setAccessibleDescription(tool.about)
+            check.toggled.connect(partial(self._on_tool_toggled, tool.name))
+            reads = QCheckBox(tr("Read-only"), self._inside)
+            reads.setChecked(tool.is_read_only)
+            reads.setToolTip(
+                tr(
+                    "Turn this on only if you know that this tool changes nothing. The tool can then also run in plan mode."
+                )
+            )
+            reads.setAccessibleName(f"{tr('Read-only')}: {tool.name}")
+            reads.toggled.connect(partial(self._on_read_only_toggled, tool.name))
+            line = QHBoxLayout()
+            line.addWidget(check, 1)
+            line.addWidget(reads)
+            self._tools.addLayout(line)
+            if tool.about:
+                about = build_plain_label("", "small", self)
+                about.setText(tool.about[:MAX_DESCRIPTION_LENGTH])
+                about.setContentsMargins(24, 0, 0, 4)
+                self._tools.addWidget(about)
+        if self._server.approvals:
+            said = build_plain_label("", "small", self)
+            names = ", ".join(self._server.approvals)
+            said.setText(
+                tr(
+                    "The server's configuration asks to run these tools without approval. You will still be asked: {names}",
+                    names=names,
+                )
+            )
+            self._tools.addWidget(said)
+
+    def _on_tool_toggled(self, tool: str, on: bool) -> None:  # noqa: FBT001 - a slot
+        self._run_server_action("switch_tool", tool=tool, on=on)
+
+    def _on_read_only_toggled(self, tool: str, reads: bool) -> None:  # noqa: FBT001 - a slot
+        self._run_server_action("mark_reading", tool=tool, reads=reads)
+
+    def _show_server_timeouts(self) -> None:
+        clear_layout(self._limits)
+        limits = (
+            (
+                "start_seconds",
+                tr("Startup timeout"),
+                tr("If the server doesn't respond within this time, startup fails."),
+            ),
+            ("call_seconds", tr("Call timeout"), tr("Tool calls that take longer are cancelled.")),
+        )
+        for name, title, sentence in limits:
+            value = float(getattr(self._server, name))
+            declared = FieldDeclaration(name, title, sentence, value, least=1, most=86_400, unit="s")
+            self._limits.addWidget(build_field_row(declared, partial(self._change_server_timeout, name), self._inside))
+
+    def _change_server_timeout(self, name: str, value: Value) -> None:
+        self._run_server_action("limit", **{name: float(value)})
+
+    def _build_log_view(self) -> QPlainTextEdit:
+        log = QPlainTextEdit(self._inside)
+        log.setProperty("look", "mono")
+        log.setReadOnly(True)
+        log.setFrameShape(QFrame.Shape.NoFrame)
+        log.setAccessibleName(tr("Error output"))
+        log.setTabChangesFocus(True)
+        log.setFixedHeight(LOG_HEIGHT)
+        return log
+
+    def _show_server_log(self) -> None:
+        lines = self._server.log[-LOG_LINES:]
+        bar = self._log.verticalScrollBar()
+        at_end = bar.value() >= bar.maximum()
+        self._log.setPlainText("\n".join(lines))
+        self._log.setVisible(bool(lines))
+        self._log_title.setVisible(bool(lines))
+        if at_end:
+            bar.setValue(bar.maximum())
+
+
+def describe_server_state(server: McpServerState) -> str:
+    """How a server is, in a line."""
+    if server.mistake:
+        return tr("Couldn't read the server's settings: {why}", why=translate_sentences(server.mistake))
+    if not server.enabled:
+        return tr("off")
+    state = {"starting": tr("starting"), "ready": tr("ready"), "failed": tr("failed"), "off": tr("off")}
+    if server.state == "sign in":
+        return tr("Waiting for you to sign in.")
+    tools = format_count(server.tools, "{n} tool", "{n} tools") if server.tools else ""
+    return " · ".join(filter(None, [state.get(server.state, server.state), tools, translate_sentences(server.why)]))

@@ -1,0 +1,154 @@
+"""MCP servers of a workspace: pasted in any form, shown as they will be started, started, switched off, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import QTimer
+from PySide6.QtGui import QHideEvent, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPlainTextEdit, QPushButton, QVBoxLayout
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.settings.installation_port import Installation, McpServerState
+from helix_desktop.gui.settings.mcp_server_card import McpServerCard
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+REFRESH_MS = 1_000  # milliseconds; a server says in the background how it is
+
+
+class McpServersPage(SettingsPage):
+    """What a server offers becomes tools of the agent."""
+
+    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+        super().__init__(tr("MCP servers"))
+        self._bench, self._program, self._doing = bench, program, doing
+        self._cards: dict[str, McpServerCard] = {}
+        self.add_sentence(
+            tr("A server is third-party software that runs with your permissions. Add only servers you trust.")
+        )
+        self._rows = QVBoxLayout()
+        self._rows.setContentsMargins(0, 8, 0, 0)
+        self._rows.setSpacing(8)
+        self.add_page_layout(self._rows)
+        self._status_label = self.add_sentence("", "small")
+        self.add_heading(tr("Add a server"))
+        self._text = QPlainTextEdit(self.page_content)
+        self._text.setProperty("look", "mono")
+        self._text.setPlaceholderText(tr("A command, an address, or the JSON from the server's documentation"))
+        self._text.setAccessibleName(tr("Server configuration"))
+        self._text.setTabChangesFocus(True)
+        self._text.setFixedHeight(90)
+        self.add_page_widget(self._text)
+        line = QHBoxLayout()
+        self._name = QLineEdit(self.page_content)
+        self._name.setPlaceholderText(tr("Name (optional)"))
+        self._name.setAccessibleName(tr("Name"))
+        add = QPushButton(tr("Add"), self.page_content)
+        add.setAutoDefault(False)
+        add.clicked.connect(self._ask_add_server)
+        line.addWidget(self._name, 1)
+        line.addWidget(add)
+        self.add_page_layout(line)
+        self._error_label = self.add_sentence("", "danger")
+        self._refresh_timer = QTimer(self, interval=REFRESH_MS)
+        self._refresh_timer.timeout.connect(self.refresh_server_cards)
+        self.refresh_server_cards()
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._refresh_timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._refresh_timer.stop()
+
+    def refresh_server_cards(self) -> None:
+        """Show the servers anew, when something about them is different."""
+        try:
+            servers = self._program.list_mcp_servers(self._bench)
+        except HelixError as error:
+            self._error_label.setText(translate_sentences(str(error)))
+            return
+        for name in [name for name in self._cards if name not in {server.name for server in servers}]:
+            gone = self._cards.pop(name)
+            self._rows.removeWidget(gone)
+            gone.hide()
+            gone.deleteLater()
+        for server in servers:
+            if server.name not in self._cards:
+                self._cards[server.name] = McpServerCard(
+                    self._build_server_action, self._change_servers, self.page_content
+                )
+                self._rows.addWidget(self._cards[server.name])
+            self._cards[server.name].update_server_card(server)
+
+    def _build_server_action(self, what: str, name: str, **given: Any) -> Coroutine[Any, Any, Any]:
+        program, servers = self._program, self._bench.mcp_servers
+        acts: dict[str, Callable[..., Coroutine[Any, Any, Any]]] = {
+            "switch": servers.switch_server,
+            "switch_tool": servers.switch_server_tool,
+            "mark_reading": servers.mark_tool_as_reading,
+            "limit": servers.set_server_timeouts,
+            "test": partial(program.test_mcp_server, self._bench),
+            "restart": servers.restart_server,
+            "sign_in": partial(program.sign_in_to_mcp_server, self._bench),
+            "remove": servers.remove_server,
+        }
+        self._status_label.setText(tr("Testing {name}…", name=name) if what == "test" else "")
+        return acts[what](name, **given)
+
+    def _change_servers(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
+        """Of what is done only a test has something to say."""
+        self._error_label.setText("")
+
+        def show_server_change(said: object) -> None:
+            then()
+            self._status_label.setText(said if isinstance(said, str) else "")
+            self.refresh_server_cards()
+
+        def show_server_error(error: HelixError) -> None:
+            self._status_label.setText("")
+            self._error_label.setText(translate_sentences(str(error)))
+
+        self._doing.run_in_background(
+            work, name="change the MCP servers", then=show_server_change, owner=self, failed=show_server_error
+        )
+
+    def _ask_add_server(self) -> None:
+        """Everything exactly as it will be started is shown before it is kept."""
+        text, name = self._text.toPlainText(), self._name.text().strip()
+        try:
+            servers = self._program.parse_server_configuration(text, name)
+        except HelixError as error:
+            self._error_label.setText(translate_sentences(str(error)))
+            return
+        self._error_label.setText("")
+        ask_to_confirm(
+            self, tr("Add MCP server"), _describe_new_servers(servers), tr("Add"), lambda: self._add_server(text, name)
+        )
+
+    def _add_server(self, text: str, name: str) -> None:
+        def clear_server_form() -> None:
+            if self._text.toPlainText() == text:  # and not the next one
+                self._text.clear()
+                self._name.clear()
+
+        self._change_servers(self._bench.mcp_servers.add_pasted_servers(text, name), clear_server_form)
+
+
+def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
+    """What is done with each when it is kept."""
+    lines: dict[bool, list[str]] = {False: [], True: []}
+    for server in servers:
+        far = server.words.startswith(("http://", "https://"))
+        lines[far].append(f"{server.name}: {server.words}")
+    started = tr("This server runs with your permissions:\n\n{command}", command="\n".join(lines[False]))
+    asked = tr("The agent's requests are sent to:\n\n{address}", address="\n".join(lines[True]))
+    return "\n\n".join(text for text, there in ((started, lines[False]), (asked, lines[True])) if there)

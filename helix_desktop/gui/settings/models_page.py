@@ -1,0 +1,125 @@
+"""The models of a workspace by role, how long the main one thinks, and its temperature."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtWidgets import QHBoxLayout, QPushButton, QWidget
+
+from helix_desktop.gui.frame.model_chooser import ModelChooser, format_model_price, format_model_window
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.model_setup_port import ModelChoice
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row, build_labelled_row
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+EFFORTS = ("", "low", "medium", "high")  # see ModelSet
+UNSET_STEP = 0.05  # below the least value a field shows "Default"
+
+
+class ModelsPage(SettingsPage):
+    """Each role has a button that opens the same chooser as the window's."""
+
+    def __init__(self, window: MainWindow, bench: WorkbenchPort, models: Sequence[ModelChoice]) -> None:
+        super().__init__(tr("Models"))
+        self._window, self._bench, self._doing = window, bench, window.background_runner
+        self._models = {model.name: model for model in models}
+        self._chooser: ModelChooser | None = None
+        self._rebuild_models_page()
+
+    def _rebuild_models_page(self) -> None:
+        self.clear_page()
+        self.add_sentence(tr("If you don't choose a fast or long-window model, the main model is used instead."))
+        chosen = self._bench.workspace.settings
+        for role, title, sentence in (
+            ("main", tr("Main model"), tr("Used for conversations.")),
+            ("fast", tr("Fast model"), tr("Shortens outputs, records observations and writes summaries.")),
+            ("long", tr("Long-window model"), tr("Used for requests that don't fit in the other models' windows.")),
+        ):
+            self.add_page_widget(self._build_role_row(role, title, sentence, chosen.models.get(role, "")))
+        self.add_page_widget(self._build_thinking_row(chosen.effort))
+        lacking = self._sampling_not_supported_hint(chosen.models.get("main", ""))
+        about = tr("Low values make answers more predictable, high values more varied.")
+        self.add_page_widget(
+            self._build_sampling_row(
+                "temperature", tr("Temperature"), f"{about} {lacking}".strip(), chosen.temperature, 2
+            )
+        )
+        about = tr(
+            "Only the most likely words, up to this combined probability, are considered. Change either this or the temperature, not both."
+        )
+        self.add_page_widget(self._build_sampling_row("top_p", tr("Top-p"), about, chosen.top_p, 1))
+        if not self._models:
+            self.add_sentence(tr("No models are known yet. Add a provider first."))
+
+    def _build_role_row(self, role: str, title: str, sentence: str, current: str) -> QWidget:
+        side = QWidget(self.page_content)
+        line = QHBoxLayout(side)
+        line.setContentsMargins(0, 0, 0, 0)
+        button = QPushButton(self._role_button_text(role, current), side)
+        button.setObjectName(role)
+        button.setAccessibleName(title)
+        button.setAutoDefault(False)
+        button.clicked.connect(lambda _checked=False: self._open_role_chooser(role, button, current))
+        line.addWidget(button)
+        if current and role != "main":
+            clear = QPushButton(tr("Clear"), side)
+            clear.setProperty("look", "link")
+            clear.setAccessibleName(tr("Use the main model as the {role}", role=title))
+            clear.setAutoDefault(False)
+            clear.clicked.connect(lambda _checked=False: self._choose_role_model(role, ""))
+            line.addWidget(clear)
+        return build_labelled_row(title, sentence, side, self.page_content)
+
+    def _role_button_text(self, role: str, name: str) -> str:
+        if not name:
+            return tr("Choose a model…") if role == "main" else tr("The main model")
+        model = self._models.get(name)
+        parts = [name, format_model_window(model), format_model_price(model)] if model is not None else [name]
+        return " · ".join(filter(None, parts)).replace("&", "&&")
+
+    def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
+        """Over this window; a chooser that is left is made anew, so that it asks for nothing that is not shown."""
+        if self._chooser is not None:
+            self._chooser.deleteLater()
+        chooser = self._chooser = ModelChooser(self._window.theme, self._window.memory, self.window())
+        chooser.hide_connect_and_edit()
+        chooser.chosen.connect(lambda name: self._choose_role_model(role, name))
+        chooser.open_below(anchor, current)
+        chooser.show_known_models(list(self._models.values()), refreshing=False)
+
+    def _choose_role_model(self, role: str, name: str) -> None:
+        work = self._bench.choose_model_for_role(name, role)
+        self._doing.run_in_background(
+            work, name="choose a model", then=lambda _done: self._rebuild_models_page(), owner=self
+        )
+
+    def _build_thinking_row(self, current: str) -> QWidget:
+        sentence = tr(
+            "How long the main model thinks before it answers. Longer thinking helps with hard problems, but it is slower and more expensive."
+        )
+        words = [tr("Default"), tr("Short"), tr("Medium"), tr("Long")]
+        declared = FieldDeclaration("effort", tr("Thinking"), sentence, current, EFFORTS, words)
+        return build_field_row(
+            declared, lambda value: self._change_model_setting("effort", value or None), self.page_content
+        )
+
+    def _build_sampling_row(self, name: str, title: str, sentence: str, current: float | None, most: float) -> QWidget:
+        value = -UNSET_STEP if current is None else current
+        declared = FieldDeclaration(name, title, sentence, value, least=-UNSET_STEP, most=most, unset=tr("Default"))
+
+        def change_sampling_value(value: Value) -> None:
+            self._change_model_setting(name, value if isinstance(value, float) and value >= 0 else None)
+
+        return build_field_row(declared, change_sampling_value, self.page_content)
+
+    def _sampling_not_supported_hint(self, main: str) -> str:
+        model = self._models.get(main)
+        if model is None or model.temperature:
+            return ""
+        return tr("{model} supports neither temperature nor top-p, so neither is sent.", model=model.id)
+
+    def _change_model_setting(self, name: str, value: Value | None) -> None:
+        work = self._bench.change_settings({name: value})
+        self._doing.run_in_background(work, name="change how the model answers", owner=self)

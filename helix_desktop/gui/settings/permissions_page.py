@@ -1,0 +1,192 @@
+"""Permissions of a workspace: the mode, and the rules that were made by saying "always"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QComboBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.question_dialogs import ask_allow_all
+from helix_desktop.gui.settings.installation_port import Installation
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import ALLOW_ALL, WorkbenchPort
+
+DECISIONS = ("allow", "ask", "deny")
+
+
+def describe_permission_rule(rule: Mapping[str, Any]) -> str:
+    """A rule in a line: "allow · run_command · cargo test *"."""
+    fits = [str(rule[name]) for name in ("tool", "path", "command") if rule.get(name)]
+    network = [tr("with network access")] if rule.get("network") else []
+    return " · ".join([str(rule.get("decision", "")), *(fits or [tr("everything")]), *network])
+
+
+class PermissionsPage(SettingsPage):
+    """`folder_wanted`: the workspace is to work on another folder."""
+
+    folder_wanted = Signal()
+
+    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Permissions"))
+        self._bench, self._program, self._doing = bench, program, doing
+        modes = bench.describe_permission_modes()
+        declared = FieldDeclaration(
+            "mode",
+            tr("Without asking"),
+            tr("What the agent may do without asking. Reading files in the workspace never needs permission."),
+            bench.permission_mode,
+            tuple(modes),
+            [tr(words) for words in modes.values()],
+        )
+        self.add_page_widget(
+            build_field_row(declared, lambda value: self._choose_permission_mode(str(value)), self.page_content)
+        )
+        self.add_heading(tr("Folders"))
+        for root in bench.workspace.settings.roots:
+            self.add_sentence(root, "mono")
+        folder = self.add_page_button(tr("Choose another folder…"))
+        folder.clicked.connect(self.folder_wanted)
+        self.add_heading(tr("Rules"))
+        self.add_sentence(tr("Rules take precedence over the mode. “Always allow” adds a rule."))
+        self._rules = QVBoxLayout()
+        self.add_page_layout(self._rules)
+        self.add_page_layout(self._build_new_rule_form())
+        self._show_permission_rules()
+        self._access = program.command_file_access(bench)
+        self._opened = list(self._access.opened)
+        self._add_home_folder_section()
+        self._add_hidden_files_section()
+
+    def _add_home_folder_section(self) -> None:
+        self.add_heading(tr("Your home folder"))
+        self.add_sentence(
+            tr(
+                "In the sandbox, commands see none of your home folder but the workspace's folders, installed toolchains and your Git name. Here you can open more."
+            )
+        )
+        for name, title, gives in self._access.openings:
+            declared = FieldDeclaration(name, tr(title), tr(gives), name in self._access.opened)
+            self.add_page_widget(build_field_row(declared, partial(self._set_home_opening, name), self.page_content))
+        readable = FieldDeclaration(
+            "readable",
+            tr("Folders that commands can read"),
+            tr("One folder per line, such as ~/data. Commands can't change anything there."),
+            "\n".join(self._access.readable),
+            long=True,
+        )
+        self.add_page_widget(
+            build_field_row(readable, lambda text: self._save_path_lines("readable", str(text)), self.page_content)
+        )
+
+    def _add_hidden_files_section(self) -> None:
+        self.add_heading(tr("Files that agents don't see"))
+        declared = FieldDeclaration(
+            "hidden",
+            "",
+            tr(
+                "One pattern per line, as in .gitignore. An agent can't read, list or change these files. A command that needs one asks you by name. Undo still covers them."
+            ),
+            "\n".join(self._access.hidden),
+            long=True,
+        )
+        self.add_page_widget(
+            build_field_row(declared, lambda text: self._save_path_lines("hidden", str(text)), self.page_content)
+        )
+
+    def _set_home_opening(self, name: str, value: Value) -> None:
+        self._opened = [*(each for each in self._opened if each != name), *([name] if value else [])]
+        work = self._bench.change_settings({"permissions.openings": self._opened})
+        self._doing.run_in_background(work, name="open or close something to commands", owner=self)
+
+    def _save_path_lines(self, name: str, text: str) -> None:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        work = self._bench.change_settings({f"permissions.{name}": lines})
+        self._doing.run_in_background(work, name="change what agents see", owner=self)
+
+    def _choose_permission_mode(self, mode: str) -> None:
+        def apply_permission_mode() -> None:
+            self._doing.run_in_background(self._bench.choose_permission_mode(mode), name="choose a mode", owner=self)
+
+        if mode == ALLOW_ALL:
+            ask_allow_all(self, apply_permission_mode).rejected.connect(self._show_permission_mode)
+        else:
+            apply_permission_mode()
+
+    def _show_permission_mode(self) -> None:
+        """As it is: the choice was not confirmed."""
+        shown = self.findChild(QComboBox, "mode")
+        if shown is not None:
+            shown.setCurrentIndex(shown.findData(self._bench.permission_mode))
+
+    def _show_permission_rules(self) -> None:
+        clear_layout(self._rules)
+        rules = self._bench.workspace.settings.rules
+        for rule in rules:
+            self._rules.addWidget(self._build_permission_rule_row(rule))
+
+    def _build_permission_rule_row(self, rule: Mapping[str, Any]) -> QWidget:
+        row_widget = QWidget(self.page_content)
+        row_widget.setProperty("look", "card")
+        row_widget.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        line = QHBoxLayout(row_widget)
+        line.setContentsMargins(12, 4, 6, 4)
+        line.addWidget(build_plain_label(describe_permission_rule(rule), "mono", row_widget, wraps=False), 1)
+        if self._program.is_rule_too_broad(rule):
+            wide = QLabel(tr("Too broad: also allows other programs"), row_widget)
+            wide.setProperty("look", "danger")
+            line.addWidget(wide)
+        remove = QPushButton(tr("Remove"), row_widget)
+        remove.setProperty("look", "link")
+        remove.setAutoDefault(False)
+        remove.setAccessibleName(tr("Remove the rule {rule}", rule=describe_permission_rule(rule)))
+        remove.clicked.connect(lambda _checked=False: self._remove_permission_rule(rule))
+        line.addWidget(remove)
+        return row_widget
+
+    def _build_new_rule_form(self) -> QHBoxLayout:
+        line = QHBoxLayout()
+        self._decision = QComboBox(self.page_content)
+        for name, words in zip(DECISIONS, (tr("Allow"), tr("Ask"), tr("Deny")), strict=True):
+            self._decision.addItem(words, name)
+        self._decision.setAccessibleName(tr("Decision"))
+        self._tool = QLineEdit(self.page_content)
+        self._tool.setPlaceholderText(tr("Tool, such as run_command"))
+        self._tool.setAccessibleName(tr("Tool"))
+        self._command = QLineEdit(self.page_content)
+        self._command.setPlaceholderText(tr("Command, such as cargo test *"))
+        self._command.setAccessibleName(tr("Command"))
+        add = QPushButton(tr("Add"), self.page_content)
+        add.setAutoDefault(False)
+        add.clicked.connect(self._add_permission_rule)
+        for widget in (self._decision, self._tool, self._command, add):
+            line.addWidget(widget)
+        return line
+
+    def _add_permission_rule(self) -> None:
+        given = {"tool": self._tool.text().strip(), "command": self._command.text().strip()}
+        rule = {"decision": str(self._decision.currentData()), **{name: text for name, text in given.items() if text}}
+        if len(rule) > 1:
+            self._tool.clear()
+            self._command.clear()
+            self._save_permission_rules([*self._bench.workspace.settings.rules, rule])
+
+    def _remove_permission_rule(self, rule: Mapping[str, Any]) -> None:
+        """By what it says: others may have come or gone since it was shown."""
+        rules = list(self._bench.workspace.settings.rules)
+        if rule in rules:
+            rules.remove(rule)
+            self._save_permission_rules(rules)
+
+    def _save_permission_rules(self, rules: list[Mapping[str, Any]]) -> None:
+        work = self._bench.change_settings({"permissions.rules": [dict(rule) for rule in rules]})
+        self._doing.run_in_background(
+            work, name="change the rules", then=lambda _done: self._show_permission_rules(), owner=self
+        )

@@ -1,0 +1,72 @@
+"""Pages made from the settings of the program (settings.py): one row for each declaration, grouped by its section."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.translation import tr
+from helix_desktop.program_settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS, ProgramSetting, ProgramSettings
+
+
+class ProgramSettingsPage(SettingsPage):
+    """The settings of some sections. A change is in force and written at once."""
+
+    def __init__(self, title: str, settings: ProgramSettings, sections: Sequence[str]) -> None:
+        super().__init__(title)
+        self._settings = settings
+        for section in sections:
+            shown = [each for each in ALL if each.section == section and each is not SHORTCUTS]
+            if len(sections) > 1 and shown:
+                self.add_heading(tr(section))
+            for setting in shown:
+                self.add_page_widget(self._build_setting_row(setting))
+        self._error_label = self.add_sentence("", "danger")
+        self._error_label.hide()
+
+    def _build_setting_row(self, setting: ProgramSetting[Any]) -> QWidget:
+        sentence = tr(setting.sentence)
+        if setting.restart:
+            sentence = f"{sentence} {tr('Takes effect after a restart.')}"
+        declared = FieldDeclaration(
+            setting.key,
+            tr(setting.title),
+            sentence,
+            self._settings[setting],
+            setting.choices,
+            [describe_setting_choice(choice) for choice in setting.choices],
+            setting.least or 0,
+            setting.most or 0,
+            tr(setting.unit) if setting.unit else "",
+            tr("System font") if setting.font else tr("Never") if setting is ASK_ABOVE else "",
+            long=setting.long,
+            font=setting.font,
+        )
+        return build_field_row(declared, lambda value: self._change_setting(setting, value), self.page_content)
+
+    def _change_setting(self, setting: ProgramSetting[Any], value: Value) -> None:
+        try:
+            self._settings.change_setting(setting, value)
+        except HelixError as error:
+            self._error_label.setText(translate_sentences(str(error)))
+            self._error_label.show()
+        else:
+            self._error_label.hide()
+
+
+def describe_setting_choice(choice: str) -> str:
+    """A choice of a setting as people read it."""
+    known = {
+        "system": tr("System"),
+        "light": tr("Light"),
+        "dark": tr("Dark"),
+        "enter": tr("Enter"),
+        "ctrl+enter": tr("Ctrl+Enter"),
+    }
+    return LANGUAGES.get(choice) or known.get(choice) or choice

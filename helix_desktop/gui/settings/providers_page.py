@@ -1,0 +1,129 @@
+"""Providers: those that are set up, and connecting another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.connect_panel import ConnectPanel
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.model_setup_port import ModelSetupPort, ProviderChoice
+from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.settings.edit_provider_dialog import EditProviderDialog
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.elided_label import ElidedLabel
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.translation import format_count, tr
+
+
+class ProvidersPage(SettingsPage):
+    """`model_chosen`: a provider was connected, and this is the model to begin with."""
+
+    model_chosen = Signal(str)
+
+    def __init__(self, setup: ModelSetupPort, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Providers"))
+        self._setup = setup
+        self._doing = doing
+        self.add_sentence(tr("Keys are stored in the system's keyring, and in a file only if you choose to."))
+        self._rows = QVBoxLayout()
+        self._rows.setSpacing(4)
+        self.add_page_layout(self._rows)
+        self.add_heading(tr("Add a provider"))
+        self._panel = self.add_page_widget(ConnectPanel(setup, doing, self.page_content))
+        self._panel.chosen.connect(self._on_first_model_chosen)
+        self._panel.added.connect(lambda _provider: self.refresh_providers())
+        self._panel.search_local_servers()
+        self.refresh_providers()
+
+    def refresh_providers(self) -> None:
+        self._doing.run_in_background(
+            self._setup.list_configured_providers(), name="list the providers", then=self._show_providers, owner=self
+        )
+
+    def _on_first_model_chosen(self, model: str) -> None:
+        self.refresh_providers()
+        self.model_chosen.emit(model)
+
+    def _show_providers(self, providers: Sequence[ProviderChoice]) -> None:
+        clear_layout(self._rows)
+        if not providers:
+            label = QLabel(tr("No providers yet."), self.page_content)
+            label.setProperty("look", "muted")
+            self._rows.addWidget(label)
+        for provider in providers:
+            self._rows.addWidget(self._build_provider_row(provider))
+
+    def _build_provider_row(self, provider: ProviderChoice) -> QWidget:
+        row = QWidget(self.page_content)
+        row.setProperty("look", "card")
+        row.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        line = QHBoxLayout(row)
+        line.setContentsMargins(12, 8, 8, 8)
+        line.addWidget(build_plain_label(provider.title, parent=row, wraps=False))
+        state = ElidedLabel(row)  # what can be done stays in sight
+        state.setProperty("look", "small")
+        state.set_elided_text(self._describe_provider_key(provider))
+        line.addWidget(state, 1)
+        tested = build_plain_label("", "small", row, wraps=False)
+        line.addWidget(tested)
+        line.addWidget(self._build_provider_button(tr("Test"), provider, lambda: self._test_provider(provider, tested)))
+        line.addWidget(self._build_provider_button(tr("Edit…"), provider, lambda: self._edit_provider(provider)))
+        line.addWidget(self._build_provider_button(tr("Remove"), provider, lambda: self._ask_remove_provider(provider)))
+        return row
+
+    def _build_provider_button(self, text: str, provider: ProviderChoice, act: Callable[[], object]) -> QPushButton:
+        button = build_push_button(text, self.page_content, act, "link")
+        button.setAccessibleName(f"{text}: {provider.title}")
+        return button
+
+    def _describe_provider_key(self, provider: ProviderChoice) -> str:
+        if not provider.needs_key and not provider.key:
+            return f"{provider.address} · {tr('no key needed')}"
+        return f"{provider.address} · " + (
+            tr("key: {where}", where=translate_sentences(provider.key)) if provider.key else tr("no key")
+        )
+
+    def _test_provider(self, provider: ProviderChoice, beside: QLabel) -> None:
+        beside.setText(tr("Contacting…"))
+        self._doing.run_in_background(
+            self._setup.test_provider(provider, ""),
+            name="test a provider",
+            then=lambda tested: beside.setText(format_count(len(tested.models), "{n} model", "{n} models")),
+            owner=beside,
+            failed=lambda error: beside.setText(translate_sentences(error.what)),
+        )
+
+    def _edit_provider(self, provider: ProviderChoice) -> None:
+        def save_edited_provider(address: str, key: str, keep: str) -> None:
+            work = self._setup.add_provider_with_key(replace(provider, address=address), key, keep)
+            self._doing.run_in_background(
+                work,
+                name="change a provider",
+                then=close_provider_dialog,
+                owner=dialog,
+                failed=dialog.show_provider_error,
+            )
+
+        def close_provider_dialog(_done: None) -> None:
+            dialog.accept()
+            self.refresh_providers()
+
+        dialog = EditProviderDialog(provider, self)
+        dialog.saved.connect(save_edited_provider)
+        dialog.open()
+
+    def _ask_remove_provider(self, provider: ProviderChoice) -> None:
+        text = tr("Remove {name} and its key? Conversations are not affected.", name=provider.title)
+        ask_to_confirm(self, tr("Remove provider"), text, tr("Remove"), lambda: self._remove_provider(provider))
+
+    def _remove_provider(self, provider: ProviderChoice) -> None:
+        work = self._setup.remove_provider_and_key(provider.name)
+        self._doing.run_in_background(
+            work, name="remove a provider", then=lambda _done: self.refresh_providers(), owner=self
+        )

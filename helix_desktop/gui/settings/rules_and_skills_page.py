@@ -1,0 +1,158 @@
+"""What the workspace's folders and the user's own bring for agents: what is used now and why, and each can be switched off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QCheckBox, QHBoxLayout, QLabel, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine import exact_text
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.trust_dialog import TrustDialog, item_kind_plurals
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import format_number, tr
+from helix_desktop.gui.window_ports import ProjectItemPort, ProjectItemsPort, WorkbenchPort
+
+MAX_ITEMS_WITHOUT_FILTER = 8  # items that need no filter
+
+
+class RulesAndSkillsPage(SettingsPage):
+    """A card for each item; what is new or has changed comes first within its kind."""
+
+    def __init__(self, theme: Theme, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Rules and skills"))
+        self._theme, self._bench, self._doing = theme, bench, doing
+        self.add_sentence(
+            tr(
+                "Rules, skills, slash commands, hooks and agents in this folder. New or changed items are used only after you trust them."
+            )
+        )
+        self._cards: list[tuple[QWidget, str]] = []
+        self._filter = self.add_page_widget(QLineEdit(self.page_content))
+        self._filter.setPlaceholderText(tr("Filter"))
+        self._filter.setAccessibleName(tr("Filter"))
+        self._filter.setClearButtonEnabled(True)
+        self._filter.textChanged.connect(self._filter_item_cards)
+        self._items = QVBoxLayout()
+        self._items.setSpacing(6)
+        self.add_page_layout(self._items)
+        self.refresh_project_items()
+
+    def refresh_project_items(self) -> None:
+        self._doing.run_in_background(
+            self._bench.project.reread_project_folders(),
+            name="look at what the folder brings",
+            then=self._show_project_items,
+            owner=self,
+        )
+
+    def _show_project_items(self, brought: ProjectItemsPort) -> None:
+        clear_layout(self._items)
+        found = brought.items
+        if not found:
+            self._items.addWidget(
+                self._build_item_label(
+                    tr("This folder has no rules, skills, slash commands, hooks or agents yet."), "faint"
+                )
+            )
+        asking = [item for item in found if item.describe_state.endswith("not trusted yet")]
+        if len(asking) > 1:
+            review = QPushButton(
+                tr("Review all {n} new or changed items", n=format_number(len(asking))), self.page_content
+            )
+            review.setAutoDefault(False)
+            review.clicked.connect(lambda _checked=False: self._review_items(asking))
+            self._items.addWidget(review, 0, Qt.AlignmentFlag.AlignLeft)
+        self._cards = []
+        self._filter.setVisible(len(found) > MAX_ITEMS_WITHOUT_FILTER)
+        for kind, words in item_kind_plurals().items():
+            own = sorted((item for item in found if item.kind == kind), key=_item_sort_key)
+            texts = [f"{words} {item.name} {item.about}".casefold() for item in own]
+            shown = [(self._build_item_label(words, "heading"), "\n".join(texts))] if own else []
+            self._cards += [*shown, *zip(map(self._build_item_card, own), texts, strict=True)]
+        for widget, _ in self._cards:
+            self._items.addWidget(widget)
+        self._filter_item_cards(self._filter.text())
+
+    def _filter_item_cards(self, words: str) -> None:
+        """Only those with these words in their kind, name or description."""
+        for widget, text in self._cards:
+            widget.setVisible(words.casefold() in text)
+
+    def _build_item_card(self, item: ProjectItemPort) -> QWidget:
+        card = QWidget(self.page_content)
+        card.setProperty("look", "card")
+        card.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        column = QVBoxLayout(card)
+        column.setContentsMargins(12, 8, 10, 8)
+        column.setSpacing(2)
+        line = QHBoxLayout()
+        line.addWidget(self._build_item_label(exact_text.mark_on_one_line(item.name), "title"), 1)
+        line.addWidget(
+            self._build_item_label(item_state_titles().get(item.describe_state, item.describe_state), "small")
+        )
+        line.addWidget(self._build_item_button(tr("Read"), item, lambda: self._review_items([item])))
+        line.addWidget(self._build_use_checkbox(item))
+        column.addLayout(line)
+        for text in filter(None, [item.about, _describe_use_reason(item), *map(translate_sentences, item.notes)]):
+            column.addWidget(self._build_item_label(exact_text.mark_text(text[:400]), "muted"))
+        column.addWidget(self._build_item_label(exact_text.mark_on_one_line(str(item.path)), "faint"))
+        return card
+
+    def _build_item_button(self, text: str, item: ProjectItemPort, act: Callable[[], object]) -> QPushButton:
+        button = build_push_button(text, self.page_content, act, "link")
+        button.setAccessibleName(f"{text}: {item.name}")
+        return button
+
+    def _build_use_checkbox(self, item: ProjectItemPort) -> QCheckBox:
+        box = QCheckBox(tr("Use"), self.page_content)
+        box.setChecked(not item.off)
+        box.setAccessibleName(tr("Use {name}", name=item.name))
+        box.toggled.connect(lambda on: self._change_items(self._bench.project.switch_item(item.settings_key, on=on)))
+        return box
+
+    def _review_items(self, items: Sequence[ProjectItemPort]) -> None:
+        TrustDialog(
+            self._theme, items, lambda seen: self._change_items(self._bench.project.trust_items(*seen)), self
+        ).open()
+
+    def _change_items(self, work: object) -> None:
+        self._doing.run_in_background(
+            work,  # type: ignore[arg-type]
+            name="change what is used",
+            then=lambda _done: self.refresh_project_items(),
+            owner=self,
+        )
+
+    def _build_item_label(self, text: str, look: str) -> QLabel:
+        label = build_plain_label(text, look, self.page_content, wraps=look in ("muted", "heading"))
+        if look == "heading":
+            label.setContentsMargins(0, 12, 0, 2)
+        return label
+
+
+def _item_sort_key(item: ProjectItemPort) -> tuple[bool, list[tuple[int, str]]]:
+    """What asks for something first, then by name, with 2 before 10."""
+    pieces = re.split(r"(\d+)", item.name.casefold())
+    return item.describe_state == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
+
+
+def item_state_titles() -> dict[str, str]:
+    """`project.item.Item.state` in the user's language."""
+    return {
+        "in use": tr("In use"),
+        "off": tr("Off"),
+        "cannot be used": tr("Cannot be used"),
+        "new: not trusted yet": tr("New: not trusted yet"),
+        "changed: not trusted yet": tr("Changed: not trusted yet"),
+    }
+
+
+def _describe_use_reason(item: ProjectItemPort) -> str:
+    return tr("In use because {why}.", why=item.why) if item.why else ""

@@ -1,0 +1,216 @@
+"""One widget for one declared value: made from its default, its choices and its range. All pages are made of these."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import Signal
+from PySide6.QtGui import QFocusEvent, QHideEvent, QWheelEvent
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QCheckBox,
+    QComboBox,
+    QDoubleSpinBox,
+    QFontComboBox,
+    QHBoxLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.translation import tr
+
+Value = bool | int | float | str
+ValueListener = Callable[[Value], object]
+FIELD_WIDTH_IN_LINES = 15  # heights of a line
+MAX_WIDTH_BESIDE_TEXT = 18  # that leave room for the words beside them
+TEXT_MARGIN = 7
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDeclaration:
+    """What a field is made from. `words` are shown for `choices`, in the same order."""
+
+    name: str
+    title: str
+    sentence: str
+    value: Value
+    choices: Sequence[str] = ()
+    words: Sequence[str] = ()
+    least: float = 0
+    most: float = 0
+    unit: str = ""
+    unset: str = ""  # what a number shows at its least value, where that means that none is set
+    long: bool = False  # a text of several lines, below its title
+    font: str = ""  # "text" or "code": a font of the system
+
+
+class LongTextField(QPlainTextEdit):
+    """A text of several lines; `finished` when it is left, or the window closes."""
+
+    finished = Signal()
+
+    def __init__(self, text: str, parent: QWidget | None = None) -> None:
+        super().__init__(text, parent)
+        self.setTabChangesFocus(True)
+        self._reported_text = text
+
+    def focusOutEvent(self, event: QFocusEvent) -> None:
+        super().focusOutEvent(event)
+        self._report_changed_text()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._report_changed_text()
+
+    def _report_changed_text(self) -> None:
+        if self.toPlainText() != self._reported_text:
+            self._reported_text = self.toPlainText()
+            self.finished.emit()
+
+
+class _IgnoresWheel:
+    """A wheel that scrolls the page does not change what is chosen."""
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()
+
+
+class FontField(_IgnoresWheel, QFontComboBox):
+    """The fonts of the system, by name; the first line is the default."""
+
+    def __init__(self, declared: FieldDeclaration, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        filters = QFontComboBox.FontFilter
+        self.setFontFilters(filters.MonospacedFonts if declared.font == "code" else filters.ScalableFonts)
+        self.setEditable(False)
+        self.insertItem(0, declared.unset)
+        self.setCurrentIndex(max(self.findText(str(declared.value)), 0) if declared.value else 0)
+
+
+class ChoiceField(_IgnoresWheel, QComboBox):
+    """One of several."""
+
+
+class WholeNumberField(_IgnoresWheel, QSpinBox):
+    """A whole number."""
+
+
+class NumberField(_IgnoresWheel, QDoubleSpinBox):
+    """A number, without needless noughts."""
+
+    def textFromValue(self, value: float) -> str:
+        return self.locale().toString(value, "g", 6)
+
+
+def build_field(declared: FieldDeclaration, changed: ValueListener, parent: QWidget | None = None) -> QWidget:
+    """The widget for a value; `changed` gets each new one."""
+    widget = _build_value_widget(declared, changed, parent)
+    widget.setAccessibleName(declared.title or declared.sentence)
+    widget.setAccessibleDescription(declared.sentence)
+    widget.setObjectName(declared.name)
+    if isinstance(widget, QAbstractSpinBox) and (line := widget.findChild(QLineEdit)) is not None:
+        line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)  # the style sheet's padding does not reach it
+    return widget
+
+
+def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, parent: QWidget | None) -> QWidget:
+    value = declared.value
+    if isinstance(value, bool):
+        check = QCheckBox(parent)
+        check.setChecked(value)
+        check.toggled.connect(changed)
+        return check
+    if declared.choices:
+        return _build_choice_field(declared, changed, parent)
+    if isinstance(value, int):
+        whole = WholeNumberField(parent)
+        _set_number_range(whole, declared)
+        whole.setValue(value)
+        whole.setKeyboardTracking(False)
+        whole.valueChanged.connect(changed)
+        return whole
+    if isinstance(value, float):
+        number, times = NumberField(parent), 100 if declared.most == 1 else 1  # a part of a whole is shown in percent
+        number.setDecimals(1 if times > 1 else 3)
+        number.setSingleStep(5 if times > 1 else 1)
+        number.setRange(declared.least * times, declared.most * times)
+        number.setSpecialValueText(declared.unset)
+        number.setSuffix(tr("{n}%", n="") if times > 1 else f" {declared.unit}" if declared.unit else "")
+        number.setValue(value * times)
+        number.setKeyboardTracking(False)
+        number.valueChanged.connect(lambda chosen: changed(chosen / times))
+        return number
+    return _build_text_widget(declared, value, changed, parent)
+
+
+def _build_text_widget(
+    declared: FieldDeclaration, value: str, changed: ValueListener, parent: QWidget | None
+) -> QWidget:
+    """A text, in the widget it is chosen or written in."""
+    if declared.font:
+        fonts = FontField(declared, parent)
+        fonts.activated.connect(lambda at: changed(fonts.itemText(at) if at else ""))
+        return fonts
+    if declared.long:
+        text = LongTextField(value, parent)
+        text.finished.connect(lambda: changed(text.toPlainText()))
+        return text
+    line = QLineEdit(value, parent)
+    line.editingFinished.connect(lambda: changed(line.text()))
+    return line
+
+
+def _build_choice_field(declared: FieldDeclaration, changed: ValueListener, parent: QWidget | None) -> ChoiceField:
+    choice = ChoiceField(parent)
+    for at, name in enumerate(declared.choices):
+        choice.addItem(declared.words[at] if at < len(declared.words) else name, name)
+    choice.setCurrentIndex(max(choice.findData(declared.value), 0))
+    choice.activated.connect(lambda _at: changed(str(choice.currentData())))
+    return choice
+
+
+def _set_number_range(whole: QSpinBox, declared: FieldDeclaration) -> None:
+    largest = 2**31 - 1
+    whole.setRange(max(int(declared.least), -largest), min(int(declared.most) if declared.most else largest, largest))
+    whole.setSuffix(f" {declared.unit}" if declared.unit else "")
+    whole.setSpecialValueText(declared.unset)
+    whole.setGroupSeparatorShown(True)
+    whole.setSingleStep(max(10 ** (len(str(abs(int(declared.value)))) - 2), 1))
+
+
+def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QWidget) -> QWidget:
+    """Title and sentence at the left, the widget at the right; a long text, or a choice with long words, below them."""
+    widget = build_field(declared, changed, parent)
+    wide = 0 if isinstance(declared.value, bool) or declared.long else _field_width(widget)
+    below = declared.long or wide > MAX_WIDTH_BESIDE_TEXT * widget.fontMetrics().height()
+    if wide and not below:
+        widget.setFixedWidth(wide)
+    return build_labelled_row(declared.title, declared.sentence, widget, parent, below=below)
+
+
+def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidget, *, below: bool = False) -> QWidget:
+    """A widget with its words."""
+    whole = QWidget(parent)
+    whole.setProperty("look", "plain")
+    line: QHBoxLayout | QVBoxLayout = QVBoxLayout(whole) if below else QHBoxLayout(whole)
+    line.setContentsMargins(0, 7, 0, 7)
+    line.setSpacing(6 if below else 16)
+    words = QVBoxLayout()
+    words.setSpacing(1)
+    for text, look in ((title, ""), (sentence, "small")):
+        if text:
+            words.addWidget(build_plain_label(text, look, whole))
+    line.addLayout(words, 1)
+    line.addWidget(widget)
+    return whole
+
+
+def _field_width(widget: QWidget) -> int:
+    """Alike for all, and as large as the text is; a choice with long words shows them."""
+    widget.ensurePolished()
+    return max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width())

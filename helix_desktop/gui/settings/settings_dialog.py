@@ -1,0 +1,185 @@
+"""The settings in one window: the pages' names at the left, one page at the right, made when it is first looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import (
+    QButtonGroup,
+    QDialog,
+    QHBoxLayout,
+    QPushButton,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.gui import forget_text_dialog
+from helix_desktop.gui.enter_key import press_focused_button
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.model_setup_port import ModelChoice, ModelSetupPort
+from helix_desktop.gui.settings.about_page import AboutPage
+from helix_desktop.gui.settings.installation_port import Installation
+from helix_desktop.gui.settings.mcp_servers_page import McpServersPage
+from helix_desktop.gui.settings.models_page import ModelsPage
+from helix_desktop.gui.settings.permissions_page import PermissionsPage
+from helix_desktop.gui.settings.program_settings_page import ProgramSettingsPage
+from helix_desktop.gui.settings.providers_page import ProvidersPage
+from helix_desktop.gui.settings.rules_and_skills_page import RulesAndSkillsPage
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.settings.shortcuts_page import ShortcutsPage
+from helix_desktop.gui.settings.storage_page import StoragePage
+from helix_desktop.gui.settings.workspace_settings_pages import (
+    CheckpointsPage,
+    InstructionsPage,
+    PolicyPage,
+    TurnLimitsPage,
+)
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+GENERAL_SECTIONS = ("Instructions", "Chat", "Notifications", "Updates", "Logs", "Tools", "Sharing", "Keys")
+
+
+class SettingsDialog(QDialog):
+    """`model_chosen`: a provider was connected, and this model is to be used."""
+
+    model_chosen = Signal(str)
+
+    def __init__(self, window: MainWindow, setup: ModelSetupPort, program: Installation) -> None:
+        super().__init__(window)
+        self._window = window
+        self._setup = setup
+        self._program = program
+        self._models: Sequence[ModelChoice] = ()
+        self._page_factories: dict[str, Callable[[], SettingsPage]] = {}
+        self._pages: dict[str, SettingsPage] = {}
+        self._buttons: dict[str, QPushButton] = {}
+        self.setWindowTitle(tr("Settings"))
+        wanted = QSize(window.theme.zoomed_pixels(920), window.theme.zoomed_pixels(660))
+        self.resize(wanted.boundedTo(window.screen().availableGeometry().size() * 0.9))
+        self._stack = QStackedWidget(self)
+        self._page_list = QVBoxLayout()
+        self._page_list.setContentsMargins(8, 12, 8, 12)
+        self._page_list.setSpacing(2)
+        self._group = QButtonGroup(self)
+        self._add_all_pages()
+        self._page_list.addStretch(1)
+        side = QWidget(self)
+        side.setMinimumWidth(200)
+        side.setLayout(self._page_list)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        row.addWidget(side)
+        row.addWidget(self._stack, 1)
+        window.background_runner.run_in_background(
+            setup.list_known_models(), name="list the models", then=self._on_models_listed, owner=self
+        )
+
+    def show_settings_page(self, page: str) -> None:
+        """A page by its name; "workspace" is the workspace's first one, empty the first of all."""
+        wanted = {"workspace": "models", "": "appearance"}.get(page, page)
+        name = wanted if wanted in self._page_factories else "appearance"
+        if name not in self._pages:
+            self._pages[name] = self._page_factories[name]()
+            self._stack.addWidget(self._pages[name])
+        self._stack.setCurrentWidget(self._pages[name])
+        self._buttons[name].setChecked(True)
+        self._buttons[name].setFocus()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if not press_focused_button(event):
+            super().keyPressEvent(event)
+
+    def page_names(self) -> tuple[str, ...]:
+        return tuple(self._page_factories)
+
+    def _add_all_pages(self) -> None:
+        window, settings, doing, program = (
+            self._window,
+            self._window.settings,
+            self._window.background_runner,
+            self._program,
+        )
+        self._add_page_group(tr("Program"))
+        self._add_settings_page(
+            "appearance", tr("Appearance"), lambda: ProgramSettingsPage(tr("Appearance"), settings, ["Appearance"])
+        )
+        self._add_settings_page(
+            "general", tr("General"), lambda: ProgramSettingsPage(tr("General"), settings, GENERAL_SECTIONS)
+        )
+        self._add_settings_page("shortcuts", tr("Shortcuts"), lambda: ShortcutsPage(window.window_actions))
+        self._add_settings_page("providers", tr("Providers"), self._build_providers_page)
+        bench = window.current_workbench
+        if bench is not None:
+            self._add_page_group(bench.name)
+            self._add_settings_page("models", tr("Models"), lambda: ModelsPage(window, bench, self._models))
+            self._add_settings_page("instructions", tr("Instructions"), lambda: self._build_instructions_page(bench))
+            self._add_settings_page("policy", tr("Policy"), lambda: PolicyPage(bench, doing))
+            self._add_settings_page("permissions", tr("Permissions"), lambda: self._build_permissions_page(bench))
+            self._add_settings_page(
+                "brought", tr("Rules and skills"), lambda: RulesAndSkillsPage(window.theme, bench, doing)
+            )
+            self._add_settings_page("servers", tr("MCP servers"), lambda: McpServersPage(bench, program, doing))
+            self._add_settings_page("limits", tr("Limits"), lambda: TurnLimitsPage(bench, doing))
+            self._add_settings_page("checkpoints", tr("Checkpoints"), lambda: CheckpointsPage(bench, program, doing))
+            self._add_settings_page("storage", tr("Storage"), lambda: self._build_storage_page(bench))
+        self._add_page_group("Helix Desktop")
+        self._add_settings_page("about", tr("About"), lambda: AboutPage(program, doing))
+
+    def _build_providers_page(self) -> ProvidersPage:
+        page = ProvidersPage(self._setup, self._window.background_runner)
+        page.model_chosen.connect(self.model_chosen)
+        return page
+
+    def _build_instructions_page(self, bench: WorkbenchPort) -> InstructionsPage:
+        page = InstructionsPage(bench, self._window.background_runner)
+        page.everywhere_wanted.connect(lambda: self.show_settings_page("general"))
+        return page
+
+    def _build_permissions_page(self, bench: WorkbenchPort) -> PermissionsPage:
+        page = PermissionsPage(bench, self._program, self._window.background_runner)
+        page.folder_wanted.connect(self._choose_another_folder)
+        return page
+
+    def _choose_another_folder(self) -> None:
+        """The workspace is opened anew then: these pages would be about the one before."""
+        self.accept()
+        self._window.window_actions["workspace-folder"].trigger()
+
+    def _build_storage_page(self, bench: WorkbenchPort) -> StoragePage:
+        page = StoragePage(bench, self._program, self._window.background_runner)
+        page.forget_wanted.connect(lambda: forget_text_dialog.open_forget_text_dialog(self._window, self))
+        page.export_wanted.connect(self._window.window_actions["export-workspace"].trigger)
+        return page
+
+    def _add_page_group(self, text: str) -> None:
+        label = build_plain_label(text, "faint", self, wraps=False)
+        label.setContentsMargins(10, 10, 0, 2)
+        self._page_list.addWidget(label)
+
+    def _add_settings_page(self, name: str, title: str, make: Callable[[], SettingsPage]) -> None:
+        self._page_factories[name] = make
+        button = QPushButton(title, self)
+        button.setProperty("look", "row")
+        button.setCheckable(True)
+        button.setAutoDefault(False)
+        button.clicked.connect(lambda _checked=False: self.show_settings_page(name))
+        self._group.addButton(button)
+        self._page_list.addWidget(button)
+        self._buttons[name] = button
+
+    def _on_models_listed(self, models: Sequence[ModelChoice]) -> None:
+        """The list of models came: a page that was made without it is made again."""
+        self._models = models
+        old = self._pages.pop("models", None)
+        if old is not None:
+            shown = self._stack.currentWidget() is old
+            self._stack.removeWidget(old)
+            old.deleteLater()
+            if shown:
+                self.show_settings_page("models")

@@ -1,0 +1,72 @@
+"""What all pages of the settings share: a heading, sentences, rows, and a column that scrolls."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QFrame, QLabel, QLayout, QPushButton, QScrollArea, QVBoxLayout, QWidget
+
+from helix_desktop.gui.layouts import clear_layout
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+
+W = TypeVar("W", bound=QWidget)
+ITEMS_BEFORE_INTRODUCTION = 3  # the title, a first sentence, and the room below
+
+
+class SettingsPage(QScrollArea):
+    """Add to it with `add_heading`, `add_sentence`, `add_page_widget`, `add_page_button`."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__()
+        self.setWidgetResizable(True)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it shows none; what is in it takes it, and is scrolled to
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setAccessibleName(title)
+        self._inside = QWidget(self)
+        self._inside.setProperty("look", "page")
+        self._inside.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._column = QVBoxLayout(self._inside)
+        self._column.setContentsMargins(24, 20, 24, 24)
+        self._column.setSpacing(4)
+        self._column.addStretch(1)
+        self.setWidget(self._inside)
+        self._title = self._insert_before_stretch(build_plain_label(title, "large", self._inside))
+
+    @property
+    def page_content(self) -> QWidget:
+        return self._inside
+
+    def add_heading(self, text: str) -> QLabel:
+        label = build_plain_label(text, "heading", self._inside)
+        label.setContentsMargins(0, 16, 0, 2)
+        return self._insert_before_stretch(label)
+
+    def add_sentence(self, text: str, look: str = "muted") -> QLabel:
+        label = self._insert_before_stretch(build_plain_label(text, look, self._inside))
+        if text and look == "muted" and self._column.count() == ITEMS_BEFORE_INTRODUCTION:
+            label.setContentsMargins(0, 0, 0, 8)
+        return label
+
+    def add_page_widget(self, widget: W) -> W:
+        return self._insert_before_stretch(widget)
+
+    def add_page_layout(self, layout: QLayout) -> None:
+        self._column.insertLayout(self._column.count() - 1, layout)
+
+    def add_page_button(self, text: str, look: str = "") -> QPushButton:
+        button = build_push_button(text, self._inside, look=look)
+        self._column.insertWidget(self._column.count() - 1, button, 0, Qt.AlignmentFlag.AlignLeft)
+        return button
+
+    def clear_page(self) -> None:
+        """Everything but the heading."""
+        self._column.removeWidget(self._title)
+        clear_layout(self._column)
+        self._column.addWidget(self._title)
+        self._column.addStretch(1)
+
+    def _insert_before_stretch(self, widget: W) -> W:
+        self._column.insertWidget(self._column.count() - 1, widget)
+        return widget

@@ -1,0 +1,68 @@
+"""All shortcuts, and how to change them."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import QGridLayout, QKeySequenceEdit, QLabel, QLineEdit
+
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_actions import ActionRegistry
+
+
+class ShortcutsPage(SettingsPage):
+    """One line for each action. A shortcut that another action had is taken from it, and that is said."""
+
+    def __init__(self, actions: ActionRegistry) -> None:
+        super().__init__(tr("Shortcuts"))
+        self._actions = actions
+        self._edits: dict[str, QKeySequenceEdit] = {}
+        self._status_label = self.add_sentence(
+            tr("To set a shortcut, click its field and press the keys. To remove it, clear the field.")
+        )
+        group = ""
+        grid = QGridLayout()
+        for each in actions:
+            if each.group != group:
+                group = each.group
+                self.add_heading(group)
+                grid = QGridLayout()
+                grid.setColumnStretch(0, 1)
+                self.add_page_layout(grid)
+            self._add_shortcut_row(grid, each.id, each.title)
+        again = self.add_page_button(tr("Reset all"))
+        again.clicked.connect(self._reset_shortcuts)
+
+    def _add_shortcut_row(self, grid: QGridLayout, name: str, title: str) -> None:
+        edit = QKeySequenceEdit(self._actions[name].shortcut(), self.page_content)
+        edit.setMaximumSequenceLength(1)
+        edit.setClearButtonEnabled(True)
+        if (line_edit := edit.findChild(QLineEdit)) is not None:
+            line_edit.setPlaceholderText(tr("Press keys"))
+        edit.setAccessibleName(tr("Shortcut for {action}", action=title))
+        edit.editingFinished.connect(partial(self._on_shortcut_edited, name))
+        self._edits[name] = edit
+        line = grid.rowCount()
+        grid.addWidget(QLabel(title, self.page_content), line, 0)
+        grid.addWidget(edit, line, 1)
+
+    def _on_shortcut_edited(self, name: str) -> None:
+        sequence = self._edits[name].keySequence()
+        if sequence == self._actions[name].shortcut():
+            return
+        robbed = self._actions.change_shortcut(name, sequence)
+        self._status_label.setText(
+            tr("“{action}” no longer has a shortcut.", action=robbed) if robbed else tr("Changed.")
+        )
+        self._show_shortcuts()
+
+    def _reset_shortcuts(self) -> None:
+        self._actions.reset_shortcuts()
+        self._status_label.setText(tr("All shortcuts were reset."))
+        self._show_shortcuts()
+
+    def _show_shortcuts(self) -> None:
+        for name, edit in self._edits.items():
+            edit.setKeySequence(QKeySequence(self._actions[name].shortcut()))

@@ -1,0 +1,182 @@
+"""What a workspace keeps on the disk, and looking after it: limit, back up, verify, make room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import shiboken6
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QPushButton
+
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.settings.installation_port import Installation, SpaceToFree, WorkspaceStorage
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.figure_formats import format_byte_size, format_date_and_time
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+MEGABYTE = 1_000_000
+
+
+class StoragePage(SettingsPage):
+    """`export_wanted`: the whole workspace as a file; `forget_wanted`: a text out of all of it."""
+
+    export_wanted = Signal()
+    forget_wanted = Signal()
+
+    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Storage"))
+        self._bench, self._program, self._doing = bench, program, doing
+        self._figures = self.add_sentence(tr("Counting…"))
+        self._folder = self.add_sentence("", "mono")
+        self._over_limit_label = self.add_sentence("", "danger")
+        self._over_limit_label.hide()
+        limit = bench.workspace.settings.limit // MEGABYTE
+        declared = FieldDeclaration(
+            "limit",
+            tr("Limit"),
+            tr("Maximum size of the cache. 0 means no limit."),
+            limit,
+            least=0,
+            most=2_000_000,
+            unit="MB",
+            unset=tr("No limit"),
+        )
+        self.add_page_widget(build_field_row(declared, self._set_cache_limit, self.page_content))
+        self.add_heading(tr("Maintenance"))
+        self._add_maintenance_button(
+            tr("Back up now"),
+            tr("Saves a copy of the journal in the same folder."),
+            lambda: program.back_up_workspace(bench),
+        )
+        self._add_maintenance_button(
+            tr("Verify all entries"),
+            tr("Reads all content and compares it with its hashes."),
+            lambda: program.verify_workspace_entries(bench, self._show_maintenance_progress),
+            ends=True,
+        )
+        self._free_space_button = self.add_page_button(tr("Free up space…"))
+        self._free_space_button.clicked.connect(self._estimate_freeable_space)
+        self._add_button_explanation(
+            tr("Removes content that no conversation uses, until the cache is within its limit. Descriptions are kept.")
+        )
+        self._export = self.add_page_button(tr("Export workspace…"))
+        self._export.clicked.connect(self.export_wanted)
+        self._add_button_explanation(tr("History and cache in one file. Keys are never included."))
+        self._forget = self.add_page_button(tr("Forget text everywhere…"))
+        self._forget.clicked.connect(self.forget_wanted)
+        self._add_button_explanation(
+            tr("Permanently removes a leaked key or password from conversations, the cache and backups.")
+        )
+        self._status_label = self.add_sentence("")
+        self.refresh_storage()
+
+    def refresh_storage(self) -> None:
+        work = self._program.measure_workspace_storage(self._bench)
+        self._doing.run_in_background(work, name="count what is kept", then=self._show_storage, owner=self)
+
+    def _show_storage(self, kept: WorkspaceStorage) -> None:
+        entries = format_count(kept.entries, "{n} entry", "{n} entries")
+        figures = tr(
+            "{entries}, {size}, compressed to {taken}",
+            entries=entries,
+            size=format_byte_size(kept.size),
+            taken=format_byte_size(kept.disk_bytes),
+        )
+        last = format_date_and_time(kept.backup) if kept.backup else tr("none")
+        self._figures.setText(f"{figures}\n{tr('Last backup: {when}', when=last)}")
+        self._folder.setText(str(kept.folder))
+        over = kept.disk_bytes - kept.limit if kept.limit else 0
+        self._over_limit_label.setText(
+            tr("{size} over the limit. Nothing is removed automatically.", size=format_byte_size(over))
+        )
+        self._over_limit_label.setVisible(over > 0)
+
+    # --- room
+
+    def _estimate_freeable_space(self) -> None:
+        """What would go is said first."""
+        work = self._program.estimate_space_to_free(self._bench)
+        self._doing.run_in_background(
+            work,
+            name="what would go",
+            then=self._ask_to_free_space,
+            owner=self,
+            failed=lambda e: self._show_storage_status(str(e)),
+        )
+
+    def _ask_to_free_space(self, going: SpaceToFree) -> None:
+        if not going.entries:
+            self._show_storage_status(
+                tr("Every entry is used by a conversation. Empty the trash, or raise the limit.")
+                if going.over
+                else tr("Nothing to free up.")
+            )
+            return
+        words = [
+            tr("{size} over the limit.", size=format_byte_size(going.over)),
+            format_count(
+                going.entries,
+                "{n} entry that no conversation uses will be removed:",
+                "{n} entries that no conversation uses will be removed:",
+            ),
+            "\n".join([*going.names, "…"] if going.entries > len(going.names) else going.names),
+            tr(
+                "This frees {size}. The content can no longer be recalled, but its description is kept.",
+                size=format_byte_size(going.freed),
+            ),
+        ]
+        if going.left:
+            words.append(tr("The cache would still be {size} over the limit.", size=format_byte_size(going.left)))
+        ask_to_confirm(self, tr("Free up space"), "\n\n".join(words), tr("Remove"), self._free_space)
+
+    def _free_space(self) -> None:
+        self._run_maintenance(self._free_space_button, self._program.free_up_space(self._bench), tr("Free up space"))
+
+    def _add_maintenance_button(
+        self, text: str, sentence: str, work: Callable[[], Coroutine[Any, Any, str]], *, ends: bool = False
+    ) -> None:
+        button = self.add_page_button(text)
+        self._add_button_explanation(sentence)
+        button.clicked.connect(lambda _checked=False: self._run_maintenance(button, work(), text, ends=ends))
+
+    def _add_button_explanation(self, text: str) -> None:
+        """What the button above does: nearer to it than to the next one."""
+        self.add_sentence(text, "small").setContentsMargins(0, 0, 0, 10)
+
+    def _run_maintenance(
+        self, button: QPushButton, work: Coroutine[Any, Any, str], text: str, *, ends: bool = False
+    ) -> None:
+        """`ends`: with this page, since there is nobody to hear of it then."""
+
+        def show_maintenance_result(said: str) -> None:
+            button.setEnabled(True)
+            self._show_storage_status(said)
+            self.refresh_storage()
+
+        button.setEnabled(False)
+        self._show_storage_status(tr("Working…"))
+        running = self._doing.run_in_background(
+            work,
+            name=text,
+            then=show_maintenance_result,
+            owner=self,
+            failed=lambda error: show_maintenance_result(translate_sentences(str(error))),
+        )
+        if ends:
+            self.destroyed.connect(lambda _page: running.cancel())
+
+    def _show_maintenance_progress(self, text: str) -> None:
+        if shiboken6.isValid(self):
+            self._show_storage_status(text)
+
+    def _show_storage_status(self, text: str) -> None:
+        self._status_label.setText(text)
+
+    def _set_cache_limit(self, value: Value) -> None:
+        work = self._bench.change_settings({"limits.cache_bytes": int(value) * MEGABYTE})
+        self._doing.run_in_background(work, name="set the limit", then=lambda _done: self.refresh_storage(), owner=self)

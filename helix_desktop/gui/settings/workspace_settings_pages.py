@@ -1,0 +1,265 @@
+"""What a workspace is set to: instructions, its policy with every threshold, its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine import context_policy
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.settings.installation_port import Installation
+from helix_desktop.gui.settings.setting_fields import FieldDeclaration, Value, build_field_row
+from helix_desktop.gui.settings.settings_page import SettingsPage
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.policy_names import list_policy_choices
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+MEGABYTE = 1_000_000
+# Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/collaborators.py.
+TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
+    ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
+    ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),
+    ("turn_cost", "Cost limit per turn", "In dollars. 0 means no limit.", 0.0, 10_000),
+    ("day_cost", "Cost limit per day", "In dollars. 0 means no limit.", 0.0, 100_000),
+    ("workspace_cost", "Total cost limit", "In dollars, for this workspace. 0 means no limit.", 0.0, 1_000_000),
+    ("agents", "Agents per conversation", "How many agents one conversation may start.", 32, 10_000),
+    (
+        "agents_depth",
+        "Levels of agents",
+        "How many levels deep agents may delegate to other agents. 0 means no delegation.",
+        2,
+        20,
+    ),
+    (
+        "agents_at_once",
+        "Maximum agents at once",
+        "How many agents in one conversation can work at the same time.",
+        4,
+        200,
+    ),
+    (
+        "agents_seconds",
+        "Time limit for agents",
+        "In seconds, for all agents of a conversation. 0 means no limit.",
+        0.0,
+        1e7,
+    ),
+    (
+        "agents_cost",
+        "Cost limit for agents",
+        "In dollars, for all agents in a conversation. 0 means no limit.",
+        0.0,
+        1e5,
+    ),
+)
+
+
+class InstructionsPage(SettingsPage):
+    """What the user tells every agent of this workspace."""
+
+    everywhere_wanted = Signal()
+
+    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Instructions"))
+        self._bench, self._doing = bench, doing
+        sentence = tr("Sent with the system prompt to every agent in this workspace, starting with the next message.")
+        declared = FieldDeclaration("instructions", "", sentence, bench.workspace.settings.instructions, long=True)
+        self.add_page_widget(build_field_row(declared, self._save_instructions, self.page_content))
+        self.add_sentence(
+            tr("The system prompt is cached by the provider. The first message after a change costs a little more.")
+        )
+        self.add_page_button(tr("Instructions for every workspace…"), "link").clicked.connect(self.everywhere_wanted)
+
+    def _save_instructions(self, text: Value) -> None:
+        work = self._bench.change_settings({"instructions": str(text).strip() or None})
+        self._doing.run_in_background(work, name="write the instructions", owner=self)
+
+
+class PolicyPage(SettingsPage):
+    """The preset, and every threshold with what it means. A value that differs from the preset can be put back."""
+
+    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Policy"))
+        self._bench, self._doing = bench, doing
+        self._rebuild_policy_page()
+
+    def _rebuild_policy_page(self) -> None:
+        self.clear_page()
+        chosen = self._bench.workspace.settings
+        self._preset = chosen.preset or context_policy.DEFAULT_PRESET
+        self._values: dict[str, Any] = dict(chosen.policy)
+        names, words = zip(*list_policy_choices(), strict=True)
+        preset = FieldDeclaration(
+            "preset", tr("Preset"), tr(context_policy.PRESETS[self._preset]), self._preset, names, words
+        )
+        self.add_page_widget(
+            build_field_row(preset, lambda value: self._choose_preset(str(value), {}), self.page_content)
+        )
+        if self._values:
+            again = self.add_page_button(tr("Reset to the preset"))
+            again.clicked.connect(lambda: self._choose_preset(self._preset, {}))
+        group = ""
+        for threshold in context_policy.declared_thresholds().values():
+            if threshold.group != group:
+                group = threshold.group
+                self.add_heading(tr(group))
+            self.add_page_widget(self._build_threshold_row(threshold))
+
+    def _build_threshold_row(self, threshold: context_policy.Threshold) -> QWidget:
+        usual = threshold.defaults[self._preset]
+        value = self._values.get(threshold.name, usual)
+        title = tr(threshold.title)
+        sentence = tr(threshold.sentence)
+        if value != usual:
+            sentence = f"{sentence} {tr('Preset: {value}.', value=describe_threshold_value(usual))}"
+        declared = FieldDeclaration(
+            threshold.name,
+            title,
+            sentence,
+            value,
+            threshold.choices,
+            [describe_threshold_value(choice) for choice in threshold.choices],
+            threshold.low,
+            threshold.high,
+            tr(threshold.unit) if threshold.unit else "",
+        )
+        return build_field_row(declared, lambda found: self._set_threshold(threshold, found), self.page_content)
+
+    def _set_threshold(self, threshold: context_policy.Threshold, value: Value) -> None:
+        values = {**self._values, threshold.name: value}
+        if value == threshold.defaults[self._preset]:
+            del values[threshold.name]
+        self._values = values
+        self._save_policy(self._preset, values)
+
+    def _choose_preset(self, preset: str, values: Mapping[str, Any]) -> None:
+        self._save_policy(preset, values, again=True)
+
+    def _save_policy(self, preset: str, values: Mapping[str, Any], *, again: bool = False) -> None:
+        work = self._bench.choose_context_policy(preset, values)
+        self._doing.run_in_background(
+            work, name="set the policy", then=lambda _done: self._rebuild_policy_page() if again else None, owner=self
+        )
+
+
+class CheckpointsPage(SettingsPage):
+    """What checkpoints cover, and how long they are kept."""
+
+    def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Checkpoints"))
+        self._bench, self._doing = bench, doing
+        covered = program.checkpoint_settings(bench)
+        self.add_sentence(
+            tr(
+                "Helix Desktop saves the state of the folder before and after each step that may change files, so every change can be undone."
+            )
+        )
+        rows = (
+            FieldDeclaration(
+                "off",
+                tr("Turn checkpoints off"),
+                tr("If checkpoints are off, changes made by commands can't be undone."),
+                covered.off,
+            ),
+            FieldDeclaration(
+                "leave_out",
+                tr("Not covered"),
+                tr("One rule per line, such as node_modules/, *.iso or target/ beside Cargo.toml."),
+                "\n".join(covered.leave_out),
+                long=True,
+            ),
+            FieldDeclaration(
+                "most_files",
+                tr("Most files that are covered"),
+                tr("What is new beyond this is left out and listed under Changes. 0 means no limit."),
+                covered.most_files,
+                least=0,
+                most=100_000_000,
+                unset=tr("No limit"),
+            ),
+            FieldDeclaration(
+                "most_bytes",
+                tr("Most that is covered"),
+                tr("What is new beyond this is left out and listed under Changes. 0 means no limit."),
+                covered.most_bytes // MEGABYTE,
+                least=0,
+                most=100_000_000,
+                unit="MB",
+                unset=tr("No limit"),
+            ),
+            FieldDeclaration(
+                "keep_days",
+                tr("Keep checkpoints for"),
+                tr("Older checkpoints are removed when space is freed up."),
+                covered.keep_days,
+                least=0,
+                most=36_500,
+                unit=tr("days"),
+            ),
+        )
+        for declared in rows:
+            self.add_page_widget(
+                build_field_row(declared, partial(self._change_checkpoint_setting, declared.name), self.page_content)
+            )
+        self._disk_use_label = self.add_sentence("")
+        doing.run_in_background(
+            bench.file_changes.measure_checkpoints(),
+            name="ask what checkpoints take",
+            then=self._show_checkpoint_disk_use,
+            owner=self,
+        )
+
+    def _show_checkpoint_disk_use(self, room: tuple[int, int]) -> None:
+        self._disk_use_label.setText(tr("Checkpoints currently take up {size}.", size=format_byte_size(room[1])))
+
+    def _change_checkpoint_setting(self, name: str, value: Value) -> None:
+        changed: object = value
+        if name == "leave_out":
+            changed = [line.strip() for line in str(value).splitlines() if line.strip()]
+        elif name == "most_bytes":
+            changed = int(value) * MEGABYTE
+        work = self._bench.change_settings({f"changes.{name}": changed})
+        self._doing.run_in_background(work, name="change what checkpoints cover", owner=self)
+
+
+class TurnLimitsPage(SettingsPage):
+    """Where a turn stops by itself."""
+
+    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
+        super().__init__(tr("Limits"))
+        self._bench, self._doing = bench, doing
+        chosen = bench.workspace.settings.limits
+        for name, title, sentence, usual, most in TURN_LIMITS:
+            value = type(usual)(chosen.get(name, usual))
+            unset = "" if usual else tr("No limit")
+            declared = FieldDeclaration(name, tr(title), tr(sentence), value, least=0, most=most, unset=unset)
+            self.add_page_widget(build_field_row(declared, partial(self._set_turn_limit, name), self.page_content))
+
+    def _set_turn_limit(self, name: str, value: Value) -> None:
+        work = self._bench.change_settings({f"limits.{name}": value})
+        self._doing.run_in_background(work, name="set a limit", owner=self)
+
+
+def describe_threshold_value(value: Any) -> str:
+    """A threshold's value as people read it."""
+    known = {
+        "off": tr("Off"),
+        "ask": tr("Ask the agent"),
+        "ahead": tr("Let the agent say in advance what it needs"),
+        "auto": tr("Keep a preview"),
+        "steps": tr("After a set number of steps"),
+        "panic": tr("Only when the next request wouldn't fit"),
+        "share": tr("When a set share of the window is full"),
+        "pays": tr("When it saves money"),
+        "cheapest": tr("Whichever is cheaper"),
+        "main": tr("The main model"),
+        "fast": tr("The fast model"),
+        True: tr("On"),
+        False: tr("Off"),
+    }
+    return known[value] if isinstance(value, str | bool) and value in known else str(value)

@@ -1,0 +1,75 @@
+"""Small words on a surface of their own, and a hash as it is written out."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+from helix_desktop.gui.theme import Theme
+
+
+class ChipLabel(QWidget):
+    """`strong`: the soft accent surface. `danger`: something is wrong. `plain`: a line around it."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._text = ""
+        self._look = "plain"
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self._restyle_chip)
+
+    def set_chip_text(self, text: str, look: str = "plain") -> None:
+        self._text, self._look = text, look
+        self.setAccessibleName(text)
+        self.setVisible(bool(text))
+        self._restyle_chip()
+
+    def sizeHint(self) -> QSize:
+        width = QFontMetricsF(self._theme.build_font(11)).horizontalAdvance(self._text)
+        return QSize(round(width) + self._theme.zoomed_pixels(16), self._theme.zoomed_pixels(20))
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme, radius = self._theme, self._theme.zoomed_pixels(5)
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        ground, ink = {
+            "strong": ("accent_soft", "accent"),
+            "danger": ("danger_soft", "danger"),
+        }.get(self._look, ("", "muted"))
+        whole = QRectF(self.rect())
+        if ground:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(theme.colour_of_token(ground))
+            painter.drawRoundedRect(whole, radius, radius)
+        else:
+            painter.setPen(QPen(theme.colour_of_token("line"), 1))
+            painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+        painter.setFont(theme.build_font(11))
+        painter.setPen(theme.colour_of_token(ink))
+        painter.drawText(whole, Qt.AlignmentFlag.AlignCenter, self._text)
+        painter.end()
+
+    def _restyle_chip(self) -> None:
+        self.updateGeometry()
+        self.update()
+
+
+class DigestLabel(QLabel):
+    """A hash, in the strong monospaced font, that can be selected."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setTextInteractionFlags(
+            Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
+        )
+        self._restyle_digest()
+        theme.changed.connect(self._restyle_digest)
+
+    def _restyle_digest(self) -> None:
+        family = self._theme.monospaced_font().families()[0]
+        self.setStyleSheet(
+            f'font-family: "{family}"; font-size: {self._theme.zoomed_pixels(12)}px; font-weight: {QFont.Weight.DemiBold};'
+        )

@@ -1,0 +1,42 @@
+"""A line of words that gives way: where there is no room it ends in "…", and the rest is in its tip."""
+
+from __future__ import annotations
+
+from html import escape
+
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
+
+
+class ElidedLabel(QLabel):
+    """`set_elided_text` its words. `least`: pixels under which nothing is shown."""
+
+    def __init__(self, parent: QWidget, mode: Qt.TextElideMode = Qt.TextElideMode.ElideRight, least: int = 0) -> None:
+        super().__init__(parent)
+        self._words, self._tip, self._mode, self._least = "", "", mode, least
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Preferred)
+
+    def set_elided_text(self, words: str, tip: str = "") -> None:
+        self._words, self._tip = words, tip
+        self.setAccessibleName(words)
+        self.updateGeometry()
+        self._elide_to_width()
+
+    def sizeHint(self) -> QSize:
+        return QSize(self.fontMetrics().horizontalAdvance(self._words) + 2, super().sizeHint().height())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._elide_to_width()
+
+    def _elide_to_width(self) -> None:
+        whole = self.fontMetrics().horizontalAdvance(self._words) <= self.width()
+        shown = self.fontMetrics().elidedText(self._words, self._mode, self.width())
+        self.setText(self._words if whole else shown if self.width() >= self._least else "")
+        tip = " ".join(filter(None, ("" if whole else self._words, self._tip)))
+        self.setToolTip(f"<span>{escape(tip)}</span>" if tip else "")

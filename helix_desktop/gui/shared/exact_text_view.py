@@ -1,0 +1,133 @@
+"""A text that is to be agreed to, shown exactly: a command, arguments, rules.
+
+All of it can be read, whatever its length: its lines are taken in as the reader comes near them. The widget knows when
+the end has been shown, so that nobody agrees to what they cannot have seen.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from PySide6.QtCore import QSize, Signal
+from PySide6.QtGui import QPaintEvent, QResizeEvent, QTextCursor
+from PySide6.QtWidgets import QFrame, QPlainTextEdit, QSizePolicy, QWidget
+
+from helix_desktop.engine import exact_text
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.translation import format_count, tr
+
+LINES = 12  # shown at once where there is room
+_PIECE = 200  # lines taken in at once
+
+
+class ExactTextView(QPlainTextEdit):
+    """As high as its lines, where there is room for them. `reading_state_changed`: more of it is known, or its end has been shown."""
+
+    reading_state_changed = Signal()
+
+    def __init__(self, theme: Theme, text: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._text = text
+        self._lines = exact_text.marked_lines(text)
+        self._more = True  # lines wait to be taken in
+        self._begun = False
+        self._marks = 0
+        self._end_seen = self._short = len(text) < LINES * 50 and text.count("\n") < LINES
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
+        self.setProperty("look", "code")
+        self.setReadOnly(True)
+        self.setUndoRedoEnabled(False)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setTabChangesFocus(True)
+        self.setFont(theme.monospaced_font())
+        self._note_visible_end()
+        self.verticalScrollBar().valueChanged.connect(self._append_next_part_near_end)
+
+    @property
+    def is_end_seen(self) -> bool:
+        """Whether the last line has been shown."""
+        return self._end_seen
+
+    def describe_reading_state(self) -> str:
+        """How long it is, and what the reader should know of it."""
+        return describe_exact_text(self._text, self._marks, end_seen=self._end_seen)
+
+    def show_next_part(self) -> None:
+        """Show what comes next."""
+        bar = self.verticalScrollBar()
+        bar.setValue(bar.value() + bar.pageStep())
+        self._append_next_part_near_end()
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, self._height_for_line_count(min(max(self._count_visible_rows(), 1), LINES)))
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(100, self._height_for_line_count(1))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.oldSize().width() != event.size().width():
+            self.updateGeometry()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        at_end = self._is_last_line_visible()
+        if at_end:
+            self._short = False
+        if at_end != self._end_seen and (at_end or self._short):
+            self._short = False
+            self._end_seen = at_end
+            self.reading_state_changed.emit()
+
+    def _is_last_line_visible(self) -> bool:
+        """Whether the last line is on the screen as it is laid out now, and not by half."""
+        bar = self.verticalScrollBar()
+        if self._more or bar.value() < bar.maximum():
+            return False
+        last = self.blockBoundingGeometry(self.document().lastBlock()).translated(self.contentOffset())
+        return last.bottom() <= self.viewport().height() + self.fontMetrics().descent()
+
+    def _count_visible_rows(self) -> int:
+        """Lines as they are wrapped at this width, as far as they can be shown at once."""
+        blocks = (self.document().findBlockByNumber(at) for at in range(min(self.blockCount(), LINES)))
+        return round(sum(self.blockBoundingRect(block).height() for block in blocks) / self.fontMetrics().lineSpacing())
+
+    def _height_for_line_count(self, lines: int) -> int:
+        return lines * self.fontMetrics().lineSpacing() + self._theme.zoomed_pixels(26)
+
+    def _append_next_part_near_end(self) -> None:
+        bar = self.verticalScrollBar()
+        if self._more and bar.value() + 2 * bar.pageStep() >= bar.maximum():
+            self._note_visible_end()
+
+    def _note_visible_end(self) -> None:
+        piece = list(islice(self._lines, _PIECE))
+        self._more = len(piece) == _PIECE
+        text = "\n".join(piece)
+        self._marks += exact_text.count_marks(text)
+        if not self._begun:
+            self._begun = True
+            self.setPlainText(text)
+        elif piece:
+            end = QTextCursor(self.document())
+            end.movePosition(QTextCursor.MoveOperation.End)
+            end.insertText(f"\n{text}")
+        self.reading_state_changed.emit()
+
+
+def describe_exact_text(text: str, marks: int, *, end_seen: bool) -> str:
+    """How long a text is, how many marks are shown of it, and whether there is more to read."""
+    lines = text.removesuffix("\n").count("\n") + 1
+    told = [format_count(lines, "{n} line", "{n} lines"), format_count(len(text), "{n} character", "{n} characters")]
+    if marks:
+        told.append(
+            format_count(
+                marks,
+                "{n} hidden or look-alike character, marked ⟨…⟩",
+                "{n} hidden or look-alike characters, marked ⟨…⟩",
+            )
+        )
+    if not end_seen:
+        told.append(tr("scroll to the end to continue"))
+    return " · ".join(told) if lines > 1 or marks or not end_seen else ""

@@ -1,0 +1,77 @@
+"""Figures as people read them: sizes, times, money. Tokens are `gui.meter.short`."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from PySide6.QtCore import QDateTime, QLocale
+
+from helix_desktop.gui.translation import format_count, format_number, tr
+
+_UNITS = ("B", "KB", "MB", "GB", "TB")
+
+
+def format_byte_size(amount: int) -> str:
+    """Bytes in three figures: 512 B, 18.9 KB, 203 KB, 96.2 MB. A KB is 1,000 bytes, as for the model."""
+    value, unit = float(amount), 0
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value /= 1000
+        unit += 1
+    return f"{format_number(value, 0 if unit == 0 or value >= 99.95 else 1)} {_UNITS[unit]}"
+
+
+def format_time_ago(then: float, now: float) -> str:
+    """How long ago, in one word or two."""
+    seconds = max(0.0, now - then)
+    if seconds < 60:
+        return tr("just now")
+    if seconds < 3600:
+        return tr("{n} min ago", n=int(seconds // 60))
+    if seconds < 86_400:
+        return tr("{n} h ago", n=int(seconds // 3600))
+    if seconds < 30 * 86_400:
+        return format_count(int(seconds // 86_400), "{n} day ago", "{n} days ago")
+    return format_date(then)
+
+
+def format_date(then: float) -> str:
+    """The day, with its month in letters or unmistakable: 21 Nov 2026, 21. Nov. 2026, 2026年11月21日."""
+    long = QLocale().dateFormat(QLocale.FormatType.LongFormat)
+    return _format_local_time(then, re.sub(r",? ?dddd,? ?", "", long).replace("MMMM", "MMM"))
+
+
+def format_time_of_day(then: float) -> str:
+    """The time of day."""
+    return _format_local_time(then, QLocale().timeFormat(QLocale.FormatType.ShortFormat))
+
+
+def format_date_and_time(then: float) -> str:
+    """The day and the time of day."""
+    return f"{format_date(then)} {format_time_of_day(then)}"
+
+
+def is_today(then: float) -> bool:
+    return datetime.fromtimestamp(then).astimezone().date() == datetime.now().astimezone().date()
+
+
+def _format_local_time(then: float, form: str) -> str:
+    return QLocale().toString(QDateTime.fromSecsSinceEpoch(int(then)), form)
+
+
+def format_duration(seconds: float) -> str:
+    """A length of time: 0.3 s, 42 s, 3 min 05 s, 2 h 10 min."""
+    if seconds < 9.95:
+        return tr("{n} s", n=format_number(seconds, 1))
+    if seconds < 59.5:
+        return tr("{n} s", n=format_number(seconds))
+    whole = round(seconds)
+    if whole < 3600:
+        return tr("{m} min {s} s", m=whole // 60, s=f"{whole % 60:02}")
+    return tr("{h} h {m} min", h=whole // 3600, m=whole % 3600 // 60)
+
+
+def format_dollars(dollars: float) -> str:
+    """US dollars, with more figures where the amount is small."""
+    decimals = 2 if abs(dollars) >= 0.995 else 3 if abs(dollars) >= 0.0005 else 0
+    return tr("${n}", n=format_number(dollars if decimals else 0, decimals))

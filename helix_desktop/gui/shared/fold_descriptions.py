@@ -1,0 +1,75 @@
+"""A fold in words: the same title and the same figures in the chat, in the timeline and in the inspector."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.facts import DetailsKept, Folded, FoldKind, Span
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.translation import format_count, format_number, tr
+
+KIND: dict[FoldKind, ContextKind] = {
+    FoldKind.MARKER: ContextKind.OUTPUT,
+    FoldKind.EXCERPT: ContextKind.OUTPUT,
+    FoldKind.OBSERVATIONS: ContextKind.OBSERVATIONS,
+    FoldKind.REFLECTION: ContextKind.OBSERVATIONS,
+    FoldKind.HANDOVER: ContextKind.HANDOVER,
+    FoldKind.TRUNCATION: ContextKind.HANDOVER,
+}
+
+
+def context_kind_of_fold(kind: FoldKind) -> ContextKind:
+    """The kind of context whose colour a fold has: that of observations where nothing else is said."""
+    return KIND.get(kind, ContextKind.OBSERVATIONS)
+
+
+def fold_title(fold: Folded, folds: int = 1) -> str:
+    """What a fold is called. `folds`: how many of its batch there are."""
+    if fold.kind is FoldKind.HANDOVER:
+        return tr("Handover {n}", n=fold.number) if fold.number else tr("Handover")
+    if fold.kind is FoldKind.MARKER:
+        return format_count(folds, "Cached {n} tool output", "Cached {n} tool outputs")
+    if fold.kind is FoldKind.EXCERPT:
+        return format_count(folds, "Excerpted {n} tool output", "Excerpted {n} tool outputs")
+    if fold.kind is FoldKind.OBSERVATIONS:
+        return format_count(count_covered_facts(fold), "Observed {n} message", "Observed {n} messages")
+    if fold.kind is FoldKind.REFLECTION:
+        return tr("Merged the observations")
+    return tr("Truncated") if fold.kind is FoldKind.TRUNCATION else describe_fold_kind(fold.kind).capitalize()
+
+
+def describe_fold_kind(kind: FoldKind) -> str:
+    """A kind in a word or two."""
+    return {
+        FoldKind.MARKER: tr("markers"),
+        FoldKind.EXCERPT: tr("excerpts"),
+        FoldKind.OBSERVATIONS: tr("observations"),
+        FoldKind.REFLECTION: tr("reflection"),
+        FoldKind.HANDOVER: tr("handover"),
+        FoldKind.TRUNCATION: tr("truncation"),
+    }.get(kind, kind.value)
+
+
+def count_covered_facts(fold: Folded) -> int:
+    """How many facts a fold covers."""
+    return fold.cover.last - fold.cover.first + 1 if isinstance(fold.cover, Span) else 1
+
+
+def format_token_change(before: int, after: int) -> str:
+    return tr("{before} → {after} tokens", before=format_token_count(before), after=format_token_count(after))
+
+
+def describe_kept_details(details: DetailsKept) -> str:
+    """How many details the folded text still holds, by the model's own words or added; empty where none were found."""
+    if not details.found:
+        return ""
+    return tr(
+        "{kept} of {found} details kept",
+        kept=format_number(details.kept + details.added + details.entry),
+        found=format_number(details.found),
+    )
+
+
+def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
+    """The line across the chat. `before` and `after`: of the whole batch, where it is more than one fold."""
+    figures = format_token_change(before or fold.tokens_before, after or fold.tokens)
+    return " · ".join(part for part in (fold_title(fold, folds), figures, describe_kept_details(fold.details)) if part)

@@ -1,0 +1,84 @@
+"""A conversation as it was: what held at any of its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from PySide6.QtCore import QObject
+
+from helix_desktop.engine.blocks import Block, View
+from helix_desktop.engine.facts import (
+    Attachment,
+    Reasoning,
+    Recorded,
+    Span,
+    Stored,
+    Text,
+    ToolCall,
+    ToolReturned,
+)
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.context_meter import context_kind_name, format_token_count
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import ConversationPort
+
+
+class PastMomentLoader:
+    """One question at a time; a later one takes the place of an earlier one that is not answered yet."""
+
+    def __init__(self, doing: BackgroundRunner, owner: QObject) -> None:
+        self._doing = doing
+        self._owner = owner
+        self._asked = 0
+
+    def cancel_pending_question(self) -> None:
+        """Answer nothing that was asked before."""
+        self._asked += 1
+
+    def compute_moment_at(self, conversation: ConversationPort, seq: int, then: Callable[[Moment], None]) -> None:
+        """Call `mark_next` with what held when `seq` was the newest fact; it is worked out beside the painting thread."""
+        self.cancel_pending_question()
+        number = self._asked
+
+        def deliver_moment(moment: Moment) -> None:
+            if number == self._asked:
+                then(moment)
+
+        self._doing.run_in_background(
+            conversation.moment_at(seq), name="a moment of the past", then=deliver_moment, owner=self._owner
+        )
+
+
+def format_view_as_text(view: View, facts: Sequence[Recorded]) -> str:
+    """A view as text, block by block, for a comparison. Short outputs in full; of long ones, which entry they are."""
+    pieces = []
+    for block in view.blocks:
+        title = f"── {context_kind_name(block.kind)} · {describe_block_source(block)} · {format_token_count(block.tokens)} ──"
+        pieces.append(f"{title}\n{format_block_content(block, facts)}")
+    return "\n\n".join(pieces)
+
+
+def describe_block_source(block: Block) -> str:
+    """Where a block comes from: the number of its fact, or those it covers."""
+    cover = block.source
+    if isinstance(cover, Span):
+        return tr("#{first} to #{last}", first=cover.first, last=cover.last)
+    return tr("#{n}", n=cover.seq)
+
+
+def format_block_content(block: Block, facts: Sequence[Recorded]) -> str:
+    """What a block says."""
+    what = block.content
+    if isinstance(what, Text | Reasoning):
+        return what.text
+    if isinstance(what, ToolCall):
+        return f"{what.name} {what.arguments}"
+    stored = what.stored if isinstance(what, Attachment) else what
+    fact = facts[block.source.seq - 1].fact if not isinstance(block.source, Span) else None
+    return (fact.head if isinstance(fact, ToolReturned) else "") or describe_stored_entry(stored)
+
+
+def describe_stored_entry(stored: Stored) -> str:
+    return tr("[entry {hash}, {size}]", hash=stored.digest.short_hex, size=format_byte_size(stored.size))

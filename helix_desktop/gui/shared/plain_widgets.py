@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QLabel, QPushButton, QWidget
+
+from helix_desktop.gui.translation import tr
+
+
+def build_plain_label(text: str = "", look: str = "", parent: QWidget | None = None, *, wraps: bool = True) -> QLabel:
+    """A label that shows text as it is: no name or path in it is markup."""
+    label = QLabel(text, parent)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setWordWrap(wraps)
+    if look:
+        label.setProperty("look", look)
+    return label
+
+
+def build_push_button(
+    text: str, parent: QWidget, act: Callable[[], object] | None = None, look: str = ""
+) -> QPushButton:
+    """A button that Return presses only where it has the focus."""
+    button = QPushButton(text, parent)
+    button.setAutoDefault(False)
+    if look:
+        button.setProperty("look", look)
+    if act is not None:
+        button.clicked.connect(lambda _checked=False: act())
+    return button
+
+
+def build_confirm_buttons(dialog: QDialog, yes: str, act: Callable[[], object]) -> QDialogButtonBox:
+    """A dialog's buttons, in the order usual on this system. Return presses `yes`."""
+    buttons = QDialogButtonBox(dialog)
+    wanted = buttons.addButton(yes, QDialogButtonBox.ButtonRole.AcceptRole)
+    wanted.setProperty("look", "primary")
+    wanted.setDefault(True)
+    buttons.addButton(tr("Cancel"), QDialogButtonBox.ButtonRole.RejectRole).setAutoDefault(False)
+    buttons.accepted.connect(act)
+    buttons.rejected.connect(dialog.reject)
+    return buttons

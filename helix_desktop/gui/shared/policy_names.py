@@ -1,0 +1,17 @@
+"""Policies in words."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.context_policy import PRESETS
+from helix_desktop.gui.translation import tr
+
+
+def list_policy_choices() -> list[tuple[str, str]]:
+    """The presets in the words of the window."""
+    words = {
+        "helix": tr("Helix policy"),
+        "observational": tr("Observational policy"),
+        "layered": tr("Layered policy"),
+        "none": tr("No folding"),
+    }
+    return [(name, words.get(name, name)) for name in PRESETS]

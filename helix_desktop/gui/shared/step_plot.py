@@ -1,0 +1,318 @@
+"""What every plot over steps shares: lines from a pyramid of lows and highs, a span that zooms and moves, a step pointed at.
+
+However many steps there are, a paint looks at some points for each pixel and no more: level k of the pyramid holds the
+lowest and the highest of every 8^k points.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from PySide6.QtCore import QLineF, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import (
+    QColor,
+    QKeyEvent,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+    QPolygonF,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QSizePolicy, QWidget
+
+from helix_desktop.gui.theme import Theme
+
+HEIGHT = 130
+_EIGHT = 8
+_LEAST_SPAN = 12.0
+
+
+class MinMaxPyramid:
+    """Lows and highs of a row of numbers, at every power of eight. It grows with the row."""
+
+    def __init__(self, points: Sequence[int]) -> None:
+        self._points = points
+        self._levels: list[tuple[list[int], list[int]]] = []
+        self.add_new_values()
+
+    def add_new_values(self) -> None:
+        """Take in what has been added; a level's last, unfinished piece is made anew."""
+        lows: Sequence[int] = self._points
+        highs: Sequence[int] = self._points
+        level = 0
+        while len(lows) > _EIGHT:
+            if level == len(self._levels):
+                self._levels.append(([], []))
+            low, high = self._levels[level]
+            del low[-1:], high[-1:]
+            for start in range(len(low) * _EIGHT, len(lows), _EIGHT):
+                low.append(min(lows[start : start + _EIGHT]))
+                high.append(max(highs[start : start + _EIGHT]))
+            lows, highs, level = low, high, level + 1
+
+    def sample_lows_and_highs(self, first: float, last: float, pixels: int) -> list[tuple[float, int, int]]:
+        """For points `first` to `last`: place, low and high of as many pieces as there are pixels, about."""
+        span = max(last - first, 1.0)
+        level, size = -1, 1
+        while span / size > 2 * pixels and level + 1 < len(self._levels):
+            level, size = level + 1, size * _EIGHT
+        lows, highs = (self._points, self._points) if level < 0 else self._levels[level]
+        start, end = max(0, int(first / size)), min(len(lows), int(last / size) + 2)
+        return [(i * size + (size - 1) / 2, lows[i], highs[i]) for i in range(start, end)]
+
+
+class StepPlot(QWidget):
+    """Wheel and keys zoom, dragging moves. A subclass says how many points there are, how high they go, and draws them."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None, *, height: int = HEIGHT) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._height = height
+        self._first, self._last = 0.0, 1.0
+        self._whole = True
+        self._hover = -1
+        self._dragged_from: float | None = None
+        self._moved = False
+        self._drawn: QPixmap | None = None
+        self._drawn_for: object = None
+        self.setMouseTracking(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.changed.connect(self._restyle_plot)
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, self._theme.zoomed_pixels(self._height))
+
+    # --- what a subclass gives
+
+    @property
+    @abstractmethod
+    def _count_points(self) -> int:
+        """How many points there are."""
+
+    @property
+    @abstractmethod
+    def _top_tokens(self) -> float:
+        """The tokens at the upper edge."""
+
+    @abstractmethod
+    def _draw_plot_background(self, painter: QPainter, top: float) -> None:
+        """What stays while the pointer moves: drawn once for a span and for what `_plot_cache_key` says."""
+
+    @abstractmethod
+    def _plot_cache_key(self) -> object:
+        """Another value where `_draw_plot_background` would draw something else."""
+
+    @abstractmethod
+    def _draw_choice_and_pointer(self, painter: QPainter, top: float) -> None:
+        """What is chosen and pointed at."""
+
+    @abstractmethod
+    def _empty_plot_text(self) -> str:
+        """What stands there while there are no points."""
+
+    # --- the span in sight
+
+    def zoom_plot(self, factor: float, around: float | None = None) -> None:
+        """Show `factor` times as many points, keeping the place `around` where it is."""
+        middle = (self._first + self._last) / 2 if around is None else around
+        self._show_point_span(middle - (middle - self._first) * factor, middle + (self._last - middle) * factor)
+
+    def show_all_points(self) -> None:
+        self._whole = True
+        self._keep_span_in_range()
+        self.update()
+
+    def _keep_span_in_range(self) -> None:
+        self._first, self._last = 0.0, float(max(1, self._count_points - 1))
+
+    def _show_point_span(self, first: float, last: float) -> None:
+        end = float(max(1, self._count_points - 1))
+        span = min(max(last - first, min(_LEAST_SPAN, end)), end)
+        middle = (first + last) / 2
+        self._first = min(max(middle - span / 2, 0.0), end - span)
+        self._last = self._first + span
+        self._whole = span >= end - 0.5
+        self.update()
+
+    def _restyle_plot(self) -> None:
+        self.updateGeometry()
+        self.update()
+
+    # --- places
+
+    def _pixel_x_of_point(self, point: float) -> float:
+        return (point - self._first) / max(self._last - self._first, 1e-9) * self.width()
+
+    def _point_at(self, x: float) -> float:
+        return self._first + x / max(1, self.width()) * (self._last - self._first)
+
+    def _nearest_point(self, x: float) -> int:
+        return min(max(round(self._point_at(x)), 0), self._count_points - 1)
+
+    def _y_of_token_count(self, tokens: float, top: float) -> float:
+        return self.height() - 3 - tokens / top * (self.height() - 6)
+
+    # --- drawing
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        if not self._count_points:
+            painter.fillRect(self.rect(), self._theme.colour_of_token("panel"))
+            painter.setPen(self._theme.colour_of_token("faint"))
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter, self._empty_plot_text())
+            return
+        top = self._top_tokens
+        painter.drawPixmap(0, 0, self._cached_plot_picture(top))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._draw_choice_and_pointer(painter, top)
+        if self.hasFocus():
+            painter.setPen(QPen(self._theme.colour_of_token("accent"), 1))
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawRoundedRect(QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4)
+        painter.end()
+
+    def _cached_plot_picture(self, top: float) -> QPixmap:
+        size, ratio = self.size(), self.devicePixelRatioF()
+        look = (self._theme.is_dark, self._theme.text_zoom, ratio, size.width(), size.height())
+        key = (self._first, self._last, self._plot_cache_key(), look)
+        if self._drawn is None or self._drawn_for != key:
+            self._drawn_for = key
+            self._drawn = QPixmap(size * ratio)
+            self._drawn.setDevicePixelRatio(ratio)
+            self._drawn.fill(self._theme.colour_of_token("panel"))
+            painter = QPainter(self._drawn)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            self._draw_plot_background(painter, top)
+            painter.end()
+        return self._drawn
+
+    def _draw_line(self, painter: QPainter, pyramid: MinMaxPyramid, top: float, pen: QPen) -> None:
+        """A line where there is room for one; else, for each pixel, a stroke from the lowest to the highest."""
+        sampled = pyramid.sample_lows_and_highs(self._first, self._last, self.width())
+        if self._last - self._first <= self.width():
+            line = QPolygonF(
+                [
+                    QPointF(self._pixel_x_of_point(place), self._y_of_token_count(high, top))
+                    for place, _, high in sampled
+                ]
+            )
+            painter.setPen(pen)
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.drawPolyline(line)
+            return
+        columns: dict[int, tuple[int, int]] = {}
+        for place, low, high in sampled:
+            x = int(self._pixel_x_of_point(place))
+            lowest, highest = columns.get(x, (low, high))
+            columns[x] = (min(lowest, low), max(highest, high))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+        painter.setPen(QPen(pen.color(), 1))
+        strokes = [
+            QLineF(x, self._y_of_token_count(low, top) + 1, x, self._y_of_token_count(high, top) - 1)
+            for x, (low, high) in columns.items()
+        ]
+        painter.drawLines(strokes)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+
+    def _draw_level(
+        self, painter: QPainter, tokens: float, top: float, colours: tuple[QColor, QColor], words: str
+    ) -> None:
+        """A dashed line from side to side, and what it is."""
+        y = round(self._y_of_token_count(tokens, top)) + 0.5
+        pen = QPen(colours[0], 1, Qt.PenStyle.CustomDashLine)
+        pen.setDashPattern([4, 4])
+        painter.setFont(self._theme.build_font(11))
+        painter.setOpacity(0.6)
+        painter.setPen(pen)
+        painter.drawLine(QPointF(0, y), QPointF(self.width(), y))
+        painter.setOpacity(1.0)
+        painter.setPen(colours[1])
+        painter.drawText(QPointF(4, y - 6), words)
+
+    def _draw_mark(self, painter: QPainter, place: QPointF, colour: QColor, size: float) -> None:
+        painter.setPen(QPen(self._theme.colour_of_token("panel"), 1.5))
+        painter.setBrush(colour)
+        painter.drawEllipse(place, size, size)
+
+    def _draw_pointer(self, painter: QPainter, top: float, dots: Sequence[tuple[float, QColor]], words: str) -> None:
+        """The step pointed at: a line from top to bottom, a dot on each line, and its words."""
+        x = self._pixel_x_of_point(self._hover)
+        painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
+        painter.drawLine(QPointF(x, 0), QPointF(x, self.height()))
+        painter.setPen(Qt.PenStyle.NoPen)
+        for tokens, colour in dots:
+            painter.setBrush(colour)
+            painter.drawEllipse(QPointF(x, self._y_of_token_count(tokens, top)), 3, 3)
+        self._draw_label(painter, x, words)
+
+    def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
+        """One line stands centred at the bottom; several beside the pointer, not over what it points at."""
+        painter.setFont(self._theme.build_font(11))
+        painter.setPen(self._theme.colour_of_token("text"))  # without a pen Qt measures nothing
+        several = "\n" in words
+        sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
+        flags = int(sides | Qt.AlignmentFlag.AlignVCenter)
+        whole = QRectF(0, 0, self.width(), self.height())
+        place = painter.boundingRect(whole, flags, words).adjusted(-6, -2, 6, 2)  # as laid out, in whatever script
+        width, height = place.width(), place.height()
+        if several:
+            place.moveTo(x + 10 if x + 10 + width <= self.width() else x - 10 - width, 4)
+        else:
+            place.moveTo(x - width / 2, self.height() - height - 4)
+        place.moveLeft(min(max(place.left(), 0), self.width() - width))
+        painter.setPen(QPen(self._theme.colour_of_token("line"), 1))
+        painter.setBrush(self._theme.colour_of_token("panel"))
+        painter.drawRoundedRect(place, 5, 5)
+        painter.setPen(self._theme.colour_of_token("text"))
+        painter.drawText(place.adjusted(6, 0, -6, 0), flags, words)
+
+    # --- hands
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        x = event.position().x()
+        if self._dragged_from is not None and event.buttons() & Qt.MouseButton.LeftButton:
+            by = (self._dragged_from - x) / max(1, self.width()) * (self._last - self._first)
+            if abs(self._dragged_from - x) > 3:
+                self._moved = True
+                self._show_point_span(self._first + by, self._last + by)
+                self._dragged_from = x
+        self._hover = self._nearest_point(x)
+        self.update()
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        self._dragged_from, self._moved = event.position().x(), False
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        self._dragged_from = None
+
+    def leaveEvent(self, event: object) -> None:
+        self._hover = -1
+        self.update()
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        turned = event.angleDelta().y()
+        if turned:
+            self.zoom_plot(0.8 if turned > 0 else 1.25, self._point_at(event.position().x()))
+        event.accept()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        self.show_all_points()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        span = self._last - self._first
+        key = event.key()
+        if key in (Qt.Key.Key_Plus, Qt.Key.Key_Equal):
+            self.zoom_plot(0.8)
+        elif key == Qt.Key.Key_Minus:
+            self.zoom_plot(1.25)
+        elif key == Qt.Key.Key_0:
+            self.show_all_points()
+        elif key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
+            by = span / 10 * (1 if key == Qt.Key.Key_Right else -1)
+            self._show_point_span(self._first + by, self._last + by)
+        else:
+            event.ignore()

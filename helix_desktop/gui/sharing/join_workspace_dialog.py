@@ -1,0 +1,73 @@
+"""Join a shared workspace: the address, the key that another computer shows, and the folder to work in here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from PySide6.QtWidgets import QLineEdit, QWidget
+
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.question_dialogs import ask_folder
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import WorkbenchesPort, WorkbenchPort
+
+
+class JoinWorkspaceDialog(SharingFormDialog):
+    """`suggest_workspace_name`: what a workspace of a folder is called here; `joined` gets the new workspace."""
+
+    def __init__(
+        self,
+        desk: WorkbenchesPort,
+        name_for: Callable[[Path], str],
+        doing: BackgroundRunner,
+        joined: Callable[[WorkbenchPort], object],
+        parent: QWidget,
+    ) -> None:
+        super().__init__(doing, tr("Join a shared workspace"), parent)
+        self._desk, self._name_for, self._joined = desk, name_for, joined
+        self.key = self._build_text_field(tr("Key of the shared workspace"), "helix1-…")
+        self.key.setEchoMode(QLineEdit.EchoMode.Password)
+        self.folder = self._build_text_field(tr("Folder to work in on this computer"))
+        self.choose = build_push_button(tr("Choose a folder…"), self, self._choose_join_folder)
+        self.join = build_push_button(tr("Join"), self, self._join_workspace, "primary")
+        self.join.setDefault(True)
+        fields = (
+            (tr("Address"), self.address),
+            (tr("Key"), self.key),
+            (tr("Folder on this computer"), self._build_widget_row(self.folder, self.choose)),
+        )
+        named = [stack_widgets(build_plain_label(name), field, spacing=4) for name, field in fields]
+        self._lay_out_sharing_form(
+            (self._build_join_explanation(), *named),
+            (),
+            (build_push_button(tr("Cancel"), self, self.reject), self.join),
+        )
+        for line in (self.address, self.key, self.folder):
+            line.textChanged.connect(lambda _text: self._update_enabled_buttons())
+        self._update_enabled_buttons()
+        self.address.setFocus()
+
+    def _build_join_explanation(self) -> QWidget:
+        text = tr(
+            "A shared workspace has the same conversations on every computer. On the computer that shares it, click the “Shared” line below the workspace’s name and copy the address and key shown there. Add the database’s password to the address."
+        )
+        return build_plain_label(text)
+
+    def _update_enabled_buttons(self, *, idle: bool = True) -> None:
+        self.join.setEnabled(idle and all(line.text().strip() for line in (self.address, self.key, self.folder)))
+
+    def _choose_join_folder(self) -> None:
+        title = tr("Folder on this computer")
+        ask_folder(self, title, lambda folder: self.folder.setText(str(folder)))
+
+    def _join_workspace(self) -> None:
+        folder = Path(self.folder.text().strip()).expanduser()
+        work = self._desk.join_workspace(self.address.text().strip(), self.key.text(), self._name_for(folder), folder)
+        self._run_sharing_work(work, "join a workspace", tr("Connecting…"), self._close_and_open_joined)
+
+    def _close_and_open_joined(self, bench: WorkbenchPort) -> None:
+        self.accept()
+        self._joined(bench)

@@ -1,0 +1,152 @@
+"""Share this workspace: the address of a store, a test of it, what is sent; once it is shared, how things stand and the key to copy."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel, QWidget
+
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.question_dialogs import ask_to_confirm
+from helix_desktop.gui.shared.figure_formats import format_byte_size
+from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
+from helix_desktop.gui.sharing import sharing_sentences
+from helix_desktop.gui.sharing.sharing_form import SharingFormDialog, stack_widgets
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+
+class ShareWorkspaceDialog(SharingFormDialog):
+    """Two faces: of a workspace that is not shared yet, and of one that is."""
+
+    def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner, parent: QWidget) -> None:
+        super().__init__(doing, tr("Share this workspace"), parent)
+        self._bench, self._sharing = bench, bench.sharing
+        self.test = build_push_button(tr("Test"), self, self._test_shared_store)
+        self.share = build_push_button(tr("Share"), self, self._share_workspace, "primary")
+        self.copy_key = build_push_button(tr("Copy key"), self, self._copy_workspace_key)
+        self.copy_address = build_push_button(tr("Copy address"), self, self._copy_store_address)
+        self.stop = build_push_button(tr("Stop sharing…"), self, self._ask_stop_sharing)
+        self.close_ = build_push_button(tr("Close"), self, self.reject)
+        self.standing, self.amount = build_plain_label(), build_plain_label("", "muted")
+        self._not_shared_panel = stack_widgets(
+            self._build_sharing_explanation(), self._build_widget_row(self.address, self.test), self.amount
+        )
+        self._shared_panel = stack_widgets(self.standing, *self._build_joining_instructions())
+        self._lay_out_sharing_form(
+            (self._not_shared_panel, self._shared_panel), (self.stop,), (self.close_, self.share)
+        )
+        leave = self._sharing.watch_sharing(self._show_sharing_state)
+        self.finished.connect(lambda _result: leave())
+        self.address.textChanged.connect(lambda _text: self._update_enabled_buttons())
+        self.address.returnPressed.connect(self.test.click)
+        self._show_sharing_state()
+        self.address.setFocus()
+        doing.run_in_background(
+            self._sharing.measure_shared_amount(), name="how much is shared", then=self._show_upload_amount, owner=self
+        )
+
+    # --- how it looks
+
+    def _build_sharing_explanation(self) -> QLabel:
+        text = tr(
+            "Other computers can then read the conversations of “{name}” live and continue them. They all use one PostgreSQL database. "
+            "Everything is encrypted on this computer first, so whoever runs the database can't read it.",
+            name=self._bench.name,
+        )
+        return build_plain_label(text)
+
+    def _build_joining_instructions(self) -> list[QWidget]:
+        steps = tr(
+            "On another computer, choose Join a shared workspace… in the palette, and enter this address and the key. Whoever has the key "
+            "and can reach the database can read this workspace, so send it only through a channel you trust."
+        )
+        self.line = self._build_text_field(tr("Address for another computer"))
+        self.line.setReadOnly(True)
+        key = self._build_text_field(tr("Key of the shared workspace"))
+        key.setText("helix1-" + "•" * 24)
+        key.setReadOnly(True)
+        return [
+            build_plain_label(steps, "muted"),
+            self._build_widget_row(self.line, self.copy_address),
+            self._build_widget_row(key, self.copy_key),
+        ]
+
+    def _show_sharing_state(self) -> None:
+        """As it stands now."""
+        standing = self._sharing.sharing_state
+        shared = standing.state != "off"
+        self._not_shared_panel.setVisible(not shared)
+        self._shared_panel.setVisible(shared)
+        self.share.setVisible(not shared)
+        self.stop.setVisible(shared)
+        self.standing.setText(sharing_sentences.describe_sharing_fully(standing))
+        self.line.setText(standing.address)
+        self.line.setCursorPosition(0)
+        self._update_enabled_buttons()
+
+    def _show_upload_amount(self, amount: tuple[int, int, int]) -> None:
+        conversations, entries, size_ = amount
+        talks = format_count(conversations, "{n} conversation", "{n} conversations")
+        stored = format_count(entries, "{n} cache entry", "{n} cache entries")
+        text = tr(
+            "This uploads {conversations} and {entries} ({size}), and everything new from now on. Of the files in the folder, only the content that agents read is uploaded.",
+            conversations=talks,
+            entries=stored,
+            size=format_byte_size(size_),
+        )
+        self.amount.setText(text)
+
+    def _update_enabled_buttons(self, *, idle: bool = True) -> None:
+        there = idle and bool(self.address.text().strip())
+        self.test.setEnabled(there)
+        self.share.setEnabled(there)
+
+    # --- what it does
+
+    def _test_shared_store(self) -> None:
+        address = self.address.text().strip()
+        self._run_sharing_work(
+            self._sharing.test_store_address(address),
+            "test a shared store",
+            tr("Testing…"),
+            lambda about: self._show_sharing_status(_describe_tested_store(about)),
+        )
+
+    def _share_workspace(self) -> None:
+        address = self.address.text().strip()
+        self._run_sharing_work(
+            self._sharing.start_sharing_at(address),
+            "share a workspace",
+            tr("Connecting…"),
+            lambda _done: self._show_sharing_status(""),
+        )
+
+    def _copy_workspace_key(self) -> None:
+        def put_key_on_clipboard(key: str) -> None:
+            QGuiApplication.clipboard().setText(key)
+            self._show_sharing_status(tr("The key is on the clipboard."))
+
+        self._run_sharing_work(self._sharing.key_for_joining(), "copy the key", "", put_key_on_clipboard)
+
+    def _copy_store_address(self) -> None:
+        QGuiApplication.clipboard().setText(self.line.text())
+        self._show_sharing_status(tr("The address is on the clipboard. It does not contain the password."))
+
+    def _ask_stop_sharing(self) -> None:
+        text = tr(
+            "This computer stops sending and receiving changes. Everything it has sent stays in the shared store for the other computers. Nothing is removed from this computer."
+        )
+        ask_to_confirm(self, tr("Stop sharing this workspace?"), text, tr("Stop sharing"), self._stop_sharing)
+
+    def _stop_sharing(self) -> None:
+        self._run_sharing_work(
+            self._sharing.stop_sharing(),
+            "stop sharing",
+            "",
+            lambda left: self._show_sharing_status(translate_sentences(left)),
+        )
+
+
+def _describe_tested_store(about: str) -> str:
+    return tr("Connected to {store}.", store=about)

@@ -1,0 +1,104 @@
+"""What the window shows of a shared workspace, and what is done about it: the line below its name, other computers' conversations,
+Continue here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import QObject
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.chat_page import ChatPage
+from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.frame.sidebar import Sidebar
+from helix_desktop.gui.sharing import sharing_sentences
+from helix_desktop.gui.shown_state import ShownState
+from helix_desktop.gui.translation import tr
+
+BRANCH_NOTICE_MS = 60_000
+
+
+class SharingController(QObject):
+    """Follows the workspace in front. `listed`: its conversations are to be listed anew; `opened`: show one."""
+
+    def __init__(
+        self,
+        showing: ShownState,
+        doing: BackgroundRunner,
+        parts: tuple[Sidebar, ChatPage, Notices],
+        listed: Callable[[], object],
+        opened: Callable[[str], object],
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._showing, self._doing, self._list_conversations, self._open_conversation = showing, doing, listed, opened
+        self._sidebar, self._chat, self._notices = parts
+        self._stop_watching_sharing: Callable[[], None] = lambda: None
+        self._announced_branches: set[str] = set()  # branches the user was told of
+        showing.workspace_changed.connect(self._watch_open_workspace)
+        showing.conversation_changed.connect(self._show_who_writes)
+        self._chat.foreign.taking_over.connect(self.continue_here)
+
+    def _watch_open_workspace(self) -> None:
+        self._stop_watching_sharing()
+        bench = self._showing.bench
+        self._stop_watching_sharing = (
+            bench.sharing.watch_sharing(self._on_sharing_changed) if bench is not None else lambda: None
+        )
+        self._on_sharing_changed()
+
+    def _on_sharing_changed(self) -> None:
+        bench = self._showing.bench
+        standing = bench.sharing.sharing_state if bench is not None else None
+        self._sidebar.show_sharing_line(
+            sharing_sentences.describe_sharing_briefly(standing) if standing else "",
+            sharing_sentences.describe_sharing_fully(standing) if standing else "",
+        )
+        if bench is not None:
+            self._list_conversations()
+            self._announce_new_branches()
+        self._show_who_writes()
+
+    def _show_who_writes(self) -> None:
+        """Where another computer writes there is no composer."""
+        bench, session = self._showing.bench, self._showing.session
+        machine = bench.sharing.machine_writing_now(session.id) if bench is not None and session is not None else ""
+        row = bench.conversation_row(session.id) if bench is not None and session is not None else None
+        self._chat.show_chat_writer(row.agent if row is not None else "", machine)
+        self._chat.way_on.show_last_turn_end(session)
+
+    def _announce_new_branches(self) -> None:
+        bench = self._showing.bench
+        for branch in () if bench is None else bench.sharing.branch_by_conversation.values():
+            row = bench.conversation_row(branch) if bench is not None else None
+            if branch not in self._announced_branches and row is not None:
+                self._announced_branches.add(branch)
+                text = tr(
+                    "Another computer also wrote to this conversation. Both versions are kept: yours is now “{title}”.",
+                    title=row.title,
+                )
+                self._notices.show_notice(
+                    text, button=tr("Open"), act=partial(self._open_conversation, branch), stays=BRANCH_NOTICE_MS
+                )
+
+    def continue_here(self) -> None:
+        """Continue here."""
+        bench, session = self._showing.bench, self._showing.session
+        if bench is None or session is None:
+            return
+
+        def show_take_over_error(error: HelixError) -> None:
+            self._show_who_writes()
+            self._notices.show_error_notice(error)
+
+        def focus_composer(_result: None) -> None:
+            self._show_who_writes()
+            self._chat.composer.text.setFocus()
+
+        work = bench.sharing.take_over_conversation(session.id)
+        self._doing.run_in_background(
+            work, name="continue here", then=focus_composer, failed=show_take_over_error, owner=self
+        )

@@ -1,0 +1,111 @@
+"""What the dialogs of sharing have in common: rows, buttons, a line that says what happened, and work that may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QDialog, QHBoxLayout, QLineEdit, QVBoxLayout, QWidget
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.translation import tr
+
+WIDTH = 560
+EXAMPLE_ADDRESS = "postgresql://user:password@host/database"
+
+
+class SharingFormDialog(QDialog):
+    """`status_label`: what happened last."""
+
+    def __init__(self, doing: BackgroundRunner, title: str, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._doing = doing
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(title)
+        self.setMinimumWidth(WIDTH)
+        self.address = self._build_text_field(tr("Address of the shared store"), EXAMPLE_ADDRESS)
+        self.status_label = build_plain_label()
+        self.status_label.hide()
+
+    def _lay_out_sharing_form(
+        self, widgets: tuple[QWidget, ...], left: tuple[QWidget, ...], right: tuple[QWidget, ...]
+    ) -> None:
+        """`left` and `right`: the buttons below."""
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 20, 20, 16)
+        column.setSpacing(12)
+        for widget in (*widgets, self.status_label):
+            column.addWidget(widget)
+        column.addStretch(1)
+        buttons = QHBoxLayout()
+        for one in left:
+            buttons.addWidget(one)
+        buttons.addStretch(1)
+        for one in right:
+            buttons.addWidget(one)
+        column.addLayout(buttons)
+
+    def _build_text_field(self, name: str, example: str = "") -> QLineEdit:
+        line = QLineEdit(self)
+        line.setPlaceholderText(example)
+        line.setAccessibleName(name)
+        return line
+
+    def _build_widget_row(self, *widgets: QWidget) -> QWidget:
+        row = QWidget(self)
+        line = QHBoxLayout(row)
+        line.setContentsMargins(0, 0, 0, 0)
+        line.addWidget(widgets[0], 1)
+        for widget in widgets[1:]:
+            line.addWidget(widget)
+        return row
+
+    def _update_enabled_buttons(self, *, idle: bool = True) -> None:
+        """What can be done now."""
+
+    def _show_sharing_status(self, text: str) -> None:
+        self.status_label.setText(text)
+        self.status_label.setVisible(bool(text))
+        self._grow_to_fit_text()
+
+    def _grow_to_fit_text(self) -> None:
+        """So that no sentence is cut off."""
+        if (layout := self.layout()) is not None:
+            layout.activate()
+            self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
+
+    def _run_sharing_work(
+        self, work: Coroutine[Any, Any, Any], name: str, meanwhile: str, then: Callable[[Any], object]
+    ) -> None:
+        focused = self.focusWidget()  # Qt moves the focus on from a button that is disabled
+
+        def enable_and_restore_focus() -> None:
+            self._update_enabled_buttons()
+            if focused is not None and focused.isVisible():
+                focused.setFocus()
+
+        def show_sharing_error(error: HelixError) -> None:
+            enable_and_restore_focus()
+            self._show_sharing_status(translate_sentences(str(error)))
+
+        def pass_on_result(result: Any) -> None:
+            enable_and_restore_focus()
+            then(result)
+
+        self._show_sharing_status(meanwhile)
+        self._update_enabled_buttons(idle=False)
+        self._doing.run_in_background(work, name=name, then=pass_on_result, failed=show_sharing_error, owner=self)
+
+
+def stack_widgets(*widgets: QWidget, spacing: int = 12) -> QWidget:
+    made = QWidget()
+    column = QVBoxLayout(made)
+    column.setContentsMargins(0, 0, 0, 0)
+    column.setSpacing(spacing)
+    for widget in widgets:
+        column.addWidget(widget)
+    return made

@@ -1,0 +1,45 @@
+"""How things stand with the shared store, in words."""
+
+from __future__ import annotations
+
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.figure_formats import format_time_of_day
+from helix_desktop.gui.sharing_port import SharingState
+from helix_desktop.gui.translation import format_count, format_number, tr
+
+
+def describe_sharing_briefly(standing: SharingState) -> str:
+    """In a few words, for the workspace's line; empty where it is not shared."""
+    if standing.state == "away":
+        return tr("Shared: offline since {time}", time=format_time_of_day(standing.since))
+    if standing.state == "waiting":
+        return tr("Shared: {n} waiting", n=format_number(standing.waiting))
+    words = {
+        "starting": tr("Shared: connecting…"),
+        "in step": tr("Shared: in sync"),
+        "refused": tr("Shared: needs your attention"),
+    }
+    return words.get(standing.state, "")
+
+
+def describe_sharing_fully(standing: SharingState) -> str:
+    """The same in sentences, with what is in the way."""
+    waiting = format_count(
+        standing.waiting,
+        "{n} change has not been sent yet. It is stored on this computer.",
+        "{n} changes have not been sent yet. They are stored on this computer.",
+    )
+    unsent = [waiting] if standing.waiting else []
+    sentences = {
+        "off": [tr("This workspace is not shared.")],
+        "starting": [tr("Connecting to the shared store…")],
+        "in step": [tr("Everything is in sync with the shared store.")],
+        "waiting": [waiting],
+        "away": [
+            tr("The shared store has not responded since {time}.", time=format_time_of_day(standing.since)),
+            *unsent,
+        ],
+        "refused": unsent,
+    }
+    found = sentences.get(standing.state, [])
+    return "\n".join([*found, translate_sentences(standing.why)] if standing.why else found)

@@ -1,0 +1,50 @@
+"""What is shown: the workspace, the conversation, the page and the moment. One place that knows, and tells who listens.
+
+The signals carry nothing: whoever hears one asks. `about_to_change` comes before the workspace or the conversation changes, for
+what has to be kept of the one that is shown.
+"""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+
+
+class ShownState(QObject):
+    """Changed through its methods alone. `moment`: the newest fact of what is looked at; None: now."""
+
+    about_to_change = Signal()
+    workspace_changed = Signal()
+    conversation_changed = Signal()
+    page_changed = Signal()
+    moment_changed = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.bench: WorkbenchPort | None = None
+        self.session: SessionPort | None = None
+        self.page = "chat"
+        self.moment: int | None = None
+
+    def set_shown_workspace(self, bench: WorkbenchPort | None) -> None:
+        """Another workspace, or none; of its conversations none is shown yet."""
+        self.about_to_change.emit()
+        self.bench, self.session, self.moment = bench, None, None
+        self.workspace_changed.emit()
+
+    def set_shown_conversation(self, session: SessionPort | None) -> None:
+        """A conversation as it is now, or one that has not begun."""
+        self.about_to_change.emit()
+        self.session, self.moment = session, None
+        self.conversation_changed.emit()
+
+    def set_shown_page(self, page: str) -> None:
+        self.page = page
+        self.page_changed.emit()
+
+    def set_shown_moment(self, seq: int | None) -> None:
+        """An earlier moment of the conversation, or now."""
+        if seq != self.moment:
+            self.moment = seq
+            self.moment_changed.emit()

@@ -1,0 +1,146 @@
+"""The agents below a conversation as a tree: what each does, how full its context is, what it costs; stop one or all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtWidgets import (
+    QDialog,
+    QHBoxLayout,
+    QHeaderView,
+    QLabel,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.shared.figure_formats import format_dollars, format_duration
+from helix_desktop.gui.shared.plain_widgets import build_push_button
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_ports import WorkbenchPort
+
+UPDATE_INTERVAL_MS, PARTS = (
+    200,
+    4,
+)  # milliseconds; a panel that is open looks this often, each time at one part of its rows
+
+
+class SubagentsDialog(QDialog):
+    """`go_to_conversation` is called with an agent's conversation."""
+
+    def __init__(
+        self, bench: WorkbenchPort, conversation: str, open_conversation: Callable[[str], object], parent: QWidget
+    ) -> None:
+        super().__init__(parent)
+        self._bench, self._conversation, self._open_conversation = bench, conversation, open_conversation
+        self._items: dict[str, QTreeWidgetItem] = {}
+        self._turn = 0
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.setWindowTitle(tr("Agents"))
+        self.resize(860, 420)
+        self._summary_label = QLabel(self)
+        self._summary_label.setProperty("look", "muted")
+        self._tree = QTreeWidget(self)
+        self._tree.setHeaderLabels([tr("Agent"), tr("Task"), tr("State"), tr("Context"), tr("Cost"), tr("Time")])
+        self._tree.setAccessibleName(tr("Agents"))
+        for number, width in enumerate((160, 0, 90, 110, 80, 60)):
+            self._tree.setColumnWidth(number, width)
+        self._tree.header().setStretchLastSection(False)
+        self._tree.header().setSectionResizeMode(1, QHeaderView.ResizeMode.Stretch)
+        self._tree.itemDoubleClicked.connect(lambda item, _column: self._open_agent_of_item(item))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(20, 16, 20, 16)
+        for widget in (self._summary_label, self._tree):
+            column.addWidget(widget)
+        column.addLayout(self._build_button_row())
+        timer = QTimer(self)
+        timer.timeout.connect(lambda: self.update_agent_rows(PARTS))
+        timer.start(UPDATE_INTERVAL_MS)
+        self.update_agent_rows()
+
+    def _build_button_row(self) -> QHBoxLayout:
+        row = QHBoxLayout()
+        row.addStretch(1)
+        for text, look, act in (
+            (tr("Open"), "", self._open_selected_agent),
+            (tr("Stop"), "", self._stop_selected_agent),
+            (tr("Stop all"), "danger", self.stop_shown_agents),
+            (tr("Close"), "primary", self.accept),
+        ):
+            button = build_push_button(text, self, act, look)
+            row.addWidget(button)
+            if act == self.stop_shown_agents:
+                self._all = button
+        return row
+
+    def update_agent_rows(self, parts: int = 1) -> None:
+        """Show them as they are now, or one part of them after the other; only what has changed is painted, and what was
+        folded stays so.
+        """
+        rows = self._bench.workforce.list_agent_rows(self._conversation)
+        new = {row.id: self._add_agent_item(row) for row in rows if row.id not in self._items}
+        self._turn = (self._turn + 1) % parts
+        for number, row in enumerate(rows):
+            item = self._items[row.id]
+            if row.id not in new and number % parts != self._turn:
+                continue
+            for column, text in enumerate(_agent_row_cells(row)):
+                if item.text(column) != text:
+                    item.setText(column, text)
+        working = sum(row.state in ("working", "asking") for row in rows)
+        said = format_count(len(rows), "{n} agent", "{n} agents")
+        cost = format_dollars(sum(row.cost for row in rows))
+        words = tr("{agents}, {working} working, {cost}", agents=said, working=working, cost=cost)
+        self._summary_label.setText(words if rows else tr("This conversation has no sub-agents."))
+        self._all.setEnabled(working > 0 or any(row.state == "waiting" for row in rows))
+
+    def _add_agent_item(self, row: SubagentRow) -> QTreeWidgetItem:
+        item = self._items[row.id] = QTreeWidgetItem()
+        item.setData(0, Qt.ItemDataRole.UserRole, row.id)
+        item.setToolTip(1, make_safe_text(row.task))
+        above = self._items.get(row.parent)
+        if above is not None:
+            above.addChild(item)
+            above.setExpanded(above.childCount() == 1 or above.isExpanded())
+        else:
+            self._tree.addTopLevelItem(item)
+        return item
+
+    def _selected_agent_id(self) -> str:
+        item = self._tree.currentItem()
+        return str(item.data(0, Qt.ItemDataRole.UserRole)) if item is not None else ""
+
+    def _open_selected_agent(self) -> None:
+        if chosen := self._selected_agent_id():
+            self._open_conversation(chosen)
+
+    def _open_agent_of_item(self, item: QTreeWidgetItem) -> None:
+        self._open_conversation(str(item.data(0, Qt.ItemDataRole.UserRole)))
+
+    def _stop_selected_agent(self) -> None:
+        if chosen := self._selected_agent_id():
+            self._bench.workforce.stop_agent(chosen)
+            self.update_agent_rows()
+
+    def stop_shown_agents(self) -> None:
+        self._bench.workforce.stop_all_agents(self._conversation)
+        self.update_agent_rows()
+
+
+def _agent_row_cells(row: SubagentRow) -> list[str]:
+    states = {
+        "working": tr("working"),
+        "asking": tr("waiting for you"),
+        "waiting": tr("waiting"),
+        "done": tr("done"),
+        "failed": tr("failed"),
+        "stopped": tr("stopped"),
+    }
+    meter = f"{format_token_count(row.used)} / {format_token_count(row.window)}"
+    name, task = make_safe_text(row.name), make_safe_text(row.task)
+    return [name, task, states.get(row.state, row.state), meter, format_dollars(row.cost), format_duration(row.seconds)]

@@ -1,0 +1,46 @@
+"""Where Tab goes: through the window as it is read. Qt alone goes as the widgets were made, and much is made later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtWidgets import QAbstractButton, QWidget
+
+
+def next_tab_stop(areas: Sequence[QWidget], here: QWidget | None, *, forward: bool) -> QWidget | None:
+    """The next stop behind `here` (or before it), around the ends; None where `here` is in none of the areas."""
+    stops = [stop for area in areas if area.isVisible() for stop in _tab_stops_in_area(area, here)]
+    if here not in stops:
+        return None
+    return stops[(stops.index(here) + (1 if forward else -1)) % len(stops)]
+
+
+def _tab_stops_in_area(area: QWidget, here: QWidget | None) -> Iterator[QWidget]:
+    """What can be reached with Tab in an area, line by line; and `here`, wherever that is."""
+    lines: list[list[tuple[QRect, QWidget]]] = []
+    placed = [
+        (QRect(each.mapTo(area, QPoint(0, 0)), each.size()), each)
+        for each in area.findChildren(QWidget)
+        if each is here or _is_tab_stop(each)
+    ]
+    for place in sorted(placed, key=lambda each: each[0].center().y()):
+        if lines and _share_a_line(lines[-1][0][0], place[0]):
+            lines[-1].append(place)
+        else:
+            lines.append([place])
+    mirrored = area.layoutDirection() == Qt.LayoutDirection.RightToLeft
+    for line in lines:
+        yield from (each for _, each in sorted(line, key=lambda each: each[0].left(), reverse=mirrored))
+
+
+def _is_tab_stop(widget: QWidget) -> bool:
+    group = widget.group() if isinstance(widget, QAbstractButton) else None
+    one_of_some = group is not None and group.exclusive() and group.checkedButton() not in (None, widget)
+    wanted = bool(widget.focusPolicy() & Qt.FocusPolicy.TabFocus) and widget.focusProxy() is None
+    return wanted and not one_of_some and widget.isEnabled() and widget.isVisible()
+
+
+def _share_a_line(one: QRect, other: QRect) -> bool:
+    """Whether two stand in one line: each has its middle beside the other."""
+    return abs(one.center().y() - other.center().y()) * 2 < min(one.height(), other.height())

@@ -1,0 +1,26 @@
+"""Text into a file of the user's choice, made and written beside the painting thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.translation import tr
+
+
+async def save_text_file(file: Path, make: Callable[[], str]) -> None:
+    """Write what `make` gives."""
+    try:
+        await asyncio.to_thread(lambda: file.write_text(make(), "utf-8", "replace"))
+    except OSError as error:
+        raise StoreFailed(
+            tr("Couldn't write {file}: {why}.", file=file, why=error.strerror or error),
+            remedy=tr("Nothing was lost. Choose another location."),
+        ) from error
+
+
+def file_name_from_title(title: str, otherwise: str) -> str:
+    """A title as the name of a file, without the ending."""
+    return "".join(sign if sign.isalnum() or sign in " -_" else " " for sign in title).strip() or otherwise

@@ -1,0 +1,33 @@
+"""Icons in the colours of the scheme: `resources/icons/<name>.svg`, drawn with `currentColor`."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from PySide6.QtCore import QByteArray, QSize, Qt
+from PySide6.QtGui import QColor, QIcon, QPainter, QPixmap
+from PySide6.QtSvg import QSvgRenderer
+
+from helix_desktop import resources
+
+_SIZES = (16, 24, 32, 48)
+
+
+def build_icon(name: str, colour: QColor) -> QIcon:
+    """The icon in one colour, sharp up to 48 pixels."""
+    return _render_icon(name, colour.name())
+
+
+@lru_cache(maxsize=256)
+def _render_icon(name: str, colour: str) -> QIcon:
+    source = (resources.resources_folder() / "icons" / f"{name}.svg").read_text("utf-8").replace("currentColor", colour)
+    renderer = QSvgRenderer(QByteArray(source.encode()))
+    made = QIcon()
+    for size in _SIZES:
+        pixmap = QPixmap(QSize(size, size))
+        pixmap.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(pixmap)
+        renderer.render(painter)
+        painter.end()
+        made.addPixmap(pixmap)
+    return made

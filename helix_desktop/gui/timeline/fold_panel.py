@@ -1,0 +1,389 @@
+"""One fold: its figures, what the model reads in place of the original, where that came from, and how to take it back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from PySide6.QtCore import QRectF, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QBoxLayout,
+    QHBoxLayout,
+    QPlainTextEdit,
+    QPushButton,
+    QSizePolicy,
+    QStackedWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.facts import Folded, FoldKind, PartRef
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.context_meter import paint_meter_bar
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.chip_labels import ChipLabel
+from helix_desktop.gui.shared.elided_label import ElidedLabel
+from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold, count_covered_facts, describe_kept_details
+from helix_desktop.gui.shared.plain_widgets import build_plain_label
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.timeline import fold_sentences
+from helix_desktop.gui.timeline.conversation_timeline import TimelineEvent
+from helix_desktop.gui.transcript.basic_boxes import (
+    ActionLineBox,
+    LayoutBox,
+    LinkAddress,
+    SectionKey,
+    TextBox,
+    ToggleSection,
+    build_note_box,
+)
+from helix_desktop.gui.transcript.chat_intents import OpenEntry, ShowInChat
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ToolCallBox
+from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan
+from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
+from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.views.boxes_view import BoxesView
+
+_DOCUMENT_KINDS = frozenset({FoldKind.HANDOVER, FoldKind.OBSERVATIONS, FoldKind.REFLECTION, FoldKind.TRUNCATION})
+_BEFORE_AFTER: SectionKey = ("before and after",)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFold:
+    """What the panel is given of an event. `describe_part`: what a call covered by a fold was."""
+
+    event: TimelineEvent
+    window: int
+    earlier: str
+    describe_part: Callable[[PartRef], str]
+
+    @property
+    def is_fold_in_force(self) -> bool:
+        return self.event.has_fold_in_force
+
+    @property
+    def document_text(self) -> str:
+        """The document as it stands."""
+        return self.event.current_folds[0].text if self.event.made_folds else ""
+
+    def is_fold_undone(self, fold: str) -> bool:
+        return fold not in self.event.history.branch.live
+
+
+class FoldSizeBars(QWidget):
+    """Before and after, on the window."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._event: TimelineEvent | None = None
+        self._window = 0
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        theme.keep_scaled(self, self.setFixedHeight, 20)
+
+    def show_event_sizes(self, event: TimelineEvent, window: int) -> None:
+        self._event, self._window = event, max(window, event.tokens_before_folds)
+        self.setAccessibleName(fold_sentences.describe_fold_figures(event))
+        self.update()
+
+    def paintEvent(self, _: QPaintEvent) -> None:
+        if self._event is None:
+            return
+        painter = QPainter(self)
+        kind = context_kind_of_fold(self._event.fold_kind or FoldKind.HANDOVER)
+        height = self._theme.zoomed_pixels(8)
+        before = kind if kind is ContextKind.OUTPUT else ContextKind.CONVERSATION
+        rows = ((before, self._event.tokens_before_folds), (kind, self._event.tokens_after_folds))
+        for number, (colour, tokens) in enumerate(rows):
+            bar = QRectF(0, number * (height + self._theme.zoomed_pixels(4)), self.width(), height)
+            paint_meter_bar(painter, bar, [(colour, tokens)], self._window, self._theme)
+        painter.end()
+
+
+class FoldPanel(QWidget):
+    """`wanted` carries values of `wants`; the other signals are commands on the fold shown."""
+
+    wanted = Signal(object)
+    undo_wanted = Signal(object)
+    redo_wanted = Signal(object)
+    compare_wanted = Signal()
+    before_after_wanted = Signal()
+    edited = Signal(str, str)
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__()
+        self._theme = theme
+        self._shown: ShownFold | None = None
+        self._drawn_state: object = None  # what of it may change
+        self._drafts: dict[tuple[str, str], str] = {}  # wordings that were left open, by conversation and fold
+        self._title = ElidedLabel(self)
+        set_widget_look(self._title, "title")
+        self._kept_details_label = ChipLabel(theme, self)
+        self._edit = self._build_fold_button(tr("Edit"), self._start_document_edit)
+        self._compare = self._build_fold_button("", self.compare_wanted.emit)
+        self._undo = self._build_fold_button(tr("Undo"), self._undo_or_redo_fold)
+        self._bars = FoldSizeBars(theme, self)
+        self._figures = build_plain_label("", "small", self)
+        self.document = BoxesView(theme, self, pad=(16, 4))
+        self.document.setAccessibleName(tr("The text shown in place of the original"))
+        self.document.hot_spot_activated.connect(self._handle_document_action)
+        self._editor = QPlainTextEdit(self)
+        self._editor.setAccessibleName(tr("The text shown in place of the original"))
+        set_widget_look(self._editor, "mono")
+        self._stack = QStackedWidget(self)
+        self._stack.addWidget(self.document)
+        self._stack.addWidget(self._build_edit_page())
+        self._lay_out_fold_panel()
+        set_widget_look(self, "page")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.clear_fold_panel()
+
+    @property
+    def undo_button(self) -> QPushButton:
+        return self._undo
+
+    def _lay_out_fold_panel(self) -> None:
+        px = self._theme.zoomed_pixels
+        named = QHBoxLayout()
+        self._theme.keep_scaled(self, named.setSpacing, 8)
+        named.addWidget(self._title)
+        named.addWidget(self._kept_details_label)
+        named.addStretch(1)
+        buttons = QHBoxLayout()
+        self._theme.keep_scaled(self, buttons.setSpacing, 8)
+        for button in (self._edit, self._compare, self._undo):
+            buttons.addWidget(button)
+        self._head = QBoxLayout(QBoxLayout.Direction.LeftToRight)
+        self._theme.keep_scaled(self, self._head.setSpacing, 8)
+        self._head.addLayout(named, 1)
+        self._head.addLayout(buttons)
+        top = QVBoxLayout()
+        self._theme.keep_scaled(self, top.setContentsMargins, 16, 14, 16, 0)
+        self._theme.keep_scaled(self, top.setSpacing, 6)
+        top.addLayout(self._head)
+        top.addSpacing(px(6))
+        top.addWidget(self._bars)
+        top.addWidget(self._figures)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.addLayout(top)
+        column.addWidget(self._stack, 1)
+        self._theme.keep_scaled(self, self.setMinimumWidth, 260)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Where there is little room the buttons stand under the title."""
+        super().resizeEvent(event)
+        narrow = self.width() < self._theme.zoomed_pixels(470)
+        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
+        if self._head.direction() is not way:
+            self._head.setDirection(way)
+
+    def _build_edit_page(self) -> QWidget:
+        page = QWidget(self)
+        row = QHBoxLayout()
+        row.addStretch(1)
+        row.addWidget(self._build_fold_button(tr("Cancel"), self._discard_document_edit))
+        save = self._build_fold_button(tr("Save my version"), self._save_document_edit)
+        set_widget_look(save, "primary")
+        row.addWidget(save)
+        column = QVBoxLayout(page)
+        self._theme.keep_scaled(self, column.setContentsMargins, 16, 0, 16, 14)
+        column.addWidget(self._editor, 1)
+        column.addLayout(row)
+        return page
+
+    def _build_fold_button(self, text: str, act: Callable[[], None]) -> QPushButton:
+        button = QPushButton(text, self)
+        button.clicked.connect(lambda _: act())
+        return button
+
+    # --- what is shown
+
+    def clear_fold_panel(self) -> None:
+        self._save_open_draft()
+        self._shown = None
+        self._title.set_elided_text(tr("Folds"))
+        for widget in (self._kept_details_label, self._edit, self._compare, self._undo, self._bars, self._figures):
+            widget.hide()
+        empty = tr("Select a fold to see what the model sees instead of the original, compare the two, or undo it.")
+        self.document.show_boxes(lambda ink, width: [build_note_box(ink, width, empty)])
+        self._stack.setCurrentIndex(0)
+
+    def show_fold_document(self, shown: ShownFold) -> None:
+        """Show a fold. A wording that was left open is there again with its fold."""
+        same = self._shown is not None and self._shown.event is shown.event
+        if not same:
+            self._save_open_draft()
+        self._shown = shown
+        event = shown.event
+        folds = event.current_folds
+        looks = (folds, [shown.is_fold_undone(fold.fold) for fold in folds], shown.window, shown.earlier)
+        if same and looks == self._drawn_state:
+            return
+        self._drawn_state = looks
+        self._title.set_elided_text(fold_sentences.describe_event_title(event))
+        fold = folds[0] if folds else None
+        self._kept_details_label.set_chip_text(describe_kept_details(fold.details) if fold else "", "strong")
+        self._bars.setVisible(fold is not None)
+        self._figures.setVisible(fold is not None)
+        self._undo.setVisible(fold is not None)
+        self._undo.setText(tr("Undo") if shown.is_fold_in_force else tr("Redo"))
+        self._compare.setVisible(bool(shown.earlier))
+        self._compare.setText(shown.earlier)
+        self._edit.setVisible(fold is not None and fold.kind in _DOCUMENT_KINDS and shown.is_fold_in_force)
+        if fold is not None:
+            self._bars.show_event_sizes(event, shown.window)
+            words = fold_sentences.describe_fold_figures(event).replace(" ", "\u00a0")
+            self._figures.setText(words.replace("·\u00a0", "· "))  # a number stays with its unit
+        if not same:
+            draft = self._drafts.get(_draft_key(shown))
+            self._editor.setPlainText(draft or "")
+            self._stack.setCurrentIndex(int(draft is not None and not self._edit.isHidden()))
+        self.document.show_boxes(lambda ink, width: self._build_fold_boxes(shown, ink, width), keep_place=same)
+
+    def _build_fold_boxes(self, shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+        event = shown.event
+        if not event.current_folds:
+            yield build_note_box(ink, width, tr("The conversation starts here. Nothing has been folded yet."))
+            return
+        if event.fold_kind in _DOCUMENT_KINDS:
+            yield from _build_document_boxes(shown.document_text, ink, width)
+        else:
+            yield from _build_covered_output_boxes(shown, ink, width)
+        yield from _build_replaced_boxes(shown, ink, width)
+
+    def _handle_document_action(self, act: object) -> None:
+        if isinstance(act, LinkAddress) and act.address.startswith("helix-seq:") and self._shown is not None:
+            self.wanted.emit(ShowInChat(self._shown.event.conversation, int(act.address.partition(":")[2])))
+        elif isinstance(act, ToggleSection):
+            self._handle_toggle(act)
+        else:
+            self.wanted.emit(act)
+
+    def _handle_toggle(self, act: ToggleSection) -> None:
+        if act.key == _BEFORE_AFTER:
+            self.before_after_wanted.emit()
+        elif act.key[:1] == ("fold",) and self._shown is not None:
+            name = str(act.key[1])
+            (self.redo_wanted if self._shown.is_fold_undone(name) else self.undo_wanted).emit([name])
+
+    def _undo_or_redo_fold(self) -> None:
+        if self._shown is not None:
+            self._save_open_draft()
+            self._stack.setCurrentIndex(0)
+            names = [fold.fold for fold in self._shown.event.current_folds]
+            (self.undo_wanted if self._shown.is_fold_in_force else self.redo_wanted).emit(names)
+
+    # --- editing
+
+    def _start_document_edit(self) -> None:
+        if self._shown is not None:
+            self._editor.setPlainText(self._shown.document_text)
+            self._stack.setCurrentIndex(1)
+            self._editor.setFocus()
+
+    def restore_unsaved_text(self, event: TimelineEvent, text: str) -> None:
+        """A wording that could not be kept: it is there again with its fold."""
+        self._drafts[event.conversation, event.first_fold_id] = text
+        if self._shown is not None and self._shown.event is event and self._stack.currentIndex() == 0:
+            self._editor.setPlainText(text)
+            self._stack.setCurrentIndex(1)
+
+    def _save_open_draft(self) -> None:
+        if self._shown is not None and self._stack.currentIndex() == 1:
+            self._drafts[_draft_key(self._shown)] = self._editor.toPlainText()
+
+    def _discard_document_edit(self) -> None:
+        if self._shown is not None:
+            self._drafts.pop(_draft_key(self._shown), None)
+        self._stack.setCurrentIndex(0)
+
+    def _save_document_edit(self) -> None:
+        text, shown = self._editor.toPlainText(), self._shown
+        self._discard_document_edit()
+        if shown is not None and text.strip() and text != shown.document_text:
+            self.edited.emit(shown.event.first_fold_id, text)
+
+
+def _draft_key(shown: ShownFold) -> tuple[str, str]:
+    return shown.event.conversation, shown.event.first_fold_id
+
+
+def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+    """The sections, each with its sources: numbers lead into the chat, hashes to their entries. What stands before the
+    first of them is for the model, or its own ("Here is the handover:").
+    """
+    found = fold_sentences.split_document_sections(text)
+    named = any(name for name, _ in found)
+    for name, written in found:
+        if named and not name:
+            continue
+        titled = not name and written.startswith("[")
+        body = written.partition("\n")[2].strip() if titled else written
+        if name:
+            yield build_fold_heading(name, ink, width)
+        yield from build_text_boxes(ink, width, fold_sentences.link_hashes_and_messages(body))
+        digests = fold_sentences.find_named_entries(body)
+        if digests:
+            chips = [
+                LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
+                for digest in digests
+            ]
+            yield ChipRowBox(ink, width, chips, gap=float(ink.scaled_pixels(4)))
+
+
+def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+    """Each output a batch of folds covers, with its entry; “Restore” takes back this one alone."""
+    event = shown.event
+    for number, fold in enumerate(event.current_folds[:200]):
+        undone = shown.is_fold_undone(fold.fold)
+        chips = [
+            LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
+            for digest in fold.entries[:1]
+        ]
+        about = shown.describe_part(fold.cover) if isinstance(fold.cover, PartRef) else ""
+        right = tr("Cache again") if undone else tr("Restore")
+        line = ToolCallLine(
+            about or tr("output"), CallStatus.DONE if undone else CallStatus.CACHED, tuple(chips), right
+        )
+        open_it = OpenEntry(fold.entries[0]) if fold.entries else ToggleSection(_BEFORE_AFTER)
+        back = ToggleSection(("fold", fold.fold))
+        yield ToolCallBox(ink, width, line, open_it, right=back, gap=float(ink.scaled_pixels(6) if number else 0))
+    if event.fold_kind is FoldKind.EXCERPT:
+        for fold in event.current_folds[:20]:
+            yield build_fold_heading(tr("What the model sees"), ink, width)
+            yield from build_text_boxes(ink, width, f"```\n{fold.text}\n```")
+
+
+def _build_replaced_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
+    event = shown.event
+    fold: Folded = event.current_folds[0]
+    if fold.why:
+        yield build_fold_heading(tr("Why"), ink, width)
+        yield build_note_box(ink, width, translate_sentences(fold.why)[:1_000], font=ink.text)
+    if described := fold_sentences.describe_fold_details(event):
+        yield build_fold_heading(tr("Details"), ink, width)
+        yield build_note_box(ink, width, described, font=ink.text)
+        if fold.entries:
+            chip = LineChip(fold.entries[0].short_hex, strong=True, is_monospaced=True, want=OpenEntry(fold.entries[0]))
+            yield ChipRowBox(ink, width, [chip], gap=float(ink.scaled_pixels(4)))
+    parts = [fold.cover for fold in event.current_folds if isinstance(fold.cover, PartRef)]
+    yield build_fold_heading(tr("Replaced outputs") if parts else tr("Replaced messages"), ink, width)
+    number = len(parts) or count_covered_facts(fold)
+    sentence = (
+        format_count(number, "{n} output, still in the cache.", "{n} outputs, all still in the cache.")
+        if parts
+        else (format_count(number, "{n} message, still in the journal.", "{n} messages, all still in the journal."))
+    )
+    yield build_note_box(ink, width, sentence, font=ink.text)
+    act = ToggleSection(_BEFORE_AFTER)
+    yield ActionLineBox(
+        ink, width, tr("Compare what the model saw before and after"), act, gap=float(ink.scaled_pixels(2))
+    )
+
+
+def build_fold_heading(text: str, ink: DrawingStyle, width: float) -> TextBox:
+    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=float(ink.scaled_pixels(12)), font=ink.name)

@@ -1,0 +1,197 @@
+"""Folds in words and documents in pieces: titles, lines, sections, sources, and the story as Markdown. No widgets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from helix_desktop.engine import token_budget
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Attachment, FoldKind, PartRef, ToolCall, ToolReturned, UserSaid
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.shared.figure_formats import format_date_and_time, format_duration
+from helix_desktop.gui.shared.fold_descriptions import (
+    count_covered_facts,
+    describe_kept_details,
+    fold_title,
+    format_token_change,
+)
+from helix_desktop.gui.shared.policy_names import list_policy_choices
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.transcript.tool_call_lines import format_call
+from helix_desktop.gui.translation import format_count, format_number, tr
+
+MAX_NAMED_CALLS = 2  # calls in a title
+MAX_FACTS_TO_CALL = 400  # facts between a call and its output, at most
+
+_HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
+
+
+def describe_event_title(event: TimelineEvent) -> str:
+    """What the list calls an event: an excerpt by the call whose output it is of."""
+    if not event.current_folds:
+        return tr("Conversation started")
+    if event.fold_kind is FoldKind.EXCERPT and (named := _name_covered_calls(event)):
+        more = len(event.current_folds) - len(named)
+        rest = format_count(more, "and {n} more", "and {n} more") if more else ""
+        return tr("Excerpt: {what}", what=" ".join(filter(None, [", ".join(named), rest])))
+    return fold_title(event.current_folds[0], len(event.current_folds))
+
+
+def _name_covered_calls(event: TimelineEvent) -> list[str]:
+    """The calls, or attachments, that the folds of an event are of, as far as there is room to name them."""
+    named = []
+    for fold in event.made_folds[:MAX_NAMED_CALLS]:
+        ref = fold.cover
+        if isinstance(ref, PartRef) and (about := _name_covered_part(event, ref)):
+            named.append(about)
+    return named
+
+
+def _name_covered_part(event: TimelineEvent, ref: PartRef) -> str:
+    facts = event.history.facts
+    fact = facts[ref.seq - 1].fact if 0 < ref.seq <= len(facts) else None
+    if isinstance(fact, UserSaid):
+        part = fact.parts[ref.part] if ref.part < len(fact.parts) else None
+        return part.name if isinstance(part, Attachment) else tr("your message")
+    if isinstance(fact, ToolReturned):
+        for recorded in reversed(facts[max(0, ref.seq - MAX_FACTS_TO_CALL) : ref.seq - 1]):
+            for part in getattr(recorded.fact, "parts", ()):
+                if isinstance(part, ToolCall) and part.id == fact.call:
+                    return format_call(part.name, part.arguments)
+    return ""
+
+
+def describe_event_briefly(event: TimelineEvent, window: int) -> str:
+    """The second line of the list."""
+    if not event.current_folds:
+        named = tr("{name} policy", name=event.words) if event.words else ""
+        parts = [
+            dict(list_policy_choices()).get(event.words, named),
+            tr("{n} window", n=format_token_count(window)) if window else "",
+        ]
+        return " · ".join(part for part in parts if part)
+    fold = event.current_folds[0]
+    parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
+    if fold.kind is FoldKind.MARKER:
+        parts.append(tr("one cache rewrite"))
+    elif fold.kind is FoldKind.EXCERPT:
+        parts.append(tr("kept: “{words}”", words=fold.asked[:60]) if fold.asked else tr("preview kept"))
+    elif fold.kind in (FoldKind.OBSERVATIONS, FoldKind.REFLECTION):
+        facts, high = fold.text.count("\n- "), fold.text.count("!!!")
+        parts.append(format_count(facts, "{n} fact", "{n} facts") + ", " + tr("{n} high priority", n=high))
+    else:
+        parts += [
+            format_count(count_covered_facts(fold), "{n} message", "{n} messages"),
+            describe_kept_details(fold.details),
+        ]
+    return " · ".join(part for part in parts if part)
+
+
+def describe_fold_figures(event: TimelineEvent) -> str:
+    """The line under the bars."""
+    fold = event.current_folds[0]
+    parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
+    if fold.kind not in (FoldKind.MARKER, FoldKind.EXCERPT):
+        parts.append(format_count(count_covered_facts(fold), "{n} message", "{n} messages"))
+    if fold.seconds:
+        parts.append(format_duration(fold.seconds))
+    parts.append(fold.model or tr("no model"))
+    parts.append(tr("in an emergency") if fold.panic else tr("in the background"))
+    return " · ".join(parts)
+
+
+def describe_fold_details(event: TimelineEvent) -> str:
+    """What became of the details, in full."""
+    found = event.current_folds[0].details
+    if not found.found:
+        return ""
+    return tr(
+        "{found} details found: {kept} kept by the model, {added} added by Helix Desktop, {entry} in the reference entry",
+        found=found.found,
+        kept=found.kept,
+        added=found.added,
+        entry=found.entry,
+    )
+
+
+def split_document_sections(text: str) -> list[tuple[str, str]]:
+    """A document as headings and what stands under them. What stands before the first has no heading."""
+    found: list[tuple[str, list[str]]] = [("", [])]
+    for each in text.splitlines():
+        heading = _HEADING.match(each)
+        if heading:
+            found.append((heading.group(1), []))
+        else:
+            found[-1][1].append(each)
+    pairs = [(name, "\n".join(lines).strip()) for name, lines in found]
+    return [(name, body) for name, body in pairs if name or body]
+
+
+def find_named_entries(text: str) -> list[Digest]:
+    """The entries a text names, each once, in order."""
+    seen = dict.fromkeys(match.group() for match in _HASH.finditer(text))
+    return [Digest.from_hex(each) for each in seen]
+
+
+def link_hashes_and_messages(text: str) -> str:
+    """Hashes and numbers of messages as links of our own, which the panel follows."""
+    text = _HASH.sub(lambda match: f"`{match.group()[:4]}…{match.group()[-4:]}`", text)
+    return _SOURCE.sub(lambda match: f"[{match.group(1)}](helix-seq:{match.group(1)})", text)
+
+
+def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Two documents as texts whose sections stand in the same order, for a comparison by section."""
+    old, new = dict(older), dict(newer)
+    names = [*new, *(name for name in old if name not in new)]
+    texts = []
+    for document in (old, new):
+        pieces = [
+            f"## {name}\n{_one_sentence_per_line(document.get(name, ''))}"
+            if name
+            else _one_sentence_per_line(document.get(name, ""))
+            for name in names
+        ]
+        texts.append("\n\n".join(pieces))
+    return texts[0], texts[1]
+
+
+def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> str:
+    """The story of a conversation, to keep or to send."""
+    totals = token_budget.compute_savings(story.history)
+    lines = [
+        f"# {heading}",
+        "",
+        tr(
+            "{steps} steps · {sent} tokens sent · {all} without folding",
+            steps=format_number(totals.steps),
+            sent=format_token_count(totals.sent),
+            all=format_token_count(totals.without),
+        ),
+    ]
+    for event in story.events:
+        lines += [
+            "",
+            f"## {describe_event_title(event)} · {format_date_and_time(event.time)}",
+            "",
+            describe_event_briefly(event, story.model_window),
+        ]
+        if not event.current_folds:
+            continue
+        fold = event.current_folds[0]
+        lines += [f"{tr('Why')}: {translate_sentences(fold.why)}"] if fold.why else []
+        if fold.kind is FoldKind.MARKER:
+            lines += [f"- `{digest.hex}`" for each in event.current_folds for digest in each.entries]
+        else:
+            lines += ["", *(f"#{each}" if each.startswith("## ") else each for each in fold.text.splitlines())]
+        if not event.has_fold_in_force:
+            lines += ["", tr("This fold was undone.")]
+    return "\n".join(lines) + "\n"
+
+
+def _one_sentence_per_line(text: str) -> str:
+    """A sentence on each line, so that a difference shows what changed and not the whole paragraph."""
+    return re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", text)

@@ -1,0 +1,72 @@
+"""Several answers to one message: each begins after the message, or with the rewind that asked again, and goes on to its own end."""
+
+from __future__ import annotations
+
+from dataclasses import field
+
+from helix_desktop.engine.facts import Rewound, UserSaid
+from helix_desktop.engine.history.fact_tree import FactTree, Run
+from helix_desktop.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerChoice:
+    """Which of the answers is shown, from 1, and the newest fact of each. One answer is no choice."""
+
+    number: int = 0
+    answer_ends: tuple[int, ...] = ()
+
+    def neighbouring_answer_end(self, by: int) -> int:
+        """The end of the answer before or after the one shown; 0 where there is none."""
+        at = self.number - 1 + by
+        return self.answer_ends[at] if 0 <= at < len(self.answer_ends) else 0
+
+
+@dataclass(slots=True)
+class AlternativeAnswers:
+    """`_answer_begins`: of every message that was answered again, where each answer begins; `_answer_ends`: where it was left."""
+
+    _answer_begins: dict[int, list[int]] = field(default_factory=dict)
+    _answer_ends: dict[int, int] = field(default_factory=dict)
+
+    def note_answer_rewind(self, seq: int, fact: Rewound, record: FactTree) -> None:
+        """A rewind at `seq`: the answers on the way to the fact before it are left there."""
+        if fact.again and 0 < fact.to < seq - 1 and isinstance(record.facts[fact.to - 1].fact, UserSaid):
+            if fact.to not in self._answer_begins:
+                self._answer_begins[fact.to] = self._find_first_answer(fact.to, seq, record)
+            self._answer_begins[fact.to].append(seq)
+        self._note_left_answers(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
+
+    def _find_first_answer(self, message: int, seq: int, record: FactTree) -> list[int]:
+        """Where the first answer begins, if what follows the message goes on from it; where it was left is looked up."""
+        begin = message + 1
+        if not is_on_path(record.runs_leading_to(begin), message):
+            return []
+        for rewind in record.rewinds:
+            if begin < rewind <= seq:
+                self._note_left_answers(rewind, [begin], record)
+        return [begin]
+
+    def _note_left_answers(self, rewind: int, begins: list[int], record: FactTree) -> None:
+        """A rewind leaves the answers that are on the way to the fact before it."""
+        way = record.runs_leading_to(rewind - 1) if begins else []
+        for begin in begins:
+            if is_on_path(way, begin):
+                self._answer_ends[begin] = rewind - 1
+
+    def find_answer_choice(self, message: int, record: FactTree, now: int) -> AnswerChoice:
+        begins = self._answer_begins.get(message, ())
+        if len(begins) < 2:
+            return AnswerChoice()
+        way = record.runs_leading_to(now)
+        shown = next((number for number, begin in enumerate(begins, 1) if is_on_path(way, begin)), 0)
+        if not shown:
+            return AnswerChoice()
+        return AnswerChoice(
+            shown, tuple(now if at == shown else self._answer_ends[begin] for at, begin in enumerate(begins, 1))
+        )
+
+
+def is_on_path(way: list[Run], seq: int) -> bool:
+    """Whether a fact lies on a way."""
+    return any(first <= seq <= last for first, last in way)

@@ -1,0 +1,382 @@
+"""The pieces an item of the chat is made of, each laid out for one width and drawn by itself: words, rules, notes.
+
+A box knows its text, so that it can be selected, searched and copied, and its hot places, which can be clicked, reached
+with the keyboard and read out. Coordinates are the box's own. Code, tables and lines have modules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QImage, QPainter, QPen, QTextLayout, QTextLine
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript.chat_intents import ChatIntent
+from helix_desktop.gui.transcript.drawing_style import (
+    NO_MARKS,
+    DrawingStyle,
+    TextMarks,
+    build_format_range,
+    build_wrap_option,
+    spacing_format,
+)
+from helix_desktop.gui.transcript.markdown_blocks import (
+    ParagraphBlock,
+    RuleBlock,
+    StyledSpan,
+    TextStyle,
+    join_span_texts,
+)
+from helix_desktop.gui.translation import tr
+
+INDENT = 22
+QUOTE = 14
+WIDE, HIGH = 240, 180  # of a picture in a message
+_LINE_END = "\N{LINE SEPARATOR}"
+_ROOM = "\N{NO-BREAK SPACE}"
+
+SectionKey = tuple[object, ...]
+
+
+class FormulaPicture(Protocol):
+    """A formula that was drawn: formula.Drawn."""
+
+    @property
+    def image(self) -> QImage: ...
+    @property
+    def width(self) -> float: ...
+    @property
+    def height(self) -> float: ...
+    @property
+    def depth(self) -> float: ...
+
+
+FormulaLookup = Callable[[str, bool], FormulaPicture | None]  # a formula, and whether it stands on lines of its own
+
+
+@dataclass(frozen=True, slots=True)
+class ToggleSection:
+    """Open or close what `key` names; `extra_lines` is added to it (how many lines more are shown)."""
+
+    key: SectionKey
+    extra_lines: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CopyText:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAddress:
+    """A link in a text: to be shown to the user before it is opened."""
+
+    address: str
+
+
+BoxAction = ChatIntent | ToggleSection | CopyText | LinkAddress
+
+
+@dataclass(frozen=True, slots=True)
+class HotSpot:
+    """A place that does something. `only_when_near`: drawn only while the pointer is over the box or the keyboard on it."""
+
+    place: QRectF
+    act: BoxAction
+    name: str
+    only_when_near: bool = False
+
+
+class LayoutBox:
+    """One piece. `gap` is the space above it, `left` its distance from the left edge of the column."""
+
+    text: str = ""
+    copied_prefix: str = ""  # what stands before the text when it is copied from its start
+    chunk_start = -1  # where the chunk of the source begins that this box shows
+    chunk_end = -1  # and where it ends
+    is_table_continuation = False  # a piece of a table that is not its first
+    is_from_subagent = False  # of a sub-agent
+    is_waiting_for_drawing = False  # for something that is drawn elsewhere
+
+    def __init__(self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:
+        self.ink = ink
+        self.width = width
+        self.left = left
+        self.gap = gap
+        self.height = 0.0
+        self.hot_spots: list[HotSpot] = []
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        """Draw at the origin. `first_hit_from`: the pointer or the keyboard is here."""
+
+    def nearest_offset(self, place: QPointF) -> int:
+        """The character nearest to a place."""
+        return 0 if place.y() < self.height / 2 else utf16_length(self.text)
+
+    def caret_rect(self, offset: int) -> QRectF:
+        """Where the cursor stands before a character."""
+        return QRectF(0, 0, 1, self.height)
+
+    def copyable_text(self, first: int, last: int) -> str:
+        """The text between two offsets, as it is pasted elsewhere."""
+        return utf16_slice(self.text, first, last)
+
+    def find_hot_spot(self, place: QPointF) -> HotSpot | None:
+        return next((hot for hot in self.hot_spots if hot.place.contains(place)), None)
+
+    def word_range_at(self, offset: int) -> tuple[int, int]:
+        """The word around a character, for a double click."""
+        first = last = min(offset, max(0, len(self.text) - 1))
+        while first > 0 and _belongs_to_word(self.text[first - 1]):
+            first -= 1
+        while last < len(self.text) and _belongs_to_word(self.text[last]):
+            last += 1
+        return first, max(last, first)
+
+
+def _belongs_to_word(sign: str) -> bool:
+    return sign.isalnum() or sign == "_"
+
+
+def break_into_lines(layout: QTextLayout, width: float, line: float) -> float:
+    """Break a layout into lines of one height; returns the height of all."""
+    layout.setCacheEnabled(True)
+    layout.beginLayout()
+    y = 0.0
+    for _ in range(10_000):
+        made = layout.createLine()
+        if not made.isValid():
+            break
+        made.setLineWidth(width)
+        made.setPosition(QPointF(0, y + (line - made.height()) / 2))
+        y += line
+    layout.endLayout()
+    return y
+
+
+def x_of_character(line: QTextLine, offset: int) -> float:
+    """Where a character of a line begins. Qt answers with the place and the offset it took."""
+    found: Any = line.cursorToX(offset)
+    return float(found[0]) if isinstance(found, tuple) else float(found)
+
+
+class TextBox(LayoutBox):
+    """Text that wraps: a paragraph, a heading, an item of a list, a note."""
+
+    def __init__(
+        self,
+        ink: DrawingStyle,
+        width: float,
+        paragraph: ParagraphBlock,
+        *,
+        gap: float = 0.0,
+        font: QFont | None = None,
+        colour: str = "text",
+        drawn: FormulaLookup | None = None,
+    ) -> None:
+        indent = ink.scaled_pixels(INDENT) * paragraph.indent + ink.scaled_pixels(QUOTE) * paragraph.quote
+        super().__init__(ink, max(width - indent, 40.0), left=float(indent), gap=gap)
+        self._paragraph = paragraph
+        self._colour = "muted" if paragraph.quote and colour == "text" else colour
+        self._formulas: list[tuple[int, FormulaPicture, str]] = []
+        spans = self._replace_formulas(paragraph.spans, drawn)
+        self.text = join_span_texts(spans).replace("\n", _LINE_END)
+        self.copied_prefix = f"{paragraph.marker} " if paragraph.marker else ""
+        self._font = font or (ink.heading_font(paragraph.heading) if paragraph.heading else ink.text)
+        self._line = QFontMetricsF(self._font).height() * 1.25 if paragraph.heading or font else ink.text_line_height
+        self._line = max([self._line, *(formula.height + ink.scaled_pixels(4) for _, formula, _ in self._formulas)])
+        self._layout = QTextLayout(self.text, self._font)
+        self._layout.setTextOption(build_wrap_option(self.text))
+        self._layout.setFormats([*_span_formats(ink, spans), *self._formula_space_formats()])
+        self.height = break_into_lines(self._layout, self.width, self._line)
+        self.hot_spots = [hot for start, span in _find_linked_spans(spans) for hot in self._link_hot_spots(start, span)]
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setPen(self.ink.token_colour(self._colour))
+        overlays = [] if marks is NO_MARKS else self.ink.overlay_formats(marks)
+        self._layout.draw(painter, QPointF(0, 0), overlays)
+        for at, formula, _ in self._formulas:
+            painter.drawImage(self._formula_rect(at, formula), formula.image)
+        if self._paragraph.marker:
+            self._draw_list_marker(painter)
+        for number in range(self._paragraph.quote):
+            x = self.ink.scaled_pixels(QUOTE) * (number - self._paragraph.quote)
+            painter.fillRect(QRectF(x, 0, 2, self.height), self.ink.token_colour("line"))
+
+    def nearest_offset(self, place: QPointF) -> int:
+        if not self._layout.lineCount():
+            return 0
+        number = min(max(int(place.y() / self._line), 0), self._layout.lineCount() - 1)
+        return int(self._layout.lineAt(number).xToCursor(place.x()))
+
+    def caret_rect(self, offset: int) -> QRectF:
+        line = self._layout.lineForTextPosition(min(offset, len(self.text)))
+        if not line.isValid():
+            return QRectF(0, 0, 1, self._line)
+        x = x_of_character(line, offset)
+        return QRectF(x, line.lineNumber() * self._line, 1, self._line)
+
+    def _replace_formulas(self, spans: Sequence[StyledSpan], drawn: FormulaLookup | None) -> tuple[StyledSpan, ...]:
+        """A formula that is drawn becomes one sign as wide as its picture; one that is not stands as it was written."""
+        if not any(span.style & TextStyle.MATH for span in spans):
+            return tuple(spans)
+        found: list[StyledSpan] = []
+        at = 0
+        for span in spans:
+            shown = span
+            if span.style & TextStyle.MATH:
+                formula = drawn(span.text, False) if drawn is not None else None
+                self.is_waiting_for_drawing = self.is_waiting_for_drawing or (drawn is not None and formula is None)
+                shown = StyledSpan(f"${span.text}$", TextStyle.CODE) if formula is None else StyledSpan(_ROOM)
+                if formula is not None:
+                    self._formulas.append((at, formula, span.text))
+            found.append(shown)
+            at += utf16_length(shown.text)
+        return tuple(found)
+
+    def _formula_space_formats(self) -> list[QTextLayout.FormatRange]:
+        space = QFontMetricsF(self._font).horizontalAdvance(_ROOM)
+        return [build_format_range(at, 1, spacing_format(formula.width - space)) for at, formula, _ in self._formulas]
+
+    def _formula_rect(self, at: int, formula: FormulaPicture) -> QRectF:
+        """With its line on the line of the words."""
+        caret, metrics = self.caret_rect(at), QFontMetricsF(self._font)
+        base = caret.y() + (self._line - metrics.height()) / 2 + metrics.ascent()
+        return QRectF(caret.x(), base - formula.height + formula.depth, formula.width, formula.height)
+
+    def copyable_text(self, first: int, last: int) -> str:
+        found, end = "", first
+        for at, _, latex in self._formulas:
+            if first <= at < last:
+                found += utf16_slice(self.text, end, at) + f"${latex}$"
+                end = at + 1
+        return found + utf16_slice(self.text, end, last)
+
+    def _draw_list_marker(self, painter: QPainter) -> None:
+        marker = self._paragraph.marker
+        painter.setFont(self._font)
+        painter.setPen(self.ink.token_colour("muted"))
+        width = self.ink.scaled_pixels(60)
+        place = QRectF(-width - self.ink.scaled_pixels(7), 0, width, self._line)
+        painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, marker)
+
+    def _link_hot_spots(self, start: int, span: StyledSpan) -> list[HotSpot]:
+        """One hot place for each line the link stands on."""
+        found: list[HotSpot] = []
+        end = start + utf16_length(span.text)
+        first = self._layout.lineForTextPosition(start)
+        last = self._layout.lineForTextPosition(max(start, end - 1))
+        if not first.isValid() or not last.isValid():
+            return found
+        for number in range(first.lineNumber(), last.lineNumber() + 1):
+            line = self._layout.lineAt(number)
+            a = self.caret_rect(max(start, line.textStart()))
+            beyond = line.textStart() + line.textLength()
+            b = self.caret_rect(end).x() if end < beyond else line.naturalTextRect().right()
+            place = QRectF(min(a.x(), b), a.y(), abs(b - a.x()), self._line)
+            found.append(HotSpot(place, LinkAddress(span.link), span.text))
+        return found
+
+
+def _span_formats(ink: DrawingStyle, spans: Sequence[StyledSpan]) -> list[QTextLayout.FormatRange]:
+    found: list[QTextLayout.FormatRange] = []
+    start = 0
+    for span in spans:
+        size = utf16_length(span.text)
+        if span.style or span.link:
+            found.append(build_format_range(start, size, ink.span_format(span.style, link=bool(span.link))))
+        start += size
+    return found
+
+
+def _find_linked_spans(spans: Sequence[StyledSpan]) -> list[tuple[int, StyledSpan]]:
+    found: list[tuple[int, StyledSpan]] = []
+    start = 0
+    for span in spans:
+        if span.link:
+            found.append((start, span))
+        start += utf16_length(span.text)
+    return found[:200]
+
+
+def utf16_length(text: str) -> int:
+    """Qt counts in UTF-16, and so do all offsets into the text of a box."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "replace")) // 2
+
+
+def utf16_slice(text: str, first: int, last: int) -> str:
+    """The characters between two offsets."""
+    if text.isascii() or max(text, default="") <= "\uffff":
+        return text[first:last]
+    return text.encode("utf-16-le", "replace")[2 * first : 2 * last].decode("utf-16-le", "replace")
+
+
+def build_note_box(
+    ink: DrawingStyle, width: float, text: str, *, gap: float = 0.0, colour: str = "muted", font: QFont | None = None
+) -> TextBox:
+    """A line of the program's own."""
+    return TextBox(ink, width, ParagraphBlock((StyledSpan(text),)), gap=gap, font=font or ink.small, colour=colour)
+
+
+class RuleBox(LayoutBox):
+    """A thematic break."""
+
+    text = "———"
+
+    def __init__(self, ink: DrawingStyle, width: float, rule: RuleBlock, *, gap: float = 0.0) -> None:
+        left = ink.scaled_pixels(INDENT) * rule.indent + ink.scaled_pixels(QUOTE) * rule.quote
+        super().__init__(ink, width - left, left=float(left), gap=gap)
+        self.height = float(ink.scaled_pixels(9))
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.fillRect(QRectF(0, self.height / 2, self.width, 1), self.ink.token_colour("line"))
+
+
+class PictureBox(LayoutBox):
+    """A picture from the cache, small; a click does `act`."""
+
+    def __init__(
+        self,
+        ink: DrawingStyle,
+        width: float,
+        image: QImage,
+        name: str,
+        *,
+        gap: float = 0.0,
+        act: BoxAction | None = None,
+    ) -> None:
+        super().__init__(ink, width, gap=gap)
+        wide, high = min(width, ink.scaled_pixels(WIDE)), ink.scaled_pixels(HIGH)
+        scale = min(1.0, wide / max(1, image.width()), high / max(1, image.height()))
+        self._image = image
+        self._place = QRectF(0, 0, image.width() * scale, image.height() * scale)
+        self.height = self._place.height()
+        self.text = f"[{name}]"
+        if act is not None:
+            self.hot_spots = [HotSpot(self._place, act, tr("Open {name} at full size", name=name))]
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.drawImage(self._place, self._image)
+        painter.setPen(QPen(self.ink.token_colour("line")))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRect(self._place)
+
+
+class ActionLineBox(LayoutBox):
+    """A line to click: show more, open, close."""
+
+    def __init__(self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, gap: float) -> None:
+        super().__init__(ink, width, gap=gap)
+        self.height = float(ink.scaled_pixels(22))
+        metrics = QFontMetricsF(ink.small)
+        self._words = metrics.elidedText(words, Qt.TextElideMode.ElideRight, width + 1)
+        reach = metrics.horizontalAdvance(self._words)
+        self.hot_spots = [HotSpot(QRectF(0, 0, reach + 4, self.height), act, words)]
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setFont(self.ink.small)
+        painter.setPen(self.ink.token_colour("accent"))
+        painter.drawText(QRectF(0, 0, self.width, self.height), Qt.AlignmentFlag.AlignVCenter, self._words)

@@ -1,0 +1,188 @@
+"""Boxes one under another, and the text that runs through them.
+
+Offsets count the boxes' texts, one after another, with one for the line end between two.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtGui import QPainter
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript.basic_boxes import HotSpot, LayoutBox, utf16_length
+from helix_desktop.gui.transcript.code_box import CodeBox
+from helix_desktop.gui.transcript.drawing_style import NO_MARKS, TextMarks
+
+
+@dataclass(frozen=True, slots=True)
+class HotSpotIndex:
+    """A hot place: which box, which of its hot places."""
+
+    box: int
+    hot: int
+
+
+class BoxStack:
+    """`vertical_padding` is the space at the left and right, and above and below."""
+
+    def __init__(self, pad: tuple[float, float] = (0.0, 0.0)) -> None:
+        self.boxes: list[LayoutBox] = []
+        self._tops: list[float] = []
+        self._starts: list[int] = []
+        self._size = 0
+        self._bottom = 0.0
+        self._pad = pad
+
+    @property
+    def bottom_edge(self) -> float:
+        """Where the last box ends, and the space below it."""
+        return self._bottom + 2 * self._pad[1]
+
+    @property
+    def text_length(self) -> int:
+        return self._size
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last character."""
+        return max(0, self._size - 1)
+
+    @property
+    def vertical_padding(self) -> float:
+        """The space above the first box and below the last one."""
+        return self._pad[1]
+
+    def add_box(self, box: LayoutBox) -> None:
+        self._tops.append(self._bottom + box.gap)
+        self._starts.append(self._size)
+        self._bottom += box.gap + box.height
+        self._size += utf16_length(box.text) + 1
+        self.boxes.append(box)
+
+    def remove_last_box(self) -> None:
+        """Take the last box off."""
+        self.boxes.pop()
+        self._size = self._starts.pop()
+        self._tops.pop()
+        self._bottom = self._tops[-1] + self.boxes[-1].height if self.boxes else 0.0
+
+    def draw_boxes(
+        self, painter: QPainter, top: float, bottom: float, marks: TextMarks, near: LayoutBox | None
+    ) -> None:
+        """Draw what lies between `top` and `bottom_edge`, the painter's origin being the stack's."""
+        painter.translate(*self._pad)
+        for number in self._boxes_between(top, bottom):
+            box = self.boxes[number]
+            painter.save()
+            painter.translate(box.left, self._tops[number])
+            inner = marks if marks is NO_MARKS else marks.marks_within(self._starts[number], utf16_length(box.text))
+            if box.is_from_subagent:
+                line = QRectF(-box.left + box.ink.scaled_pixels(6), -box.gap, 2, box.height + box.gap)
+                painter.fillRect(line, box.ink.token_colour("line"))
+            box.draw_box(painter, inner, near=box is near)
+            painter.restore()
+        painter.translate(-self._pad[0], -self._pad[1])
+
+    def drawn_pieces(self, top: float, bottom: float) -> Iterator[tuple[object, float, float]]:
+        """What is drawn between `top` and `bottom_edge`, with the space above it: what, from where, and how high."""
+        for number in self._boxes_between(top, bottom):
+            box = self.boxes[number]
+            yield box, self._tops[number] + self._pad[1] - box.gap, box.gap + box.height
+
+    def _boxes_between(self, top: float, bottom: float) -> range:
+        first = max(0, bisect_right(self._tops, top - self._pad[1]) - 1)
+        return range(first, bisect_right(self._tops, bottom - self._pad[1]))
+
+    # --- places and offsets
+
+    def nearest_box(self, place: QPointF) -> tuple[int, QPointF]:
+        """The box nearest to a place, and the place as that box sees it."""
+        inner = place - QPointF(*self._pad)
+        number = min(max(bisect_right(self._tops, inner.y()) - 1, 0), max(0, len(self.boxes) - 1))
+        if not self.boxes:
+            return -1, inner
+        return number, inner - QPointF(self.boxes[number].left, self._tops[number])
+
+    def text_offset_at(self, place: QPointF) -> int:
+        number, inner = self.nearest_box(place)
+        return self._starts[number] + self.boxes[number].nearest_offset(inner) if number >= 0 else 0
+
+    def hot_spot_at(self, place: QPointF) -> HotSpot | None:
+        number, inner = self.nearest_box(place)
+        return self.boxes[number].find_hot_spot(inner) if number >= 0 else None
+
+    def box_index_of_offset(self, offset: int) -> int:
+        return min(max(bisect_right(self._starts, offset) - 1, 0), len(self.boxes) - 1)
+
+    def caret_rect_at(self, offset: int) -> QRectF:
+        number = self.box_index_of_offset(offset)
+        if number < 0:
+            return QRectF(0, 0, 1, 16)
+        inner = self.boxes[number].caret_rect(offset - self._starts[number])
+        return inner.translated(self.boxes[number].left + self._pad[0], self._tops[number] + self._pad[1])
+
+    def word_range_in_text(self, offset: int) -> tuple[int, int]:
+        number = self.box_index_of_offset(offset)
+        if number < 0:
+            return offset, offset
+        first, last = self.boxes[number].word_range_at(offset - self._starts[number])
+        return first + self._starts[number], last + self._starts[number]
+
+    def paragraph_range_at(self, offset: int) -> tuple[int, int]:
+        number = self.box_index_of_offset(offset)
+        if number < 0:
+            return offset, offset
+        return self._starts[number], self._starts[number] + utf16_length(self.boxes[number].text)
+
+    def list_hot_spots(self) -> list[HotSpotIndex]:
+        """Every hot place, in reading order, for the keyboard."""
+        return [HotSpotIndex(b, h) for b, box in enumerate(self.boxes) for h in range(len(box.hot_spots))]
+
+    def hot_spot_and_rect(self, spot: HotSpotIndex) -> tuple[HotSpot, QRectF]:
+        """A hot place and where it is in the item."""
+        box = self.boxes[spot.box]
+        hot = box.hot_spots[spot.hot]
+        return hot, hot.place.translated(box.left + self._pad[0], self._tops[spot.box] + self._pad[1])
+
+    # --- text
+
+    def find_text_ranges(self, needle: str) -> tuple[tuple[int, int], ...]:
+        """Where a text (in small letters) stands in this item."""
+        places: list[tuple[int, int]] = []
+        size = utf16_length(needle)
+        for start, box in zip(self._starts, self.boxes, strict=True):
+            text = box.text.lower()
+            at = text.find(needle)
+            while at >= 0 and len(places) < 2_000:
+                places.append((start + utf16_length(text[:at]), size))
+                at = text.find(needle, at + len(needle))
+        return tuple(places)
+
+    def text_between_offsets(self, first: int, last: int) -> str:
+        """What is between two offsets, as it is pasted elsewhere."""
+        lines: list[str] = []
+        for start, box in zip(self._starts, self.boxes, strict=True):
+            size = utf16_length(box.text)
+            a, b = max(first - start, 0), min(last - start, size)
+            if a < b or (a == b == 0 and first <= start < last):
+                before = box.copied_prefix if a == 0 else ""
+                lines.append(before + box.copyable_text(a, b).replace("\N{LINE SEPARATOR}", "\n"))
+        return "\n".join(lines)
+
+    def colour_code_boxes(self, until: float) -> bool:
+        """Find the colours of code, until the time `until`; True when something looks different."""
+        changed = False
+        for box in self.boxes:
+            if isinstance(box, CodeBox) and box.needs_colours:
+                changed = box.colour_code(until) or changed
+                if time.perf_counter() > until:
+                    break
+        return changed
+
+    @property
+    def has_uncoloured_code(self) -> bool:
+        return any(isinstance(box, CodeBox) and box.needs_colours for box in self.boxes)

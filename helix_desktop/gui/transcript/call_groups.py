@@ -1,0 +1,87 @@
+"""Calls that follow one another, as groups: those that are done and went well stand behind one line; all others stay in sight."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import field
+
+from helix_desktop.fast_dataclass import dataclass
+
+SMALLEST = 3  # calls that are done before they become one line
+
+
+@dataclass(slots=True)
+class CallGroup:
+    """The items from `first` to `last`: calls, and the reasoning between them. `seconds`: how long the calls took."""
+
+    first: int
+    last: int
+    done: int = 0
+    failed: int = 0
+    seconds: float = 0.0
+    opened: bool = False
+    collapsible_items: set[int] = field(default_factory=set)  # the items that need not be seen
+
+    @property
+    def is_collapsible(self) -> bool:
+        """Whether there is enough of it to stand behind a line."""
+        return self.done >= SMALLEST
+
+    def hides_item(self, index: int) -> bool:
+        """The first item stays: the line of the group stands on it."""
+        return self.is_collapsible and not self.opened and index != self.first and index in self.collapsible_items
+
+
+@dataclass(slots=True)
+class CallGroups:
+    """Only the last one grows. Every method returns the items that look different now."""
+
+    all: list[CallGroup] = field(default_factory=list)
+    _firsts: list[int] = field(default_factory=list)
+    _closed: bool = True
+
+    def group_of_item(self, index: int) -> CallGroup | None:
+        at = bisect_right(self._firsts, index) - 1
+        return self.all[at] if at >= 0 and self.all[at].last >= index else None
+
+    def add_group_item(self, index: int, *, quiet: bool) -> Iterable[int]:
+        """One more item of a group. `collapsible_items`: reasoning, which is of no use without its calls."""
+        if self._closed or self.all[-1].last != index - 1:
+            self.all.append(CallGroup(index, index))
+            self._firsts.append(index)
+            self._closed = False
+        group = self.all[-1]
+        group.last = index
+        if quiet:
+            group.collapsible_items.add(index)
+        return ()
+
+    def close_group(self) -> None:
+        """What comes next stands by itself."""
+        self._closed = True
+
+    def note_call_result(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:
+        """A call has its result."""
+        group = self.group_of_item(index)
+        if group is None:
+            return ()
+        before = group.is_collapsible
+        group.seconds += seconds
+        if ok:
+            group.done += 1
+            group.collapsible_items.add(index)
+        else:
+            group.failed += 1
+        return range(group.first, group.last + 1) if group.is_collapsible and not before else (group.first,)
+
+    def is_in_collapsed_group(self, index: int) -> bool:
+        group = self.group_of_item(index)
+        return group is not None and group.hides_item(index)
+
+    def collapsed_items_from(self, start: int) -> Iterator[int]:
+        """Every item from `start` on that is hidden."""
+        at = max(bisect_right(self._firsts, start) - 1, 0)
+        for group in self.all[at:]:
+            if group.is_collapsible and not group.opened:
+                yield from (index for index in group.collapsible_items if index >= start and index != group.first)

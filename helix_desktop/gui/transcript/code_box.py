@@ -1,0 +1,229 @@
+"""Code, output and differences on their soft surface: not wrapped, scrolled sideways, coloured, copied with one click.
+
+Only so many lines are laid out; the rest is a click away. A line of a megabyte is shown to its first characters.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import accumulate
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter, QTextLayout
+
+from helix_desktop.gui.shared.difference_rows import find_changed_words
+from helix_desktop.gui.transcript.basic_boxes import (
+    CopyText,
+    HotSpot,
+    LayoutBox,
+    SectionKey,
+    ToggleSection,
+    break_into_lines,
+    x_of_character,
+)
+from helix_desktop.gui.transcript.code_highlighting import Run, highlight_code
+from helix_desktop.gui.transcript.drawing_style import (
+    NO_MARKS,
+    DrawingStyle,
+    TextMarks,
+    build_format_range,
+    build_wrap_option,
+)
+from helix_desktop.gui.translation import format_count, tr
+
+FIRST_LINES = 100
+MORE_LINES = 300
+LONGEST_LINE = 2_000
+AT_ONCE = 1_200
+LABEL = 34
+
+_LINE_END = "\N{LINE SEPARATOR}"
+_DIFFS = frozenset({"diff", "patch", "udiff"})
+
+
+class CodeBox(LayoutBox):
+    """`whole` is what the copy button copies. `more`: the key under which more lines are opened; `lines` of it are. Text of up to
+    `await_directly` characters has its colours from the beginning, longer text gets them with `colour_code`. `label`: what stands over it.
+    """
+
+    def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
+        self,
+        ink: DrawingStyle,
+        width: float,
+        whole: str,
+        language: str = "",
+        *,
+        left: float = 0.0,
+        gap: float = 0.0,
+        more: SectionKey = (),
+        lines: int = FIRST_LINES,
+        total: int = 0,
+        at_once: int = AT_ONCE,
+        label: str = "",
+    ) -> None:
+        super().__init__(ink, width, left=left, gap=gap)
+        self._whole = whole
+        shown = whole.split("\n", lines)
+        cut = len(shown) > lines
+        self._lines = [line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "…" for line in shown[:lines]]
+        self.text = _LINE_END.join(self._lines)
+        self.scrolled = 0.0
+        self._language = language if language not in _DIFFS else ""
+        self._diff = language in _DIFFS or (whole.startswith(("diff --git ", "--- ")) and "\n@@" in whole[:4000])
+        self._layout = QTextLayout(self.text, ink.mono)
+        option = build_wrap_option(wrap=False)
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        option.setTabStopDistance(4 * ink.code_letter_width)
+        self._layout.setTextOption(option)
+        self._runs: Iterator[Run] | None = (
+            highlight_code("\n".join(self._lines), self._language) if self._language else None
+        )
+        self._coloured: list[Run] = []
+        if self._runs is not None and len(self.text) <= at_once:
+            self._coloured, self._runs = list(self._runs), None
+        body = self._lay_out_code()
+        rest = (
+            (total or (whole.count("\n", len("\n".join(shown[:lines]))) if cut else 0)) if cut or total > lines else 0
+        )
+        self._label, pad = label, float(ink.scaled_pixels(12))
+        self._top, self._side = float(ink.scaled_pixels(LABEL)) if label else pad, float(ink.scaled_pixels(14))
+        self.height = self._top + pad + body + (ink.scaled_pixels(24) if rest else 0)
+        self._add_show_more_line(rest, more)
+        self._add_copy_button()
+
+    @property
+    def needs_colours(self) -> bool:
+        """Whether colours are still to be found."""
+        return self._runs is not None
+
+    def colour_code(self, until: float) -> bool:
+        """Find colours until the time `until`; True when they are all there and the box looks different."""
+        if self._runs is None:
+            return False
+        for run in self._runs:
+            self._coloured.append(run)
+            if time.perf_counter() > until:
+                return False
+        self._runs = None
+        self._lay_out_code()
+        return True
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.ink.token_colour("code"))
+        painter.drawRoundedRect(
+            QRectF(0, 0, self.width, self.height), self.ink.scaled_pixels(8), self.ink.scaled_pixels(8)
+        )
+        painter.save()
+        painter.setClipRect(QRectF(0, 0, self.width, self.height), Qt.ClipOperation.IntersectClip)
+        if self._diff:
+            self._draw_changed_line_grounds(painter)
+        if self._label:
+            painter.setFont(self.ink.chip)
+            painter.setPen(self.ink.token_colour("muted"))
+            line = QRectF(self._side, self.ink.scaled_pixels(7), self.width / 2, self.ink.scaled_pixels(22))
+            painter.drawText(line, Qt.AlignmentFlag.AlignVCenter, self._label)
+        painter.setPen(self.ink.token_colour("text"))
+        overlays = [] if marks is NO_MARKS else self.ink.overlay_formats(marks)
+        clip = painter.clipBoundingRect()
+        self._layout.draw(painter, QPointF(self._side - self.scrolled, self._top), overlays, clip)
+        painter.restore()
+        if self._overflow_width and (near or self.scrolled):
+            self._draw_sideways_bar(painter)
+        for hot in self.hot_spots:
+            if near or not hot.only_when_near:
+                self._draw_copy_button(painter, hot)
+
+    def scroll_sideways(self, by: float) -> bool:
+        """Sideways; False when there is nothing to scroll to."""
+        wanted = min(max(self.scrolled + by, 0.0), self._overflow_width)
+        moved = wanted != self.scrolled
+        self.scrolled = wanted
+        return moved
+
+    @property
+    def _overflow_width(self) -> float:
+        """How much wider the text is than the box."""
+        return max(0.0, self._layout.maximumWidth() + 2 * self._side - self.width)
+
+    def _draw_sideways_bar(self, painter: QPainter) -> None:
+        """That there is more sideways, and where this is in it."""
+        px = self.ink.scaled_pixels
+        room = self.width - px(16)
+        length = max(room * self.width / (self.width + self._overflow_width), px(24))
+        left = px(8) + (room - length) * self.scrolled / self._overflow_width
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self.ink.token_colour("edge"))
+        painter.drawRoundedRect(QRectF(left, self.height - px(6), length, px(3)), px(2), px(2))
+
+    def nearest_offset(self, place: QPointF) -> int:
+        if not self._layout.lineCount():
+            return 0
+        number = min(max(int((place.y() - self._top) / self.ink.code_line_height), 0), self._layout.lineCount() - 1)
+        return int(self._layout.lineAt(number).xToCursor(place.x() - self._side + self.scrolled))
+
+    def caret_rect(self, offset: int) -> QRectF:
+        line = self._layout.lineForTextPosition(min(offset, len(self.text)))
+        if not line.isValid():
+            return QRectF(self._side, self._top, 1, self.ink.code_line_height)
+        x = x_of_character(line, offset)
+        top = self._top + line.lineNumber() * self.ink.code_line_height
+        return QRectF(self._side + x - self.scrolled, top, 1, self.ink.code_line_height)
+
+    def _lay_out_code(self) -> float:
+        ranges = [
+            build_format_range(start, length, self.ink.highlight_format(name)) for start, length, name in self._coloured
+        ]
+        if self._diff:
+            starts = list(accumulate((len(line) + 1 for line in self._lines), initial=0))
+            ranges += [
+                build_format_range(starts[number] + at, length, self.ink.changed_word_format(sign))
+                for number, sign, (at, length) in find_changed_words(self._lines)
+            ]
+        self._layout.setFormats(ranges)
+        return break_into_lines(self._layout, 1e7, self.ink.code_line_height)
+
+    def _add_show_more_line(self, rest: int, more: SectionKey) -> None:
+        if rest and more:
+            words = format_count(rest, "{n} more line", "{n} more lines")
+            place = QRectF(
+                self._side,
+                self.height - self.ink.scaled_pixels(30),
+                self.ink.scaled_pixels(240),
+                self.ink.scaled_pixels(22),
+            )
+            self.hot_spots.append(HotSpot(place, ToggleSection(more, MORE_LINES), tr("Show more ({rest})", rest=words)))
+
+    def _add_copy_button(self) -> None:
+        if self._whole:
+            width = max(
+                QFontMetricsF(self.ink.chip).horizontalAdvance(tr("Copy")) + self.ink.scaled_pixels(16),
+                self.ink.scaled_pixels(52),
+            )
+            place = QRectF(
+                self.width - width - self.ink.scaled_pixels(8),
+                self.ink.scaled_pixels(7),
+                width,
+                self.ink.scaled_pixels(22),
+            )
+            self.hot_spots.append(HotSpot(place, CopyText(self._whole), tr("Copy"), only_when_near=not self._label))
+
+    def _draw_changed_line_grounds(self, painter: QPainter) -> None:
+        for number, line in enumerate(self._lines):
+            name = {"+": "added_soft", "-": "danger_soft"}.get(line[:1])
+            if name and not line.startswith(("+++ ", "--- ")):
+                top = self._top + number * self.ink.code_line_height
+                painter.fillRect(QRectF(0, top, self.width, self.ink.code_line_height), self.ink.token_colour(name))
+
+    def _draw_copy_button(self, painter: QPainter, hot: HotSpot) -> None:
+        button = isinstance(hot.act, CopyText)
+        painter.setFont(self.ink.chip if button else self.ink.small)
+        if button:
+            painter.setPen(self.ink.token_colour("edge"))
+            painter.setBrush(self.ink.token_colour("panel"))
+            painter.drawRoundedRect(hot.place, self.ink.scaled_pixels(6), self.ink.scaled_pixels(6))
+        painter.setPen(self.ink.token_colour("muted" if button else "accent"))
+        flags = Qt.AlignmentFlag.AlignCenter if button else Qt.AlignmentFlag.AlignVCenter
+        painter.drawText(hot.place, flags, hot.name)

@@ -1,0 +1,181 @@
+"""Content of the chat that is not in the facts: outputs, pictures, a sub-agent's conversation. Read when it is looked at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, QTimer, Signal
+from PySide6.QtGui import QGuiApplication, QImage, QImageReader
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded, Stored
+from helix_desktop.engine.view import build_state
+from helix_desktop.errors import HelixError
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.transcript.formula_pictures import DrawnFormulaPicture, FormulaRequest, draw_formulas
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.translation import format_number, tr
+
+FIRST = 64 * 1024
+LARGEST_PICTURE = 24 << 20
+MOST_PIXELS = 60_000_000
+WIDEST = 1_440
+KEPT = 64
+FORMULAS = 1_000
+
+
+class TranscriptContentSource(Protocol):
+    """Where content comes from: the workspace."""
+
+    async def read(self, digest: Digest, start: int, length: int) -> bytes: ...
+
+    async def read_subagent_facts(self, conversation: str) -> Sequence[Recorded]: ...
+
+
+class FetchedTranscriptContent(QObject):
+    """The latest of what was asked for is kept. `content_arrived`: something that was missing is there now, or will not come;
+    `formulas_drawn`: formulas are.
+    """
+
+    content_arrived = Signal()
+    formulas_drawn = Signal()
+
+    def __init__(self, source: TranscriptContentSource, doing: BackgroundRunner, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._source = source
+        self._doing = doing
+        self._kept: OrderedDict[object, object] = OrderedDict()
+        self._asked: set[object] = set()
+        self._drawn: dict[FormulaRequest, DrawnFormulaPicture | None] = {}
+        self._undrawn: dict[FormulaRequest, None] = {}
+        self._trouble: dict[Digest, str] = {}
+
+    def get_entry_text(self, stored: Stored) -> str | None:
+        found = self._kept.get(stored.digest)
+        if isinstance(found, str):
+            self._kept.move_to_end(stored.digest)
+            return found
+        if stored.digest not in self._trouble:
+            self._fetch_once(stored.digest, self._read_entry_text(stored))
+        return None
+
+    def get_entry_image(self, stored: Stored) -> QImage | None:
+        key = ("image", stored.digest)
+        found = self._kept.get(key)
+        if isinstance(found, QImage):
+            self._kept.move_to_end(key)
+            return found
+        if stored.size > LARGEST_PICTURE:
+            self._trouble[stored.digest] = tr("This image is too large to show here. Open it in the cache.")
+        elif stored.digest not in self._trouble:
+            self._fetch_once(key, self._read_entry_image(stored))
+        return None
+
+    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> DrawnFormulaPicture | None:
+        """A formula as a picture; those that are missing are drawn together, off the window's thread."""
+        ratio = QGuiApplication.instance().devicePixelRatio()  # type: ignore[union-attr]
+        wanted = FormulaRequest(latex, display, size, colour, ratio)
+        if wanted in self._drawn:
+            return self._drawn[wanted]
+        if wanted not in self._undrawn:
+            if not self._undrawn:
+                QTimer.singleShot(0, self, self._draw_missing_formulas)
+            self._undrawn[wanted] = None
+        return None
+
+    def _draw_missing_formulas(self) -> None:
+        wanted = tuple(self._undrawn)
+
+        def keep_drawn_formulas(found: Sequence[DrawnFormulaPicture | None]) -> None:
+            self._drawn |= dict(zip(wanted, found, strict=True))
+            while len(self._drawn) > FORMULAS:
+                self._drawn.pop(next(iter(self._drawn)))
+            self._undrawn = {each: None for each in self._undrawn if each not in self._drawn}
+            self.formulas_drawn.emit()
+            if self._undrawn:
+                self._draw_missing_formulas()
+
+        self._doing.run_in_background(draw_formulas(wanted), name="draw formulas", then=keep_drawn_formulas, owner=self)
+
+    def get_subagent_items(self, conversation: str) -> TranscriptItems | None:
+        found = self._kept.get(conversation)
+        if isinstance(found, TranscriptItems):
+            return found
+        self._fetch_once(conversation, self._read_subagent_items(conversation))
+        return None
+
+    def explain_missing_entry(self, digest: Digest) -> str:
+        return self._trouble.get(digest, "")
+
+    def discard_failures(self) -> None:
+        """Ask again for what failed, and read sub-agents' conversations again."""
+        self._trouble.clear()
+        for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
+            del self._kept[key]
+
+    def _fetch_once(self, key: object, work: object) -> None:
+        if key in self._asked:
+            work.close()  # type: ignore[attr-defined]
+            return
+        self._asked.add(key)
+
+        def keep_fetched(found: object) -> None:
+            self._asked.discard(key)
+            self._kept[key] = found
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+            self.content_arrived.emit()
+
+        def note_fetch_failure(error: HelixError) -> None:
+            self._asked.discard(key)
+            digest = key[1] if isinstance(key, tuple) else key
+            if isinstance(digest, Digest):
+                self._trouble[digest] = translate_sentences(str(error))
+            self.content_arrived.emit()
+
+        self._doing.run_in_background(
+            work,  # type: ignore[arg-type]
+            name="content of the chat",
+            then=keep_fetched,
+            owner=self,
+            failed=note_fetch_failure,
+        )
+
+    async def _read_entry_text(self, stored: Stored) -> str:
+        content = await self._source.read(stored.digest, 0, min(stored.size, FIRST))
+        if b"\0" in content[:4096]:
+            return tr("[{n} bytes of {kind}, not text]", n=format_number(stored.size), kind=stored.media_type)
+        return content.decode("utf-8", "replace")
+
+    async def _read_entry_image(self, stored: Stored) -> QImage:
+        content = await self._source.read(stored.digest, 0, stored.size)
+        image = await asyncio.to_thread(decode_scaled_image, content)
+        if image is None:
+            raise HelixError(tr("This image can't be shown: it is damaged, too large, or in an unknown format."))
+        return image
+
+    async def _read_subagent_items(self, conversation: str) -> TranscriptItems:
+        facts = await self._source.read_subagent_facts(conversation)
+        items = TranscriptItems(await asyncio.to_thread(build_state, facts), grouping=False)
+        items.add_many_facts(facts)
+        return items
+
+
+def decode_scaled_image(content: bytes, widest: int = WIDEST) -> QImage | None:
+    """A picture, scaled down to `widest` while it is read; None when it cannot be, or claims to be huge. May run on any thread."""
+    data = QByteArray(content)
+    buffer = QBuffer(data)
+    buffer.open(QIODevice.OpenModeFlag.ReadOnly)
+    reader = QImageReader(buffer)
+    reader.setAutoTransform(True)
+    measure = reader.size()
+    if not measure.isValid() or measure.width() * measure.height() > MOST_PIXELS:
+        return None
+    if measure.width() > widest:
+        reader.setScaledSize(QSize(widest, max(1, measure.height() * widest // measure.width())))
+    image = reader.read()
+    return None if image.isNull() else image

@@ -1,0 +1,185 @@
+"""What boxes are drawn with: the fonts and formats of a theme, made once, and the marks that lie over a text."""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cached_property
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QTextCharFormat, QTextLayout, QTextOption
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.markdown_blocks import TextStyle
+
+_HEADINGS = {1: 18.0, 2: 16.0, 3: 14.0, 4: 13.0, 5: 13.0, 6: 13.0}
+LINE = 1.5
+CODE_LINE = 1.55
+
+
+@dataclass(frozen=True, slots=True)
+class TextMarks:
+    """What lies over the text of one box: the selected characters and the places found, one of them the current one."""
+
+    selected: tuple[int, int] = (0, 0)
+    found: tuple[tuple[int, int], ...] = ()
+    current: int = -1
+
+    def marks_within(self, start: int, length: int) -> TextMarks:
+        """The same marks as seen from a piece of the text."""
+        first, last = self.selected
+        inside = (min(max(first - start, 0), length), min(max(last - start, 0), length))
+        pieces = tuple((at - start, size) for at, size in self.found if start <= at < start + length)
+        skipped = sum(1 for at, _ in self.found if at < start)
+        return TextMarks(inside, pieces, self.current - skipped if self.current >= 0 else -1)
+
+
+NO_MARKS = TextMarks()
+
+
+class DrawingStyle:
+    """Everything that depends on the theme alone. A new one is made when the theme changes; layouts go with the old."""
+
+    def __init__(self, theme: Theme) -> None:
+        self.theme = theme
+        self.text = theme.build_font()
+        self.small = theme.build_font(12)
+        self.chip = theme.build_font(11)
+        self.chip_mono = theme.monospaced_font(11)
+        self.name = theme.build_font(12, weight=QFont.Weight.DemiBold)
+        self.mono = theme.monospaced_font()
+        self._formats: dict[tuple[TextStyle, bool], QTextCharFormat] = {}
+        self._colours: dict[str, QTextCharFormat] = {}
+
+    def scaled_pixels(self, length: float) -> int:
+        return self.theme.zoomed_pixels(length)
+
+    def token_colour(self, name: str) -> QColor:
+        return self.theme.colour_of_token(name)
+
+    @cached_property
+    def text_line_height(self) -> float:
+        """The height of a line of text."""
+        return self.theme.text_zoom * 13 * LINE
+
+    @cached_property
+    def code_line_height(self) -> float:
+        return self.theme.text_zoom * 12 * CODE_LINE
+
+    @cached_property
+    def code_letter_width(self) -> float:
+        """The width of a letter of code."""
+        return QFontMetricsF(self.mono).horizontalAdvance("x")
+
+    def heading_font(self, level: int) -> QFont:
+        return self.theme.build_font(_HEADINGS[level], weight=QFont.Weight.DemiBold)
+
+    def span_format(self, style: TextStyle, *, link: bool) -> QTextCharFormat:
+        """The format of a span."""
+        made = self._formats.get((style, link))
+        if made is None:
+            made = self._formats[style, link] = self._build_span_format(style, link=link)
+        return made
+
+    def highlight_format(self, name: str) -> QTextCharFormat:
+        """The format of a run of highlighted code."""
+        made = self._colours.get(name)
+        if made is None:
+            made = self._colours[name] = QTextCharFormat()
+            made.setForeground(self.token_colour(name))
+        return made
+
+    def changed_word_format(self, sign: str) -> QTextCharFormat:
+        """The format of the words of a line that went ("-") or came."""
+        ground = QColor(self.token_colour("danger" if sign == "-" else "output"))
+        ground.setAlpha(64)
+        made = QTextCharFormat()
+        made.setForeground(self.token_colour("text"))
+        made.setBackground(ground)
+        return made
+
+    def overlay_formats(self, marks: TextMarks) -> list[QTextLayout.FormatRange]:
+        """The marks as Qt draws them over a text layout: what is selected lies over what is found."""
+        ranges = [
+            _layout_format_range(
+                at, size, self._background_format("found_current" if number == marks.current else "found")
+            )
+            for number, (at, size) in enumerate(marks.found)
+        ]
+        first, last = marks.selected
+        if last > first:
+            ranges.append(_layout_format_range(first, last - first, self._background_format("")))
+        return ranges
+
+    def _build_span_format(self, style: TextStyle, *, link: bool) -> QTextCharFormat:
+        made = QTextCharFormat()
+        if style & TextStyle.CODE:
+            made.setFont(self.mono)
+        if style & TextStyle.BOLD:
+            made.setFontWeight(QFont.Weight.DemiBold)
+        if style & TextStyle.ITALIC:
+            made.setFontItalic(True)
+        if style & TextStyle.STRUCK:
+            made.setFontStrikeOut(True)
+        if link:
+            made.setForeground(self.token_colour("accent"))
+            made.setFontUnderline(True)
+        return made
+
+    def _background_format(self, name: str) -> QTextCharFormat:
+        key = f"ground {name}"
+        made = self._colours.get(key)
+        if made is None:
+            made = self._colours[key] = QTextCharFormat()
+            made.setBackground(self.token_colour(name) if name else self.selection_colour)
+            made.setForeground(self.token_colour("text"))  # the only colour that can be read on all of these
+        return made
+
+    @cached_property
+    def selection_colour(self) -> QColor:
+        chosen = QColor(self.token_colour("accent"))
+        chosen.setAlpha(70)
+        return chosen
+
+
+def _layout_format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
+    made = QTextLayout.FormatRange()
+    made.start, made.length, made.format = start, length, style
+    return made
+
+
+def build_format_range(start: int, length: int, style: QTextCharFormat) -> QTextLayout.FormatRange:
+    """A format for some characters of a layout."""
+    return _layout_format_range(start, length, style)
+
+
+def spacing_format(by: float) -> QTextCharFormat:
+    """A sign that is wider by so many pixels."""
+    made = QTextCharFormat()
+    made.setFontLetterSpacingType(QFont.SpacingType.AbsoluteSpacing)
+    made.setFontLetterSpacing(by)
+    return made
+
+
+def is_right_to_left(text: str) -> bool:
+    """Whether the first letter that has a direction runs from the right."""
+    if text.isascii():
+        return False
+    for sign in text[:500]:
+        direction = unicodedata.bidirectional(sign)
+        if direction in {"R", "AL"}:
+            return True
+        if direction == "L":
+            return False
+    return False
+
+
+def build_wrap_option(
+    text: str = "", *, wrap: bool = True, align: Qt.AlignmentFlag = Qt.AlignmentFlag.AlignLeft
+) -> QTextOption:
+    """How lines break. Arabic and Hebrew stand at the right by themselves."""
+    option = QTextOption(Qt.AlignmentFlag.AlignRight if is_right_to_left(text) else align)
+    option.setTextDirection(Qt.LayoutDirection.LayoutDirectionAuto)
+    mode = QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere if wrap else QTextOption.WrapMode.NoWrap
+    option.setWrapMode(mode)
+    return option

@@ -1,0 +1,97 @@
+"""Failures as cards: what happened, why, and buttons for the way on. Also the pause before a model is asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFontMetricsF, QPainter, QPen
+
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
+from helix_desktop.gui.transcript.chat_intents import ContinueTurn, OpenKeySettings, OpenModelChooser
+from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, backticks_to_code_spans
+from helix_desktop.gui.translation import tr
+
+Way = tuple[str, BoxAction]
+
+
+def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
+    """The title of a failure, and what helps, the last of it trying again. `cause`: see TurnEnded."""
+    again: Way = (tr("Try again"), ContinueTurn())
+    other: Way = (tr("Choose another model…"), OpenModelChooser())
+    cards: dict[str, tuple[str, tuple[Way, ...]]] = {
+        "key": (tr("The API key doesn't work"), ((tr("Set the key…"), OpenKeySettings()), again)),
+        "model": (tr("The model isn't available"), (other, again)),
+        "window": (tr("The request is too long for this model"), (other, again)),
+        "busy": (tr("The provider is busy"), (again,)),
+        "connection": (tr("The connection to the model failed"), (again,)),
+        "store": (tr("Couldn't save to disk"), (again,)),
+    }
+    return cards.get(cause, (tr("Something went wrong"), (again,)))
+
+
+def describe_retry_pause(seconds: float) -> str:
+    """How long the pause still is."""
+    left = max(0, round(seconds))
+    return tr("Trying again in {seconds} s", seconds=left) if left else tr("Trying again…")
+
+
+class FailureCardBox(LayoutBox):
+    """A title, a text and buttons at the right."""
+
+    def __init__(
+        self, ink: DrawingStyle, width: float, title: str, words: str, ways: Sequence[Way], *, failed: bool
+    ) -> None:
+        super().__init__(ink, width)
+        self._title, self._failed = title, failed
+        self._pad = float(ink.scaled_pixels(12))
+        right = width - self._pad
+        for name, act in reversed(ways):
+            wide = QFontMetricsF(ink.text).horizontalAdvance(name) + ink.scaled_pixels(28)
+            self.hot_spots.insert(0, HotSpot(QRectF(right - wide, self._pad, wide, ink.scaled_pixels(30)), act, name))
+            right -= wide + ink.scaled_pixels(8)
+        room = right - self._pad - (ink.scaled_pixels(8) if ways else 0)
+        self._line = QFontMetricsF(ink.name).height() * 1.3
+        self._body = TextBox(ink, room, ParagraphBlock(backticks_to_code_spans(words))) if words else None
+        self.text = f"{title}. {words}" if words else title
+        inner = self._line + (self._body.height + ink.scaled_pixels(2) if self._body else 0)
+        self.height = 2 * self._pad + max(inner, ink.scaled_pixels(30) if ways else 0)
+
+    def update_card_title(self, title: str) -> bool:
+        """Another title in its place; whether it is another."""
+        changed, self._title = title != self._title, title
+        return changed
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        ink = self.ink
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(ink.token_colour("line"), 1))
+        painter.setBrush(ink.token_colour("danger_soft" if self._failed else "code"))
+        painter.drawRoundedRect(
+            QRectF(0.5, 0.5, self.width - 1, self.height - 1), ink.scaled_pixels(8), ink.scaled_pixels(8)
+        )
+        if marks.selected[1] > marks.selected[0] or marks.found:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(ink.selection_colour)
+            painter.drawRoundedRect(QRectF(0, 0, self.width, self.height), ink.scaled_pixels(8), ink.scaled_pixels(8))
+        painter.setFont(ink.name)
+        painter.setPen(ink.token_colour("danger" if self._failed else "text"))
+        title = QRectF(self._pad, self._pad, self.width - 2 * self._pad, self._line)
+        painter.drawText(title, Qt.AlignmentFlag.AlignVCenter, self._title)
+        if self._body is not None:
+            below = QPointF(self._pad, self._pad + self._line + ink.scaled_pixels(2))
+            painter.translate(below)
+            self._body.draw_box(painter, NO_MARKS, near=False)
+            painter.translate(-below)
+        for hot in self.hot_spots:
+            self._draw_card_button(painter, hot, near=near)
+
+    def _draw_card_button(self, painter: QPainter, hot: HotSpot, *, near: bool) -> None:
+        ink = self.ink
+        painter.setPen(QPen(ink.token_colour("edge"), 1))
+        painter.setBrush(ink.token_colour("window" if near else "panel"))
+        painter.drawRoundedRect(hot.place, ink.scaled_pixels(8), ink.scaled_pixels(8))
+        painter.setFont(ink.text)
+        painter.setPen(ink.token_colour("text"))
+        painter.drawText(hot.place, Qt.AlignmentFlag.AlignCenter, hot.name)

@@ -1,0 +1,160 @@
+"""Formulas as pictures: LaTeX laid out by ziamath, offline, in a process with limits. What cannot be drawn is shown as it was written."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import QByteArray, QPointF, QRectF, QSize, Qt
+from PySide6.QtGui import QImage, QPainter
+from PySide6.QtSvg import QSvgRenderer
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript import formula_worker
+from helix_desktop.gui.transcript.basic_boxes import FormulaPicture, LayoutBox, utf16_length, utf16_slice
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.markdown_blocks import MathBlock
+from helix_desktop.processes.starter import (
+    DEVNULL,
+    PIPE,
+    CommandAuthor,
+    Process,
+    ProcessLaunch,
+    end_process,
+    isolated_python_command,
+    start_process,
+)
+
+LONGEST = 400  # characters
+LONGEST_SVG = 4 << 20
+MOST_BYTES = 1 << 30  # of addresses of the process
+START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # of a busy machine; the process itself counts what it works
+WIDEST = 8_000  # pixels of a picture
+MOST_PIXELS = 16_000_000
+INDENT, QUOTE = 22, 14
+_LIBRARIES = ("ziamath", "ziafont", "latex2mathml")
+
+
+@dataclass(frozen=True, slots=True)
+class FormulaRequest:
+    """A formula as it is to look. `size`: of its letters, in pixels; `ratio`: device pixels for one of them."""
+
+    latex: str
+    display: bool
+    size: float
+    colour: str
+    ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnFormulaPicture:
+    """`width`, `height` and how much of it lies below the line, in pixels of the window."""
+
+    image: QImage
+    width: float
+    height: float
+    depth: float
+
+
+async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[DrawnFormulaPicture | None]:
+    """All of them, by one process, which is started again after a formula that ended it. None for what is too long, takes too long,
+    or is no formula.
+    """
+    drawn: list[DrawnFormulaPicture | None] = []
+    process: Process | None = None
+    try:
+        for each in wanted:
+            if len(each.latex) > LONGEST:
+                drawn.append(None)
+                continue
+            is_new = process is None
+            process = process or await _start_formula_process()
+            answer = await _ask_formula_process(process, each, START_SECONDS if is_new else WAIT_SECONDS)
+            if answer is None:
+                await end_process(process)
+                process = None
+            drawn.append(await asyncio.to_thread(_picture_from_answer, answer or {}, each.ratio))
+    finally:
+        if process is not None:
+            await end_process(process)
+    return drawn
+
+
+async def _start_formula_process() -> Process:
+    folders = {
+        Path(spec.origin).parents[1] for name in _LIBRARIES if (spec := importlib.util.find_spec(name)) and spec.origin
+    }
+    argv = isolated_python_command("-S", formula_worker.__file__, os.pathsep.join(map(str, folders)))
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT", "LD_LIBRARY_PATH") if name in os.environ}
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, argv, environment=kept, memory_bytes=MOST_BYTES)
+    return await start_process(launch, stdin=PIPE, stderr=DEVNULL, line_limit=LONGEST_SVG)
+
+
+async def _ask_formula_process(process: Process, wanted: FormulaRequest, seconds: float) -> dict[str, Any] | None:
+    """What the process says of it; None where it has ended or does not answer."""
+    asked = {"latex": wanted.latex, "size": wanted.size, "colour": wanted.colour, "display": wanted.display}
+    if process.stdin is None or process.stdout is None:
+        return None
+    try:
+        process.stdin.write(json.dumps(asked).encode() + b"\n")
+        async with asyncio.timeout(seconds):
+            await process.stdin.drain()
+            line = await process.stdout.readline()
+        return dict(json.loads(line)) if line else None
+    except (TimeoutError, OSError, ValueError):
+        return None
+
+
+def _picture_from_answer(answer: Mapping[str, Any], ratio: float) -> DrawnFormulaPicture | None:
+    return _draw_svg(answer["svg"], answer["depth"], ratio) if "svg" in answer else None
+
+
+def _draw_svg(svg: str, depth: float, ratio: float) -> DrawnFormulaPicture | None:
+    renderer = QSvgRenderer(QByteArray(svg.encode()))
+    box = renderer.viewBoxF()
+    wide, high = box.width() * ratio, box.height() * ratio
+    if not renderer.isValid() or box.isEmpty() or max(wide, high) > WIDEST or wide * high > MOST_PIXELS:
+        return None
+    image = QImage(
+        QSize(round(box.width() * ratio), round(box.height() * ratio)), QImage.Format.Format_ARGB32_Premultiplied
+    )
+    image.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(image)
+    renderer.render(painter, QRectF(0, 0, image.width(), image.height()))
+    painter.end()
+    image.setDevicePixelRatio(ratio)
+    return DrawnFormulaPicture(image, box.width(), box.height(), max(0.0, box.bottom()) if box.bottom() > 0 else depth)
+
+
+class FormulaBox(LayoutBox):
+    """A formula on lines of its own."""
+
+    def __init__(
+        self, ink: DrawingStyle, width: float, block: MathBlock, drawn: FormulaPicture, *, gap: float = 0.0
+    ) -> None:
+        left = float(ink.scaled_pixels(INDENT) * block.indent + ink.scaled_pixels(QUOTE) * block.quote)
+        super().__init__(ink, max(width - left, 40.0), left=left, gap=gap)
+        self._drawn = drawn
+        scale = min(1.0, self.width / max(drawn.width, 1.0))
+        self._place = QRectF(
+            (self.width - drawn.width * scale) / 2, ink.scaled_pixels(4), drawn.width * scale, drawn.height * scale
+        )
+        self.height = self._place.height() + ink.scaled_pixels(8)
+        self.text = f"$${block.text}$$"
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        if marks.selected[1] > marks.selected[0] or marks.found:
+            painter.fillRect(self._place, self.ink.selection_colour)
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.drawImage(self._place, self._drawn.image)
+
+    def nearest_offset(self, place: QPointF) -> int:
+        return 0 if place.x() < self.width / 2 else utf16_length(self.text)
+
+    def copyable_text(self, first: int, last: int) -> str:
+        return utf16_slice(self.text, first, last)

@@ -1,0 +1,74 @@
+"""Formulas in Markdown, between dollars or backslashed brackets, taken out before the parser sees their backslashes.
+
+A single dollar sign is money or a variable far more often than a formula: what stands between two of them must look like one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+
+_PAIRS = (("$$", "$$"), ("\\[", "\\]"), ("\\(", "\\)"))
+_SINGLE = re.compile(r"\$(?!\s)([^$\n]{1,400}?)(?<!\s)\$(?![0-9A-Za-z])")
+_LIKE_ONE = re.compile(r"[\\^_={}<>+]|^[A-Za-z]$|^[A-Za-z]\([A-Za-z]\)$")
+_FARTHEST = 4_000
+
+
+def add_formula_syntax(parser: MarkdownIt) -> MarkdownIt:
+    """A parser that knows them: tokens `math_inline` and `math_block`."""
+    parser.inline.ruler.before("escape", "math", _parse_inline_formula)
+    parser.block.ruler.before(
+        "fence", "math", _parse_formula_block, {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    )
+    return parser
+
+
+def _parse_inline_formula(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    found = _find_bracketed_formula(state.src, state.pos) or _find_single_dollar_formula(state.src, state.pos)
+    if found is None:
+        return False
+    latex, end = found
+    if not silent:
+        state.push("math_inline", "math", 0).content = latex
+    state.pos = end
+    return True
+
+
+def _find_bracketed_formula(text: str, at: int) -> tuple[str, int] | None:
+    for opening, closing in _PAIRS:
+        if text.startswith(opening, at):
+            end = text.find(closing, at + len(opening), at + _FARTHEST)
+            latex = text[at + len(opening) : end].strip() if end >= 0 else ""
+            return (" ".join(latex.split()), end + len(closing)) if latex else None
+    return None
+
+
+def _find_single_dollar_formula(text: str, at: int) -> tuple[str, int] | None:
+    match = _SINGLE.match(text, at) if text.startswith("$", at) else None
+    if match is None or not _LIKE_ONE.search(match.group(1)):
+        return None
+    return match.group(1), match.end()
+
+
+def _parse_formula_block(state: StateBlock, first: int, last: int, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    """From a line that begins one to the line that ends it; its lines are no lists and no headings."""
+    start = state.bMarks[first] + state.tShift[first]
+    opening, closing = next((pair for pair in _PAIRS[:2] if state.src.startswith(pair[0], start)), ("", ""))
+    if not opening or state.is_code_block(first):
+        return False
+    limit = state.eMarks[last - 1]
+    end = state.src.find(closing, start + len(opening), min(limit, start + _FARTHEST))
+    if end < 0:
+        return False
+    line = next(number for number in range(first, last) if state.eMarks[number] >= end + len(closing))
+    latex = " ".join(state.src[start + len(opening) : end].split())
+    if not latex or state.src[end + len(closing) : state.eMarks[line]].strip(" .,;"):
+        return False
+    if not silent:
+        token = state.push("math_block", "math", 0)
+        token.block, token.content, token.map = True, latex, [first, line + 1]
+        state.line = line + 1
+    return True

@@ -1,0 +1,443 @@
+"""Items to boxes. Each item is a generator, so a long one is laid out in slices and never holds the window up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+from helix_desktop.engine import exact_text
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.facts import (
+    Attachment,
+    Folded,
+    ModelReplied,
+    PartRef,
+    Reasoning,
+    Stored,
+    TodoSet,
+    ToolReturned,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.shared.figure_formats import format_byte_size, format_duration
+from helix_desktop.gui.shared.fold_descriptions import context_kind_of_fold, describe_fold
+from helix_desktop.gui.transcript.basic_boxes import (
+    ActionLineBox,
+    FormulaPicture,
+    LayoutBox,
+    PictureBox,
+    SectionKey,
+    TextBox,
+    ToggleSection,
+    build_note_box,
+)
+from helix_desktop.gui.transcript.call_groups import CallGroup
+from helix_desktop.gui.transcript.chat_intents import (
+    OpenChanges,
+    OpenConversation,
+    OpenEntry,
+    OpenFold,
+    OpenPicture,
+    RetryModelNow,
+)
+from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.code_highlighting import highlight_language_of
+from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause, failure_title_and_actions
+from helix_desktop.gui.transcript.hover_bar import AnswerNameBox
+from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
+from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan, backticks_to_code_spans
+from helix_desktop.gui.transcript.markdown_boxes import build_text_boxes
+from helix_desktop.gui.transcript.safe_text import make_safe_text, terminal_output_text
+from helix_desktop.gui.transcript.tool_call_lines import (
+    CallStatus,
+    LineChip,
+    ToolCallLine,
+    build_call_line,
+    call_subject,
+    format_call,
+)
+from helix_desktop.gui.transcript.transcript_item import (
+    ToolCallState,
+    TranscriptItem,
+    TranscriptItemKind,
+    item_source_text,
+)
+from helix_desktop.gui.translation import format_count, format_number, tr
+
+LIMIT = 48_000
+USER_LIMIT = 4_000
+MORE = 48_000
+NESTED = 40
+LONGEST_ARGUMENTS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class BoxBuildRequest:
+    """What is to be laid out: an item of a page, or, of an answer, its chunks from `start` on."""
+
+    page: LayoutContext
+    index: int
+    item: TranscriptItem
+    start: int
+
+
+def build_item_boxes(page: LayoutContext, index: int, start: int = 0) -> Iterator[LayoutBox]:
+    """The boxes of an item, from the top. `start`: of an answer, only those of the chunks from there on."""
+    item = page.items.all[index]
+    return _MAKERS[item.kind](BoxBuildRequest(page, index, item, start))
+
+
+def _build_markdown_boxes(
+    page: LayoutContext, item: TranscriptItem, start: int, limit: int, *, breaks: bool = False
+) -> Iterator[LayoutBox]:
+    """Markdown as boxes. `limit` is how much is shown without being asked."""
+
+    def section_key_of(chunk: int) -> SectionKey:
+        return page.section_key("lines", item.fact_seq, item.part, chunk)
+
+    def shown_code_lines(key: SectionKey) -> int:
+        return FIRST_LINES + page.section_amounts.get(key, 0)
+
+    def find_formula_picture(latex: str, display: bool) -> FormulaPicture | None:  # noqa: FBT001
+        size = page.ink.theme.text_zoom * (17 if display else 15)
+        return page.contents.get_formula_picture(
+            latex, display=display, size=size, colour=page.ink.token_colour("text").name()
+        )
+
+    text = item_source_text(item)[:limit]
+    at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0  # what is written just now must not flicker
+    return build_text_boxes(
+        page.ink,
+        page.width,
+        text,
+        start=start,
+        breaks=breaks,
+        key_of=section_key_of,
+        lines=shown_code_lines,
+        at_once=at_once,
+        drawn=find_formula_picture,
+    )
+
+
+def _build_user_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """The surface it stands on has its own margin."""
+    for number, box in enumerate(_build_user_content_boxes(at)):
+        box.gap = box.gap if number else 0.0
+        yield box
+
+
+def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item = at.page, at.item
+    fact = item.source_fact
+    if not isinstance(fact, UserSaid):
+        return
+    text = item_source_text(item)
+    limit = USER_LIMIT + page.section_amount(("limit", item.fact_seq, 0))
+    if text.strip():
+        yield from _build_markdown_boxes(page, item, 0, limit, breaks=True)
+        yield from _build_show_more_box(page, item, len(text), limit)
+    for number, part in enumerate(fact.parts):
+        if isinstance(part, Attachment):
+            yield from _build_attachment_boxes(page, part, page.items.fold_shown_for(PartRef(item.fact_seq, number)))
+
+
+def _build_attachment_boxes(page: LayoutContext, part: Attachment, fold: Folded | None) -> Iterator[LayoutBox]:
+    """Of one that a fold stands for, the tokens that go to the model come first."""
+    gap = float(page.ink.scaled_pixels(8))
+    figures = tr("{n} tokens", n=format_token_count(part.tokens)) if part.tokens else format_byte_size(part.stored.size)
+    if fold is not None:
+        figures = tr("{n} of {all} tokens", n=format_token_count(fold.tokens), all=format_token_count(part.tokens))
+    chip = LineChip(f"{make_safe_text(part.name)} · {figures}", want=OpenEntry(part.stored.digest))
+    if part.stored.media_type.startswith("image/"):
+        yield from _build_picture_boxes(page, part.stored, part.name)
+    yield ChipRowBox(page.ink, page.width, [chip], gap=gap)
+
+
+def _build_picture_boxes(page: LayoutContext, stored: Stored, name: str) -> Iterator[LayoutBox]:
+    gap = float(page.ink.scaled_pixels(8))
+    image = page.contents.get_entry_image(stored)
+    if image is not None:
+        yield PictureBox(page.ink, page.width, image, make_safe_text(name), gap=gap, act=OpenPicture(stored, name))
+    elif trouble := page.contents.explain_missing_entry(stored.digest):
+        yield build_note_box(page.ink, page.width, trouble, gap=gap, colour="danger")
+
+
+def _build_reply_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item, start = at.page, at.item, at.start
+    if item.is_first_of_answer and start == 0:
+        yield AnswerNameBox(
+            page.ink, page.width, page.items.writer_of_answer(at.index), page.items.answer_choice_of(at.index)
+        )
+    text = item_source_text(item)
+    limit = LIMIT + page.section_amount(("limit", item.fact_seq, item.part))
+    first = start == 0
+    for box in _build_markdown_boxes(page, item, start, limit):
+        if first:
+            box.gap = float(page.ink.scaled_pixels(3)) if item.is_first_of_answer else 0.0
+            first = False
+        yield box
+    yield from _build_show_more_box(page, item, len(text), limit)
+
+
+def _build_show_more_box(page: LayoutContext, item: TranscriptItem, length: int, limit: int) -> Iterator[LayoutBox]:
+    if length > limit:
+        words = tr("Show more ({rest} characters)", rest=format_number(length - limit))
+        act = ToggleSection(page.section_key("limit", item.fact_seq, item.part), MORE)
+        yield ActionLineBox(page.ink, page.width, words, act, gap=float(page.ink.scaled_pixels(7)))
+
+
+def _build_group_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    """The line of a group, on its first item. It is followed by that item where that is to be seen."""
+    group = at.page.items.group_headed_by(at.index)
+    if group is not None:
+        act = ToggleSection(at.page.section_key("group", at.index))
+        yield ExpandableHeaderBox(at.page.ink, at.page.width, describe_call_group(group), act, opened=group.opened)
+
+
+def describe_call_group(group: CallGroup) -> str:
+    """`7 tool calls · 12 s`, and what did not go well."""
+    words = [format_count(group.done + group.failed, "{n} tool call", "{n} tool calls")]
+    if group.seconds >= 0.1:
+        words.append(format_duration(group.seconds))
+    if group.failed:
+        words.append(format_count(group.failed, "{n} failed", "{n} failed"))
+    return " · ".join(words)
+
+
+def _is_hidden_by_group(at: BoxBuildRequest) -> bool:
+    """Whether the item itself stands behind the line that is on it."""
+    group = at.page.items.group_headed_by(at.index)
+    return group is not None and not group.opened and at.index in group.collapsible_items
+
+
+def _build_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item = at.page, at.item
+    yield from _build_group_header(at)
+    if _is_hidden_by_group(at):
+        return
+    fact = item.source_fact
+    part = fact.parts[item.part] if isinstance(fact, ModelReplied) else None
+    tokens = part.tokens if isinstance(part, Reasoning) else 0
+    key = ("open", item.fact_seq, item.part)
+    opened = page.is_section_open(key)
+    words = tr("Reasoning · {n} tokens", n=format_token_count(tokens)) if tokens else tr("Reasoning")
+    gap = float(page.ink.scaled_pixels(6)) if page.items.group_headed_by(at.index) else 0.0
+    yield ExpandableHeaderBox(
+        page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened, gap=gap
+    )
+    if opened:
+        yield from _build_muted_text_boxes(page, item_source_text(item), LIMIT)
+
+
+def _build_live_reasoning_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, index, item = at.page, at.index, at.item
+    key = ("live", index)
+    opened = page.is_section_open(key, default=True)
+    yield ExpandableHeaderBox(
+        page.ink, page.width, tr("Reasoning…"), ToggleSection(page.section_key(*key)), opened=opened
+    )
+    if opened:
+        yield from _build_muted_text_boxes(page, item.text[-600:], 600)
+
+
+def _build_muted_text_boxes(page: LayoutContext, text: str, limit: int) -> Iterator[LayoutBox]:
+    for piece in make_safe_text(text[:limit]).strip().split("\n"):
+        if piece.strip():
+            cut = [piece[i : i + 4_000] for i in range(0, len(piece), 4_000)]
+            for each in cut:
+                yield build_note_box(page.ink, page.width, each, gap=float(page.ink.scaled_pixels(4)))
+
+
+def _build_call_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, index, item = at.page, at.index, at.item
+    yield from _build_group_header(at)
+    if _is_hidden_by_group(at):
+        return
+    state = page.items.tool_call_state(index)
+    key = ("open", item.fact_seq, item.part)
+    opened = page.is_section_open(key)
+    gap = float(page.ink.scaled_pixels(6)) if page.items.group_headed_by(index) else 0.0
+    yield ToolCallBox(
+        page.ink, page.width, build_call_line(state, page.now()), ToggleSection(page.section_key(*key)), gap=gap
+    )
+    if state.returned is not None:
+        for stored in state.returned.images:
+            yield from _build_picture_boxes(page, stored, tr("picture"))
+    if opened:
+        yield from _build_call_detail_boxes(page, item, state)
+
+
+def _build_call_detail_boxes(page: LayoutContext, item: TranscriptItem, state: ToolCallState) -> Iterator[LayoutBox]:
+    gap = float(page.ink.scaled_pixels(6))
+    arguments = _format_call_arguments(state.call.arguments)
+    if arguments:
+        more = page.section_key("arguments", item.fact_seq, item.part)
+        lines = 12 + page.section_amounts.get(more, 0)
+        yield CodeBox(page.ink, page.width, arguments, "json", gap=gap, more=more, lines=lines)
+    if state.call.keep:
+        yield build_note_box(
+            page.ink,
+            page.width,
+            tr("The agent asked for: {words}", words=make_safe_text(state.call.keep[:400])),
+            gap=gap,
+        )
+    if state.decided is not None and state.decided.why:
+        yield build_note_box(page.ink, page.width, make_safe_text(state.decided.why[:1000]), gap=gap)
+    if state.returned is None:
+        if state.printed_text:
+            last = "\n".join(terminal_output_text(state.printed_text[-16_000:]).rstrip("\n").split("\n")[-24:])
+            yield CodeBox(page.ink, page.width, last, gap=gap)
+        return
+    yield from _build_output_boxes(page, item, state, state.returned)
+    if state.returned.child:
+        yield from _build_subagent_boxes(page, state.returned.child)
+
+
+def _build_output_boxes(
+    page: LayoutContext, item: TranscriptItem, state: ToolCallState, returned: ToolReturned
+) -> Iterator[LayoutBox]:
+    gap = float(page.ink.scaled_pixels(6))
+    stored = returned.output
+    whole = len(returned.head.encode("utf-8", "replace")) >= stored.size
+    text = returned.head if whole else page.contents.get_entry_text(stored)
+    if text is None:
+        trouble = page.contents.explain_missing_entry(stored.digest)
+        yield build_note_box(
+            page.ink, page.width, trouble or tr("Loading output…"), gap=gap, colour="danger" if trouble else "muted"
+        )
+        return
+    if text.strip():
+        more = page.section_key("lines", item.fact_seq, item.part)
+        lines = 40 + page.section_amounts.get(more, 0)
+        language = highlight_language_of(call_subject(state.call.arguments), stored.media_type)
+        yield CodeBox(
+            page.ink, page.width, terminal_output_text(text.rstrip("\n")), language, gap=gap, more=more, lines=lines
+        )
+    elif not returned.images:
+        yield build_note_box(page.ink, page.width, tr("No output."), gap=gap)
+    words = tr("Open the full output in the cache ({size})", size=format_byte_size(stored.size))
+    yield ActionLineBox(page.ink, page.width, words, OpenEntry(stored.digest), gap=float(page.ink.scaled_pixels(2)))
+
+
+def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[LayoutBox]:
+    items = page.contents.get_subagent_items(conversation)
+    if items is None:
+        yield build_note_box(page.ink, page.width, tr("Loading the sub-agent's conversation…"), gap=6.0)
+        return
+    by = float(page.ink.scaled_pixels(18))
+    inner = page.nested_context(items, by, (*page.key_prefix, conversation))
+    first = max(0, len(items.all) - NESTED)
+    words = tr("Open the sub-agent's conversation ({n} items)", n=len(items.all))
+    yield ActionLineBox(page.ink, page.width, words, OpenConversation(conversation), gap=6.0)
+    for index in range(first, len(items.all)):
+        for number, box in enumerate(build_item_boxes(inner, index)):
+            box.left += by
+            box.is_from_subagent = True
+            box.gap += float(page.ink.scaled_pixels(6)) if number == 0 else 0.0
+            yield box
+
+
+def _format_call_arguments(text: str) -> str:
+    """The arguments as indented JSON; empty where the line says it all."""
+    if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
+        return ""
+    if len(text) > LONGEST_ARGUMENTS:
+        return exact_text.mark_text(text[:LONGEST_ARGUMENTS]) + "…"
+    try:
+        return exact_text.mark_text(json.dumps(json.loads(text), indent=2, ensure_ascii=False).replace("\\n", "\n"))
+    except (ValueError, RecursionError):
+        return exact_text.mark_text(text)
+
+
+def _build_live_call_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, index = at.page, at.index
+    name, arguments = page.items.live_call_text(index)
+    right = tr("writing… {n} characters", n=format_number(len(arguments)))
+    line = ToolCallLine(format_call(name, arguments), CallStatus.RUNNING, (), right)
+    yield ToolCallBox(page.ink, page.width, line, ToggleSection(page.section_key("live", index)))
+
+
+def _build_fold_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, index, item = at.page, at.index, at.item
+    folds = page.items.folds_of_line(index)
+    fact = folds[0] if folds else item.source_fact
+    if not isinstance(fact, Folded):
+        return
+    before, after = sum(each.tokens_before for each in folds), sum(each.tokens for each in folds)
+    undone = not any(page.items.is_fold_active(each.fold) for each in folds)
+    words = describe_fold(fact, len(folds), before, after) + (" · " + tr("undone") if undone else "")
+    yield FoldLineBox(page.ink, page.width, words, context_kind_of_fold(fact.kind), OpenFold(fact.fold), undone=undone)
+
+
+def _build_file_changes_box(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item = at.page, at.item
+    yield FoldLineBox(
+        page.ink, page.width, item.text, ContextKind.CONVERSATION, OpenChanges(item.fact_seq), undone=False
+    )
+
+
+def _build_note_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item = at.page, at.item
+    paragraph = ParagraphBlock(backticks_to_code_spans(make_safe_text(item.text[:4_000])))
+    yield TextBox(page.ink, page.width, paragraph, font=page.ink.small, colour="muted")
+
+
+def _build_failure_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item = at.page, at.item
+    cause = item.source_fact.cause if isinstance(item.source_fact, TurnEnded) else ""
+    title, ways = failure_title_and_actions(cause)
+    ways = ways if page.items.can_continue_after(at.index) else ()
+    yield FailureCardBox(page.ink, page.width, title, make_safe_text(item.text[:4_000]), ways, failed=True)
+
+
+def _build_plan_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item = at.page, at.item
+    if not isinstance(item.source_fact, TodoSet):
+        return
+    key = ("open", item.fact_seq, 0)
+    opened = page.is_section_open(key, default=True)
+    done = sum(1 for _, state in item.source_fact.items if state == "done")
+    words = tr("Plan · {done} of {all} done", done=done, all=len(item.source_fact.items))
+    yield ExpandableHeaderBox(page.ink, page.width, words, ToggleSection(page.section_key(*key)), opened=opened)
+    signs = {"done": "☑", "doing": "◐", "open": "☐"}
+    for text, state in item.source_fact.items[:100] if opened else ():
+        paragraph = ParagraphBlock((StyledSpan(make_safe_text(text[:1000])),), indent=1, marker=signs.get(state, "☐"))
+        colour = "muted" if state == "done" else "text"
+        yield TextBox(page.ink, page.width, paragraph, gap=float(page.ink.scaled_pixels(3)), colour=colour)
+
+
+def _build_rewound_header(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, index = at.page, at.index
+    first, last, opened = page.items.rewound_range_of(index)
+    what = format_count(last - first + 1, "{n} earlier item hidden by a rewind", "{n} earlier items hidden by a rewind")
+    act = ToggleSection(page.section_key("rewound", index))
+    yield ExpandableHeaderBox(page.ink, page.width, what, act, opened=opened)
+
+
+def _build_retry_card(at: BoxBuildRequest) -> Iterator[LayoutBox]:
+    page, item = at.page, at.item
+    title = describe_retry_pause(page.items.retry_at - page.now())
+    yield FailureCardBox(
+        page.ink, page.width, title, make_safe_text(item.text[:1000]), ((tr("Try now"), RetryModelNow()),), failed=False
+    )
+
+
+_MAKERS: dict[TranscriptItemKind, Callable[[BoxBuildRequest], Iterator[LayoutBox]]] = {
+    TranscriptItemKind.USER: _build_user_boxes,
+    TranscriptItemKind.REPLY: _build_reply_boxes,
+    TranscriptItemKind.LIVE_REPLY: _build_reply_boxes,
+    TranscriptItemKind.REASONING: _build_reasoning_boxes,
+    TranscriptItemKind.LIVE_REASONING: _build_live_reasoning_boxes,
+    TranscriptItemKind.CALL: _build_call_boxes,
+    TranscriptItemKind.LIVE_CALL: _build_live_call_box,
+    TranscriptItemKind.CHANGES: _build_file_changes_box,
+    TranscriptItemKind.FOLD: _build_fold_box,
+    TranscriptItemKind.NOTE: _build_note_boxes,
+    TranscriptItemKind.PLAN: _build_plan_boxes,
+    TranscriptItemKind.REWOUND: _build_rewound_header,
+    TranscriptItemKind.WAITING: _build_retry_card,
+    TranscriptItemKind.ERROR: _build_failure_card,
+}

@@ -1,0 +1,301 @@
+"""The column of items: where each stands, which are laid out, and how the view stays still while heights are corrected.
+
+Heights are guessed until an item is seen. `lay_out_visible` lays out what is in sight, as far as the time allows, and returns
+where the view has to stand so that what the reader looks at does not move.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+
+from helix_desktop.engine.facts import ModelReplied, Text, UserSaid
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.transcript.item_heights import ItemHeights
+from helix_desktop.gui.transcript.item_layout import ItemLayout
+from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.transcript.transcript_item import ItemChanges, TranscriptItem, TranscriptItemKind
+
+KEPT = 160
+TOP = 18
+BETWEEN = 18
+CLOSE = 6
+
+_TIGHT = frozenset(
+    {
+        TranscriptItemKind.CALL,
+        TranscriptItemKind.LIVE_CALL,
+        TranscriptItemKind.REASONING,
+        TranscriptItemKind.LIVE_REASONING,
+    }
+)
+_CONSTANT = {
+    TranscriptItemKind.CALL: 38,
+    TranscriptItemKind.LIVE_CALL: 38,
+    TranscriptItemKind.FOLD: 18,
+    TranscriptItemKind.CHANGES: 18,
+    TranscriptItemKind.NOTE: 20,
+    TranscriptItemKind.REASONING: 20,
+    TranscriptItemKind.REWOUND: 20,
+    TranscriptItemKind.PLAN: 120,
+    TranscriptItemKind.WAITING: 64,
+    TranscriptItemKind.ERROR: 72,
+    TranscriptItemKind.LIVE_REASONING: 80,
+    TranscriptItemKind.LIVE_REPLY: 44,
+}
+
+
+DrawnPlaces = dict[
+    object, tuple[int, float, float]
+]  # top of its item in the view, how far below that it begins, its height
+
+
+def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:
+    """By how much most of what was drawn before has moved, and from where to where it is to be drawn then; None where all of it is new."""
+    shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
+    if not shifts:
+        return None
+    by = max(shifts, key=shifts.__getitem__)
+    there = {what: (top + by, below, high) for what, (top, below, high) in before.items()}
+    return by, [(top + below, top + below + high) for _, (top, below, high) in now.items() ^ there.items()]
+
+
+class ItemColumn:
+    """Pixels throughout. Item i reaches from `heights.top(i)`; the first part of that is the gap above it."""
+
+    def __init__(self, page: LayoutContext) -> None:
+        self.page = page
+        self.heights = ItemHeights()
+        self._laid: OrderedDict[int, ItemLayout] = OrderedDict()
+        self.reset_layouts()
+
+    def reset_layouts(self) -> None:
+        """All items anew, as after opening a conversation or when the text size has changed."""
+        self._laid.clear()
+        self.heights = ItemHeights(self._estimate_heights(0))
+
+    def set_style_and_width(self, ink: DrawingStyle, width: float) -> None:
+        """Another theme or another width: heights known so far are good guesses."""
+        self.page.ink, self.page.width = ink, width
+        self._laid.clear()
+
+    def apply_item_changes(self, change: ItemChanges) -> None:
+        """The items have changed so."""
+        if change.is_visibility_changed:
+            self._laid.clear()
+            self.heights = ItemHeights(self._estimate_heights(0))
+            return
+        for index in change.changed_items:
+            self._update_changed_item(index)
+        if change.first_new < len(self.heights) or len(self.page.items.all) > len(self.heights):
+            self._replace_last_items(change.first_new)
+
+    def discard_layouts_of(self, kinds: frozenset[TranscriptItemKind]) -> None:
+        for index in [index for index, laid in self._laid.items() if laid.item.kind in kinds]:
+            del self._laid[index]
+
+    def discard_waiting_layouts(self) -> None:
+        """Lay out again what waits for something that is drawn elsewhere."""
+        for index in [
+            index for index, laid in self._laid.items() if any(box.is_waiting_for_drawing for box in laid.boxes)
+        ]:
+            del self._laid[index]
+
+    # --- asking
+
+    @property
+    def total_height(self) -> int:
+        return self.heights.sum_of_heights + self.page.ink.scaled_pixels(TOP)
+
+    def item_index_at(self, y: int) -> int:
+        return self.heights.item_covering(y)
+
+    def content_top(self, index: int) -> int:
+        """Where the content of an item begins, below its gap."""
+        return self.heights.height_before(index) + self.gap_above(index)
+
+    def existing_layout(self, index: int) -> ItemLayout | None:
+        """An item as far as it is laid out."""
+        return self._laid.get(index)
+
+    def gap_above(self, index: int) -> int:
+        """The space above an item; lines of tools stand close together."""
+        before = self._visible_item_above(index)
+        if before < 0:
+            return self.page.ink.scaled_pixels(TOP)
+        all_items = self.page.items.all
+        tight = all_items[index].kind in _TIGHT and all_items[before].kind in _TIGHT
+        return self.page.ink.scaled_pixels(CLOSE if tight else BETWEEN)
+
+    def _visible_item_above(self, index: int) -> int:
+        """The item in sight above this one; -1 where it is the first."""
+        if index > 0 and self.heights[index - 1]:
+            return index - 1
+        top = self.heights.height_before(index)
+        return self.heights.item_covering(top - 1) if top > 0 else -1
+
+    def visible_items(self, y: int, height: int) -> Iterator[int]:
+        """The items in sight."""
+        index = self.heights.item_covering(y)
+        bottom = y + height
+        while 0 <= index < len(self.heights) and self.heights.height_before(index) < bottom:
+            if self.heights[index]:
+                yield index
+            index += 1
+
+    def drawn_places(self, y: int, height: int) -> DrawnPlaces:
+        """What is drawn in sight."""
+        found: DrawnPlaces = {}
+        for index in self.visible_items(y, height):
+            laid, top = self.existing_layout(index), self.content_top(index) - y
+            for what, below, high in laid.drawn_pieces(-top, height - top) if laid is not None else ():
+                found[what] = (top, below, high)
+        return found
+
+    # --- laying out
+
+    def full_layout(self, index: int) -> ItemLayout:
+        """An item laid out to its end, however long that takes: for selecting and finding."""
+        laid = self._ensure_item_layout(index)
+        if not laid.lay_out_slice(time.perf_counter() + 60):
+            raise RuntimeError("laying out one item took more than a minute")
+        self._record_item_height(index, laid)
+        return laid
+
+    def lay_out_visible(self, y: int, height: int, until: float, *, anchor: int = -1) -> tuple[int, bool]:
+        """Lay out what is in sight. Returns the new place of the view, and whether all of it is laid out.
+
+        `anchor` is the item that must not move; by default one the reader looks at already. What stands at `y` comes first.
+        """
+        anchor = anchor if anchor >= 0 else self._find_anchor_item(y, height)
+        above = y - self.heights.height_before(anchor) if anchor >= 0 else 0
+        complete = True
+        index = self.heights.item_covering(y)
+        bottom = y + height
+        while 0 <= index < len(self.heights) and self.heights.height_before(index) < bottom:
+            if self.heights[index]:
+                laid = self._ensure_item_layout(index)
+                if not laid.done:
+                    laid.lay_out_slice(until, y - self.content_top(index))
+                    self._record_item_height(index, laid)
+                    complete = complete and laid.done
+            if anchor >= 0:
+                y = self.heights.height_before(anchor) + above
+                bottom = y + height
+            index += 1
+            if time.perf_counter() > until:
+                complete = complete and all(self._is_laid_out(each) for each in self.visible_items(y, height))
+                break
+        return y, complete
+
+    def lay_out_nearby(self, y: int, height: int, until: float) -> tuple[int, bool]:
+        """Lay out a screen more below and above. Returns the new place of the view, and whether there is nothing to do."""
+        anchor = self._find_anchor_item(y, height)
+        above = y - self.heights.height_before(anchor) if anchor >= 0 else 0
+        for index in (
+            *self.visible_items(y + height, height),
+            *reversed(list(self.visible_items(max(0, y - height), min(height, y)))),
+        ):
+            if self._is_laid_out(index):
+                continue
+            laid = self._ensure_item_layout(index)
+            laid.lay_out_slice(until)
+            self._record_item_height(index, laid)
+            if time.perf_counter() > until:
+                return self.heights.height_before(anchor) + above, False
+        return (self.heights.height_before(anchor) + above if anchor >= 0 else y), True
+
+    def _is_laid_out(self, index: int) -> bool:
+        laid = self._laid.get(index)
+        return laid is not None and laid.done
+
+    def _find_anchor_item(self, y: int, height: int) -> int:
+        """The first item in sight whose height is known; else the first in sight."""
+        first = -1
+        for index in self.visible_items(y, height):
+            first = index if first < 0 else first
+            if self._is_laid_out(index) and (self.heights.height_before(index) >= y or index == first):
+                return index
+        return first
+
+    def _ensure_item_layout(self, index: int) -> ItemLayout:
+        laid = self._laid.get(index)
+        if laid is None:
+            laid = self._laid[index] = ItemLayout(
+                self.page, index, self._estimate_item_height(self.page.items.all[index])
+            )
+            if len(self._laid) > KEPT:
+                self._laid.popitem(last=False)
+        else:
+            self._laid.move_to_end(index)
+        return laid
+
+    def _record_item_height(self, index: int, laid: ItemLayout) -> None:
+        if self.heights[index]:
+            self.heights.set_item_height(index, self.gap_above(index) + max(laid.current_height, 1))
+
+    def _update_changed_item(self, index: int) -> None:
+        if index >= len(self.heights):
+            return
+        hidden = self.page.items.is_item_hidden(index)
+        if hidden is not (self.heights[index] == 0):
+            self._laid.pop(index, None)
+            self.heights.set_item_height(index, 0 if hidden else self._estimate_item_height(self.page.items.all[index]))
+            return
+        laid = self._laid.get(index)
+        if laid is None:
+            return
+        if laid.item.kind is TranscriptItemKind.LIVE_REPLY:
+            laid.extend_answer_layout(index)
+            return
+        height = laid.current_height
+        del self._laid[index]
+        self._laid[index] = ItemLayout(self.page, index, height)
+
+    def _replace_last_items(self, tail: int) -> None:
+        """What was written live becomes its fact: an answer keeps its layout when the words are the same."""
+        old = [self._laid.pop(index) for index in sorted(self._laid) if index >= tail]
+        self.heights.truncate_items(tail)
+        for height in self._estimate_heights(tail):
+            self.heights.append_item_height(height)
+        for index in range(tail, len(self.page.items.all)):
+            same = next((laid for laid in old if laid.take_over_item(index)), None)
+            if same is not None:
+                old.remove(same)
+                self._laid[index] = same
+                self._record_item_height(index, same)
+
+    # --- guessing
+
+    def _estimate_heights(self, start: int) -> list[int]:
+        """Heights before anything is laid out: by the length of the text."""
+        items = self.page.items.all
+        between = self.page.ink.scaled_pixels(BETWEEN)
+        zoom = self.page.ink.theme.text_zoom
+        constant = {kind: int(height * zoom) + between for kind, height in _CONSTANT.items()}
+        guesses = [
+            constant.get(item[0]) or self._estimate_item_height(item) + between
+            for item in (items[start:] if start else items)
+        ]
+        for first, last in self.page.items.hidden_item_ranges():
+            for index in range(max(first, start), last + 1):
+                guesses[index - start] = 0
+        for index in self.page.items.items_in_collapsed_groups(start):
+            guesses[index - start] = 0
+        return guesses
+
+    def _estimate_item_height(self, item: TranscriptItem) -> int:
+        kind, recorded, number, _, _ = item
+        zoom = self.page.ink.theme.text_zoom
+        if kind in _CONSTANT:
+            return int(_CONSTANT[kind] * zoom)
+        fact = recorded.fact if recorded else None
+        size = 0
+        if type(fact) is ModelReplied:
+            part = fact.parts[number]
+            size = len(part.text) if type(part) is Text else 0
+        elif type(fact) is UserSaid:
+            size = min(sum(len(part.text) for part in fact.parts if type(part) is Text), 4_000)
+        lines = 1 + int(min(size, 48_000) * 7 * zoom / self.page.width)
+        return int((24 + 22 * lines) * zoom)

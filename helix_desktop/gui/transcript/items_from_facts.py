@@ -1,0 +1,659 @@
+"""Turns facts into the items of the chat, in order. Plain Python, one step for each fact.
+
+The chat shows the journal, so items are only ever appended and changed in place. The exceptions are at the end: the
+reply that is being written (live items) is replaced by its fact. What was rewound is hidden, not removed. Which folds
+and pins hold, and what a rewind left behind, is the history's to say.
+"""
+
+from __future__ import annotations
+
+import gc
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import field, fields
+
+from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, RetryDelay, TextDelta
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Cover,
+    Decided,
+    DocumentEdited,
+    Excluded,
+    Fact,
+    FilesChanged,
+    Folded,
+    FoldFailed,
+    FoldKind,
+    Forgotten,
+    ModelReplied,
+    PartRef,
+    Pinned,
+    Reasoning,
+    Recorded,
+    Refolded,
+    Rewound,
+    Span,
+    Stop,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+    Unpinned,
+    UserSaid,
+)
+from helix_desktop.engine.session_events import CallStage, ConversationActivity
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.answer_author import author_of_answer
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_on_path
+from helix_desktop.gui.transcript.call_groups import CallGroup, CallGroups
+from helix_desktop.gui.transcript.fact_notes import describe_changed_files, describe_fact
+from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallState, TranscriptItem, TranscriptItemKind
+
+SHOWN_LIVE = 64 * 1024
+_GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
+PIECE = 500
+FARTHEST = 2_000  # items between a message and the end of its answer that are looked through
+_NOT_YET = 1 << 60  # the number of what is being written: after all facts
+
+
+@dataclass(slots=True)
+class TranscriptItems:
+    """The items of one conversation. `all` is theirs to read; it changes only through the methods. A history that is not
+    given is made of the facts told.
+    """
+
+    history: ConversationState = field(default_factory=ConversationState)
+    all: list[TranscriptItem] = field(default_factory=list)
+    running: ConversationActivity = ConversationActivity.IDLE
+    grouping: bool = True  # calls that follow one another become one line
+    _groups: CallGroups = field(default_factory=CallGroups)
+    _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
+    _starts: list[Recorded] = field(default_factory=list)  # its own, and where it became a fork
+    _last_cut: int = 0  # the last reply, where its stream broke
+    _broken_reply_seq: int = 0  # a reply whose stream broke, and which is asked for again
+    _replaced: list[tuple[int, int]] = field(default_factory=list)  # such replies, and the facts that took their place
+    retry_at: float = 0.0  # when the model is asked again, while the client waits
+    _error: int = -1  # the failure nothing has come after
+    _seqs: array[int] = field(default_factory=lambda: array("q"))
+    _live_from: int = -1
+    _live: dict[int, list[str]] = field(default_factory=dict)
+    _live_calls: dict[int, int] = field(default_factory=dict)
+    _calls: dict[str, int] = field(default_factory=dict)
+    _returned: dict[int, tuple[Recorded, ...]] = field(default_factory=dict)  # one on each way
+    _item_by_return_seq: dict[int, int] = field(default_factory=dict)
+    _decided: dict[int, Decided] = field(default_factory=dict)
+    _returned_calls_of_reply: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
+    _questions_by_number: dict[int, str] = field(default_factory=dict)
+    _begin_times: dict[str, float] = field(
+        default_factory=dict
+    )  # after waiting for the user, or for the calls before it
+    _stages: dict[str, CallStage] = field(default_factory=dict)
+    _shown: dict[str, str] = field(default_factory=dict)
+    _folds: dict[str, Folded] = field(default_factory=dict)
+    _fold_items: dict[str, int] = field(default_factory=dict)
+    _batches: dict[str, list[Folded]] = field(default_factory=dict)
+    newest_seq: int = 0  # the seq of the newest fact
+    _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
+    _hidden_ranges: list[tuple[int, int]] | None = field(
+        default_factory=list
+    )  # the ranges that are hidden; None: to be found
+    _has_answer_name: bool = False
+    _changes: list[FilesChanged] = field(default_factory=list)  # of the turn
+
+    # --- growing
+
+    def add_many_facts(self, facts: Iterable[Recorded]) -> None:
+        """Many facts at once, as when a conversation is opened. Nothing made here is garbage, so none is looked for."""
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            for recorded in facts:
+                self._advance_history(recorded)
+                step = _STEPS.get(type(recorded.fact))
+                if step is not None:
+                    step(self, recorded, recorded.fact)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def clear_in_slices(self) -> Iterator[None]:
+        """Empty it piece by piece: all of a long conversation at once would hold the window."""
+        for each in fields(self):
+            held = getattr(self, each.name)
+            while isinstance(held, list | dict) and held:
+                take = held.pop if isinstance(held, list) else held.popitem
+                for _ in range(min(PIECE, len(held))):
+                    take()
+                yield
+
+    def show_fact(self, recorded: Recorded) -> ItemChanges:
+        """One more fact."""
+        self._advance_history(recorded)
+        step = _STEPS.get(type(recorded.fact))
+        if step is None:
+            return ItemChanges(len(self.all))
+        live = (
+            self._remove_live_items()
+            if isinstance(recorded.fact, ModelReplied | TurnEnded | Rewound)
+            else len(self.all)
+        )
+        before = min(live, len(self.all))
+        waiting = [] if live < len(self.all) or self._live_from < 0 else self._detach_live_items()
+        before = min(before, len(self.all))
+        changed = step(self, recorded, recorded.fact)
+        self._reattach_live_items(waiting)
+        hidden = isinstance(recorded.fact, Rewound) or (self._hidden_ranges is None)
+        return ItemChanges(before, frozenset(index for index in changed if index < before), hidden)
+
+    def append_reply_delta(self, delta: Delta, now: float = 0.0) -> ItemChanges:
+        """A piece of the reply that is being written."""
+        if isinstance(delta, TextDelta):
+            return self._extend_live_text(TranscriptItemKind.LIVE_REPLY, delta.text)
+        if isinstance(delta, ReasoningDelta):
+            return self._extend_live_text(TranscriptItemKind.LIVE_REASONING, delta.text)
+        if isinstance(delta, CallDelta):
+            return self._extend_live_call(delta)
+        if isinstance(delta, RetryDelay):
+            self.retry_at = now + delta.seconds
+            return self._add_live_item(TranscriptItemKind.WAITING, translate_sentences(delta.why))
+        return ItemChanges(len(self.all))
+
+    def append_tool_output(self, call: str, text: str) -> ItemChanges:
+        """A running tool printed something."""
+        if call in self._calls:
+            self._shown[call] = (self._shown.get(call, "") + text)[-SHOWN_LIVE:]
+        return self._change_of_call(call)
+
+    def set_run_state(self, running: ConversationActivity) -> ItemChanges:
+        """What the conversation is doing now."""
+        self.running = running
+        return ItemChanges(len(self.all), frozenset((*self._calls.values(), *self._latest_failure_item())))
+
+    def note_question(self, number: int, call: str) -> ItemChanges:
+        """The user is asked whether a call may be made."""
+        self._questions_by_number[number] = call
+        return self._change_of_call(call)
+
+    def note_answer(self, number: int, now: float) -> ItemChanges:
+        """The user has answered: if the call is allowed, it begins now."""
+        return self.set_call_stage(self._questions_by_number.pop(number, ""), CallStage.RUNNING, now)
+
+    def set_call_stage(self, call: str, stage: CallStage, now: float) -> ItemChanges:
+        """A call waits for those before it in its reply, begins, or has ended."""
+        self._stages[call] = stage
+        if stage is CallStage.RUNNING:
+            self._begin_times[call] = now
+        return self._change_of_call(call)
+
+    def _change_of_call(self, call: str) -> ItemChanges:
+        return ItemChanges(len(self.all), frozenset({self._calls[call]} if call in self._calls else ()))
+
+    def toggle_rewound_items(self, index: int) -> ItemChanges:
+        """Show or hide again what the rewind at `index` has set aside."""
+        self._opened ^= {self.all[index].fact_seq}
+        self._hidden_ranges = None
+        return ItemChanges(len(self.all), frozenset({index}), is_visibility_changed=True)
+
+    def toggle_call_group(self, index: int) -> ItemChanges:
+        """Show all calls of the group at `index`, or its line alone."""
+        group = self._groups.group_of_item(index)
+        if group is not None:
+            group.opened = not group.opened
+        return ItemChanges(len(self.all), is_visibility_changed=True)
+
+    def reveal_item(self, index: int) -> ItemChanges | None:
+        """Open the group that hides an item somebody wants to see."""
+        return self.toggle_call_group(index) if self._groups.is_in_collapsed_group(index) else None
+
+    # --- asking
+
+    def is_item_hidden(self, index: int) -> bool:
+        """Whether an item is set aside, or its group is collapsed."""
+        return self._groups.is_in_collapsed_group(index) or self.is_set_aside(index)
+
+    def items_in_collapsed_groups(self, start: int) -> Iterator[int]:
+        """The items from `start` on that are hidden in a collapsed group."""
+        return self._groups.collapsed_items_from(start)
+
+    def group_headed_by(self, index: int) -> CallGroup | None:
+        """The group whose line is shown at the item at `index`."""
+        group = self._groups.group_of_item(index)
+        return group if group is not None and group.first == index and group.is_collapsible else None
+
+    def answer_choice_of(self, index: int) -> AnswerChoice:
+        """Which of how many answers to one message the item at `index` belongs to."""
+        for at in range(index, max(-1, index - FARTHEST), -1):
+            item = self.all[at]
+            if item.kind is TranscriptItemKind.USER and not self.is_set_aside(at):
+                return self._answers.find_answer_choice(item.fact_seq, self.history.record, self.newest_seq)
+        return AnswerChoice()
+
+    def writer_of_answer(self, index: int) -> str:
+        """Who gave the answer at `index`."""
+        item = self.all[index]
+        at = bisect_right(self._starts, item.fact_seq or _NOT_YET, key=lambda start: start.seq)
+        started = self._starts[at - 1].fact if at else None
+        return author_of_answer(started if isinstance(started, ConversationStarted) else None, item.source_fact)
+
+    def is_set_aside(self, index: int) -> bool:
+        """Whether a rewind, or an answer that took its place, hides an item."""
+        at = bisect_right(self.hidden_item_ranges(), (index, len(self.all))) - 1
+        return at >= 0 and self.hidden_item_ranges()[at][1] >= index
+
+    def rewound_range_of(self, index: int) -> tuple[int, int, bool]:
+        """First and last item that the rewind at `index` set aside, and whether they are shown."""
+        item = self.all[index]
+        to = item.source_fact.to if isinstance(item.source_fact, Rewound) else item.fact_seq
+        return bisect_right(self._seqs, to), index - 1, item.fact_seq in self._opened
+
+    def hidden_item_ranges(self) -> list[tuple[int, int]]:
+        """The ranges of items that are hidden now."""
+        if self._hidden_ranges is None:
+            runs = self._abandoned_fact_ranges(self.newest_seq)
+            places = ((bisect_left(self._seqs, first), bisect_right(self._seqs, last) - 1) for first, last in runs)
+            self._hidden_ranges = _merge_ranges(
+                [(first, last) for first, last in (*places, *self._replaced_reply_ranges()) if first <= last]
+            )
+        return self._hidden_ranges
+
+    def _abandoned_fact_ranges(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
+        """The runs of facts after `after` that are not on the way to `at`, and not opened."""
+        end = 0
+        for first, last in self.history.record.runs_leading_to(at):
+            begin = max(end, after) + 1
+            if begin < first and first in self._opened:
+                yield from self._abandoned_fact_ranges(first - 1, begin - 1)
+            elif begin < first:
+                yield begin, first - 1
+            end = last
+
+    def _replaced_reply_ranges(self) -> Iterator[tuple[int, int]]:
+        """The items of replies another one took the place of, but where a rewind goes back between the two."""
+        way = self.history.record.runs_leading_to(self.newest_seq)
+        for seq, other in self._replaced:
+            if other > self.newest_seq or is_on_path(way, other) or not is_on_path(way, seq):
+                yield bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
+
+    def item_of_fact(self, seq: int) -> int:
+        """The item that shows the fact `seq`, or the nearest one before it; -1 without items."""
+        if seq in self._item_by_return_seq:
+            return self._item_by_return_seq[seq]
+        first = bisect_left(self._seqs, seq)
+        if first < len(self._seqs) and self._seqs[first] == seq:
+            return first
+        return max(first - 1, 0) if len(self.all) else -1
+
+    def item_of_fold(self, fold: str) -> int:
+        """The item of a fold, or of the call it belongs to; -1 if it is not shown."""
+        if fold in self._fold_items:
+            return self._fold_items[fold]
+        folded = self._folds.get(fold)
+        return self.item_of_fact(folded.cover.seq) if folded and isinstance(folded.cover, PartRef) else -1
+
+    def tool_call_state(self, index: int) -> ToolCallState:
+        """All that is known of the call shown at `index`."""
+        item = self.all[index]
+        if not (item.recorded and isinstance(item.source_fact, ModelReplied)):
+            raise ValueError(f"item {index} is not a call")
+        call = item.source_fact.parts[item.part]
+        if not isinstance(call, ToolCall):
+            raise TypeError(f"item {index} is not a call")
+        branch, results = self.history.branch, self._returned.get(index, ())
+        if branch.has_message(item.fact_seq):  # what a rewind left behind is not its result
+            results = tuple(one for one in results if branch.has_message(one.seq))
+        returned = results[-1] if results else None
+        output = branch.fold_shown_for_part(PartRef(returned.seq, 0)) if returned else None
+        busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING, ConversationActivity.THINKING}
+        return ToolCallState(
+            call,
+            self._begin_times.get(call.id, item.recorded.time),
+            returned.fact if returned and isinstance(returned.fact, ToolReturned) else None,
+            returned.seq if returned else 0,
+            output,
+            branch.fold_shown_for_part(PartRef(item.fact_seq, item.part)),
+            self._decided.get(index),
+            busy and call.id in self._calls and self._calls[call.id] == index,
+            self._shown.get(call.id, ""),
+            call.id in self._questions_by_number.values(),
+            self._stages.get(call.id, CallStage.RUNNING),
+        )
+
+    def folds_of_line(self, index: int) -> Sequence[Folded]:
+        """The folds of the line at `index`, with their current wording."""
+        fact = self.all[index].source_fact
+        made = self._batches.get(fact.batch, [fact]) if isinstance(fact, Folded) and fact.batch else _single_fold(fact)
+        return [self.history.find_fold(fold.fold) or fold for fold in made]
+
+    def is_fold_active(self, fold: str) -> bool:
+        """Whether a fold is in force."""
+        return fold in self.history.branch.live
+
+    def fold_shown_for(self, ref: PartRef) -> Folded | None:
+        """The fold that is shown instead of a part of a message."""
+        return self.history.branch.fold_shown_for_part(ref)
+
+    def is_part_pinned(self, ref: Cover) -> bool:
+        return ref in self.history.branch.pins
+
+    def running_call_items(self) -> list[int]:
+        """The items of running calls, whose elapsed time is updated."""
+        busy = self.running in {ConversationActivity.TOOLS, ConversationActivity.ASKING}
+        return list(self._calls.values()) if busy else []
+
+    @property
+    def retry_wait_item(self) -> int:
+        """The line that says how long the client still waits; -1 while it does not."""
+        last = len(self.all) - 1
+        return last if last >= 0 and self.all[last].kind is TranscriptItemKind.WAITING else -1
+
+    def can_continue_after(self, index: int) -> bool:
+        """Whether the failure at `index` is the last thing that happened, and nothing works on it."""
+        return index == self._error and self.running not in (
+            ConversationActivity.THINKING,
+            ConversationActivity.TOOLS,
+            ConversationActivity.ASKING,
+        )
+
+    def _latest_failure_item(self) -> tuple[int, ...]:
+        return (self._error,) if self._error >= 0 else ()
+
+    def _clear_latest_failure(self) -> tuple[int, ...]:
+        """Something has come after it."""
+        past, self._error = self._latest_failure_item(), -1
+        return past
+
+    # --- one step for each kind of fact; each returns the items that look different now
+
+    def _show_user_message(self, recorded: Recorded, fact: UserSaid) -> Iterable[int]:
+        if fact.by:
+            return self._add_fact_note(recorded, fact)
+        self._append_item(TranscriptItem(TranscriptItemKind.USER, recorded))
+        self._has_answer_name, self._broken_reply_seq, self._last_cut = False, 0, 0
+        return self._clear_latest_failure()
+
+    def _note_conversation_start(self, recorded: Recorded, _fact: ConversationStarted) -> Iterable[int]:
+        self._starts.append(recorded)
+        return ()
+
+    def _show_reply(self, recorded: Recorded, fact: ModelReplied) -> Iterable[int]:
+        self._returned_calls_of_reply.clear()
+        self._begin_times.clear()
+        self._stages.clear()
+        if fact.parts:
+            self._replace_cut_reply(recorded.seq)
+        self._last_cut = recorded.seq if fact.stop is Stop.CUT else 0
+        for number, part in enumerate(fact.parts):
+            if type(part) is Text:
+                if part.text.strip():
+                    self._append_item(
+                        TranscriptItem(TranscriptItemKind.REPLY, recorded, number, "", not self._has_answer_name)
+                    )
+                    self._has_answer_name = True
+            elif type(part) is ToolCall:
+                self._calls[part.id] = len(self.all)
+                self._append_item(TranscriptItem(TranscriptItemKind.CALL, recorded, number))
+            elif type(part) is Reasoning and part.text.strip():
+                self._append_item(TranscriptItem(TranscriptItemKind.REASONING, recorded, number))
+        self._add_fact_note(recorded, fact)
+        return self._clear_latest_failure()
+
+    def _show_tool_result(self, recorded: Recorded, fact: ToolReturned) -> Iterable[int]:
+        answered = self.history.record.answered.get(recorded.seq)
+        if answered is None:
+            return ()
+        index = self._item_of_part(answered.ref)
+        if self._calls.get(fact.call) == index:
+            del self._calls[fact.call]
+        self._returned_calls_of_reply[fact.call] = index
+        self._returned[index] = (*self._returned.get(index, ()), recorded)
+        self._item_by_return_seq[recorded.seq] = index
+        self._shown.pop(fact.call, None)
+        return (index, *self._groups.note_call_result(index, ok=fact.ok, seconds=fact.seconds))
+
+    def _show_permission_decision(self, recorded: Recorded, fact: Decided) -> Iterable[int]:
+        index = self._calls.get(fact.call, self._returned_calls_of_reply.get(fact.call))
+        if index is None:
+            return ()
+        self._decided[index] = fact
+        return (index,)
+
+    def _show_fold_of_parts(self, recorded: Recorded, fact: Folded) -> Iterable[int]:
+        self._folds[fact.fold] = fact
+        if fact.batch:
+            self._batches.setdefault(fact.batch, []).append(fact)
+        changed: list[int] = []
+        if isinstance(fact.cover, PartRef):
+            changed.append(self.item_of_fact(fact.cover.seq))
+        if fact.kind is FoldKind.EXCERPT:
+            return changed
+        batch = self._batches[fact.batch] if fact.batch else [fact]
+        first = next(one.fold for one in batch if one.kind is not FoldKind.EXCERPT)
+        if first in self._fold_items:
+            self._fold_items[fact.fold] = self._fold_items[first]
+            return [*changed, self._fold_items[first]]
+        self._fold_items[fact.fold] = len(self.all)
+        self._append_item(TranscriptItem(TranscriptItemKind.FOLD, recorded))
+        return changed
+
+    def _update_fold_state(self, recorded: Recorded, fact: Unfolded | Refolded) -> Iterable[int]:
+        folded = self._folds.get(fact.fold)
+        if folded is None:
+            return ()
+        changed = [self._fold_items[fact.fold]] if fact.fold in self._fold_items else []
+        return [*changed, *self._items_of_cover(folded.cover)] if isinstance(folded.cover, PartRef) else changed
+
+    def _update_edited_document(self, recorded: Recorded, fact: DocumentEdited) -> Iterable[int]:
+        index = self.item_of_fold(fact.fold)
+        return (index,) if index >= 0 else ()
+
+    def _update_pinned_part(self, recorded: Recorded, fact: Pinned | Unpinned) -> Iterable[int]:
+        return self._items_of_cover(fact.ref)
+
+    def _add_fact_note(self, recorded: Recorded, fact: Fact) -> Iterable[int]:
+        if text := describe_fact(fact):
+            self._append_item(TranscriptItem(TranscriptItemKind.NOTE, recorded, 0, text))
+        return ()
+
+    def _show_plan(self, recorded: Recorded, fact: TodoSet) -> Iterable[int]:
+        if fact.items:
+            self._append_item(TranscriptItem(TranscriptItemKind.PLAN, recorded))
+        return ()
+
+    def _show_turn_end(self, recorded: Recorded, fact: TurnEnded) -> Iterable[int]:
+        stopped = list(self._calls.values())
+        self._calls.clear()
+        self._shown.clear()
+        stopped += self._clear_latest_failure()
+        if fact.reason is TurnEnd.FAILED:
+            self._error = len(self.all)
+            self._append_item(TranscriptItem(TranscriptItemKind.ERROR, recorded, 0, translate_sentences(fact.why)))
+        else:
+            self._add_fact_note(recorded, fact)
+        if words := describe_changed_files(self._changes):
+            self._append_item(TranscriptItem(TranscriptItemKind.CHANGES, recorded, 0, words))
+        self._changes = []
+        return stopped
+
+    def _show_file_changes(self, recorded: Recorded, fact: FilesChanged) -> Iterable[int]:
+        if fact.by != "undo":
+            self._changes.append(fact)
+        return ()
+
+    def _show_rewind(self, recorded: Recorded, fact: Rewound) -> Iterable[int]:
+        self._calls.clear()
+        self._groups.close_group()
+        self._error = -1
+        self._has_answer_name, self._hidden_ranges, self._broken_reply_seq, self._last_cut = False, None, 0, 0
+        self._answers.note_answer_rewind(recorded.seq, fact, self.history.record)
+        if not fact.again and bisect_right(self._seqs, fact.to) < len(self.all):
+            self._append_item(TranscriptItem(TranscriptItemKind.REWOUND, recorded))
+        return range(len(self.all))
+
+    def _note_excluded_reply(self, recorded: Recorded, fact: Excluded) -> Iterable[int]:
+        """A reply that broke off leaves the view before it is asked for again."""
+        if fact.ref == Span(self._last_cut, self._last_cut):
+            self._broken_reply_seq = self._last_cut
+        return ()
+
+    def _replace_cut_reply(self, by: int) -> None:
+        """What is written now takes the place of the reply that broke off: one answer is to be read, not several beginnings."""
+        seq, self._broken_reply_seq = self._broken_reply_seq, 0
+        first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
+        if seq and first <= last:
+            self._replaced.append((seq, by))
+            self._has_answer_name = self._has_answer_name and not any(
+                item.is_first_of_answer for item in self.all[first : last + 1]
+            )
+            self._hidden_ranges = None
+
+    # --- below
+
+    def _advance_history(self, recorded: Recorded) -> None:
+        self.newest_seq = recorded.seq
+        if recorded.seq > self.history.seq:
+            self.history.advance_state(recorded)
+
+    def _append_item(self, item: TranscriptItem) -> None:
+        if self.grouping and item[0] in _GROUPED:
+            self._groups.add_group_item(len(self.all), quiet=item[0] is TranscriptItemKind.REASONING)
+        self.all.append(item)
+        self._seqs.append(item[1].seq if item[1] is not None else _NOT_YET)
+
+    def _item_of_part(self, ref: PartRef) -> int:
+        """The item of a part that has one."""
+        index = bisect_left(self._seqs, ref.seq)
+        while self.all[index].part != ref.part:
+            index += 1
+        return index
+
+    def _items_of_cover(self, cover: Cover) -> Iterable[int]:
+        if isinstance(cover, PartRef):
+            return (self.item_of_fact(cover.seq),)
+        return (
+            range(max(0, self.item_of_fact(cover.first)), self.item_of_fact(cover.last) + 1)
+            if isinstance(cover, Span)
+            else ()
+        )
+
+    def _extend_live_text(self, kind: TranscriptItemKind, text: str) -> ItemChanges:
+        last = len(self.all) - 1
+        if self._live_from < 0 or self.all[last].kind is not kind:
+            if kind is TranscriptItemKind.LIVE_REPLY:
+                self._replace_cut_reply(self.newest_seq + 1)
+            head = kind is TranscriptItemKind.LIVE_REPLY and not self._has_answer_name
+            return self._add_live_item(kind, text, head=head)
+        pieces = self._live[last]
+        pieces.append(text)
+        if len(pieces) > 1:
+            pieces[:] = ["".join(pieces)]
+        self.all[last] = self.all[last]._replace(text=pieces[0])
+        return ItemChanges(len(self.all), frozenset({last}))
+
+    def _extend_live_call(self, delta: CallDelta) -> ItemChanges:
+        index = self._live_calls.get(delta.index)
+        if index is None:
+            change = self._add_live_item(TranscriptItemKind.LIVE_CALL, delta.arguments)
+            self.all[-1] = self.all[-1]._replace(part=delta.index)
+            self._live[len(self.all) - 1] = [delta.name, delta.arguments]
+            self._live_calls[delta.index] = len(self.all) - 1
+            return change
+        name, arguments = self._live[index]
+        grown = arguments + delta.arguments
+        self._live[index] = [name or delta.name, grown]
+        self.all[index] = self.all[index]._replace(text=grown)
+        return ItemChanges(len(self.all), frozenset({index}))
+
+    def live_call_text(self, index: int) -> tuple[str, str]:
+        """Name and arguments, as far as they have come, of a call that is being written."""
+        name, arguments = self._live[index]
+        return name, arguments
+
+    def _add_live_item(self, kind: TranscriptItemKind, text: str, *, head: bool = False) -> ItemChanges:
+        if self._live_from < 0:
+            self._live_from = len(self.all)
+        tail = len(self.all)
+        if kind is TranscriptItemKind.LIVE_REPLY:
+            self._has_answer_name = True
+        if self.all and self.all[-1].kind is TranscriptItemKind.WAITING and tail > self._live_from:
+            tail -= 1
+            self._truncate_item_list(tail)
+        self._live[tail] = [text]
+        self._append_item(TranscriptItem(kind, None, 0, text, head))
+        return ItemChanges(tail, is_visibility_changed=self._hidden_ranges is None)
+
+    def _remove_live_items(self) -> int:
+        """Take the live items away; returns where they began."""
+        before = len(self.all)
+        if self._live_from < 0:
+            return before
+        if any(item.is_first_of_answer for item in self.all[self._live_from :]):
+            self._has_answer_name = False
+        before = self._live_from
+        self._truncate_item_list(before)
+        self._live_from = -1
+        self._live.clear()
+        self._live_calls.clear()
+        return before
+
+    def _detach_live_items(self) -> list[TranscriptItem]:
+        """Take the live items off for a moment: a fact that is not their reply goes before them."""
+        lifted = self.all[self._live_from :]
+        self._truncate_item_list(self._live_from)
+        return lifted
+
+    def _reattach_live_items(self, lifted: list[TranscriptItem]) -> None:
+        if not lifted:
+            return
+        moved = len(self.all) - self._live_from
+        self._live_from = len(self.all)
+        self._live = {index + moved: pieces for index, pieces in self._live.items()}
+        self._live_calls = {number: index + moved for number, index in self._live_calls.items()}
+        for item in lifted:
+            self._append_item(item)
+
+    def _truncate_item_list(self, length: int) -> None:
+        del self.all[length:]
+        del self._seqs[length:]
+
+
+def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """In order, each outside of the others."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(ranges):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return found
+
+
+def _single_fold(fact: Fact | None) -> Sequence[Folded]:
+    return [fact] if isinstance(fact, Folded) else []
+
+
+_STEPS: dict[type, Callable[..., Iterable[int]]] = {
+    ConversationStarted: TranscriptItems._note_conversation_start,  # noqa: SLF001 - the table belongs to the class
+    UserSaid: TranscriptItems._show_user_message,  # noqa: SLF001 - the table belongs to the class
+    ModelReplied: TranscriptItems._show_reply,  # noqa: SLF001
+    ToolReturned: TranscriptItems._show_tool_result,  # noqa: SLF001
+    Decided: TranscriptItems._show_permission_decision,  # noqa: SLF001
+    Folded: TranscriptItems._show_fold_of_parts,  # noqa: SLF001
+    Unfolded: TranscriptItems._update_fold_state,  # noqa: SLF001
+    Refolded: TranscriptItems._update_fold_state,  # noqa: SLF001
+    DocumentEdited: TranscriptItems._update_edited_document,  # noqa: SLF001
+    Excluded: TranscriptItems._note_excluded_reply,  # noqa: SLF001
+    FoldFailed: TranscriptItems._add_fact_note,  # noqa: SLF001
+    TodoSet: TranscriptItems._show_plan,  # noqa: SLF001
+    FilesChanged: TranscriptItems._show_file_changes,  # noqa: SLF001
+    TurnEnded: TranscriptItems._show_turn_end,  # noqa: SLF001
+    Rewound: TranscriptItems._show_rewind,  # noqa: SLF001
+    Forgotten: TranscriptItems._add_fact_note,  # noqa: SLF001
+    Pinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
+    Unpinned: TranscriptItems._update_pinned_part,  # noqa: SLF001
+}

@@ -1,0 +1,268 @@
+"""The one-line boxes: a tool call, the line of a fold across the page, a header that opens what is under it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QColor, QFont, QFontMetricsF, QPainter, QPen
+
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.tool_call_lines import CallStatus, LineChip, ToolCallLine
+
+_MIDDLE = Qt.AlignmentFlag.AlignVCenter
+_DASHES = [1.75, 1.0]
+
+
+class ToolCallBox(LayoutBox):
+    """Dot, words, chips, and how it went at the right. A click on the line does `toggle_row`; on the words at the right,
+    `right`, or what the line wants there.
+    """
+
+    def __init__(
+        self,
+        ink: DrawingStyle,
+        width: float,
+        line: ToolCallLine,
+        toggle: BoxAction,
+        *,
+        right: BoxAction | None = None,
+        gap: float = 0.0,
+    ) -> None:
+        super().__init__(ink, width, gap=gap)
+        self.text = line.words
+        self.height = float(ink.scaled_pixels(38))
+        self._line = line
+        self._act = right if right is not None else line.want
+        self._chips: list[tuple[LineChip, QRectF]] = []
+        self._right = QRectF()
+        self._arrange_call_line(toggle)
+
+    def update_call_line(self, line: ToolCallLine) -> None:
+        """The same call a moment later: only the words at the right have changed."""
+        self._line = line
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        frame = QRectF(0.5, 0.5, self.width - 1, self.height - 1)
+        painter.setPen(QPen(self.ink.token_colour("line"), 1))
+        painter.setBrush(self.ink.token_colour("window") if near else self.ink.token_colour("panel"))
+        painter.drawRoundedRect(frame, self.ink.scaled_pixels(9), self.ink.scaled_pixels(9))
+        if marks.selected[1] > marks.selected[0]:
+            painter.setPen(Qt.PenStyle.NoPen)
+            painter.setBrush(self.ink.selection_colour)
+            painter.drawRoundedRect(frame, self.ink.scaled_pixels(9), self.ink.scaled_pixels(9))
+        size = self.ink.scaled_pixels(9 if self._line.status is CallStatus.CACHED else 8)
+        draw_status_dot(
+            painter,
+            QRectF(self.ink.scaled_pixels(13), (self.height - size) / 2, size, size),
+            self._line.status,
+            self.ink,
+        )
+        self._draw_call_words(painter, marks)
+        for chip, place in self._chips:
+            draw_chip(painter, place, chip, self.ink)
+        painter.setFont(self.ink.text)
+        painter.setPen(self.ink.token_colour(self._status_colour()))
+        painter.drawText(self._right, _MIDDLE | Qt.AlignmentFlag.AlignRight, self._line.outcome)
+
+    def _status_colour(self) -> str:
+        if self._act is not None:
+            return "accent"
+        return {CallStatus.FAILED: "danger", CallStatus.WAITING: "handover_text"}.get(self._line.status, "muted")
+
+    def _draw_call_words(self, painter: QPainter, marks: TextMarks) -> None:
+        painter.setFont(self.ink.mono)
+        painter.setPen(self.ink.token_colour("text"))
+        metrics = QFontMetricsF(self.ink.mono)
+        for number, (start, size) in enumerate(marks.found):
+            before = metrics.horizontalAdvance(self.text[:start])
+            place = QRectF(
+                self._words.left() + before,
+                self.height / 2 - 9,
+                metrics.horizontalAdvance(self.text[start : start + size]),
+                18,
+            )
+            painter.fillRect(
+                place & self._words, self.ink.token_colour("found_current" if number == marks.current else "found")
+            )
+        painter.drawText(
+            self._words, _MIDDLE, metrics.elidedText(self.text, Qt.TextElideMode.ElideRight, self._words.width())
+        )
+
+    def _arrange_call_line(self, toggle: BoxAction) -> None:
+        """Chips keep their width, the words give way, the figure at the right is never touched."""
+        ink, line = self.ink, self._line
+        pad, between = ink.scaled_pixels(13), ink.scaled_pixels(10)
+        right = max(
+            QFontMetricsF(ink.text).horizontalAdvance(line.outcome),
+            ink.scaled_pixels(96) if line.status is CallStatus.RUNNING else 0,
+        )
+        self._right = QRectF(self.width - pad - right - 2, 0, right + 2, self.height)
+        left = pad + ink.scaled_pixels(8) + between
+        room = self._right.left() - between - left
+        wanted = QFontMetricsF(ink.mono).horizontalAdvance(self.text) + 2
+        sizes = [measure_chip(chip, ink) for chip in line.chips]
+        chips = sum(width + between for width, _ in sizes)
+        words = min(wanted, max(room - chips, room * 0.4))
+        self._words = QRectF(left, 0, words, self.height)
+        x = self._words.right() + between
+        for chip, (width, height) in zip(line.chips, sizes, strict=True):
+            fits = min(width, self._right.left() - between - x)
+            if fits < ink.scaled_pixels(40):
+                break
+            self._chips.append((chip, QRectF(x, (self.height - height) / 2, fits, height)))
+            x += fits + between
+        self._build_call_hot_spots(toggle)
+
+    def _build_call_hot_spots(self, toggle: BoxAction) -> None:
+        line = self._line
+        self.hot_spots = [HotSpot(place, chip.want, chip.text) for chip, place in self._chips if chip.want is not None]
+        if self._act is not None:
+            self.hot_spots.append(HotSpot(self._right.adjusted(-4, 6, 4, -6), self._act, line.outcome))
+        self.hot_spots.append(HotSpot(QRectF(0, 0, self.width, self.height), toggle, line.spoken_line))
+
+
+class FoldLineBox(LayoutBox):
+    """What a fold did, across the page, where it happened."""
+
+    def __init__(
+        self, ink: DrawingStyle, width: float, words: str, kind: ContextKind, act: BoxAction, *, undone: bool
+    ) -> None:
+        super().__init__(ink, width)
+        self.text = words
+        self._kind = kind
+        self._font = QFont(ink.small)
+        self._font.setStrikeOut(undone)
+        self.height = float(ink.scaled_pixels(18))
+        reach = min(QFontMetricsF(self._font).horizontalAdvance(words) + 2, width - ink.scaled_pixels(80))
+        self._place = QRectF((width - reach) / 2, 0, reach, self.height)
+        self.hot_spots = [HotSpot(self._place, act, words)]
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        ink, middle = self.ink, round(self.height / 2)
+        between = ink.scaled_pixels(12)
+        painter.fillRect(QRectF(0, middle, self._place.left() - between, 1), ink.token_colour("line"))
+        painter.fillRect(
+            QRectF(self._place.right() + between, middle, self.width, 1) & QRectF(0, 0, self.width, self.height),
+            ink.token_colour("line"),
+        )
+        if marks.found:
+            painter.fillRect(self._place, ink.token_colour("found"))
+        if marks.selected[1] > marks.selected[0]:
+            painter.fillRect(self._place, ink.selection_colour)
+        painter.setFont(self._font)
+        marked = bool(marks.found) or marks.selected[1] > marks.selected[0]
+        painter.setPen(ink.token_colour("text") if marked else ink.theme.text_colour_of_kind(self._kind))
+        words = QFontMetricsF(self._font).elidedText(self.text, Qt.TextElideMode.ElideRight, self._place.width() + 1)
+        painter.drawText(self._place, Qt.AlignmentFlag.AlignCenter, words)
+
+
+class ExpandableHeaderBox(LayoutBox):
+    """A quiet line with an arrow: reasoning, a plan, what was set aside."""
+
+    def __init__(
+        self, ink: DrawingStyle, width: float, words: str, act: BoxAction, *, opened: bool, gap: float = 0.0
+    ) -> None:
+        super().__init__(ink, width, gap=gap)
+        self.text = words
+        self._opened = opened
+        self.height = float(ink.scaled_pixels(20))
+        reach = QFontMetricsF(ink.small).horizontalAdvance(words) + ink.scaled_pixels(20)
+        self.hot_spots = [HotSpot(QRectF(0, 0, min(reach, width), self.height), act, words)]
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(self.ink.token_colour("muted"), 1.4))
+        middle, step = self.height / 2, self.ink.scaled_pixels(3)
+        points = (
+            [
+                QPointF(step, middle - step / 2),
+                QPointF(2 * step, middle + step / 2),
+                QPointF(3 * step, middle - step / 2),
+            ]
+            if self._opened
+            else [QPointF(1.5 * step, middle - step), QPointF(2.5 * step, middle), QPointF(1.5 * step, middle + step)]
+        )
+        painter.drawPolyline(points)
+        painter.setFont(self.ink.small)
+        painter.setPen(self.ink.token_colour("text" if near else "muted"))
+        painter.drawText(QRectF(self.ink.scaled_pixels(16), 0, self.width, self.height), _MIDDLE, self.text)
+
+
+class ChipRowBox(LayoutBox):
+    """Chips in a row: what is attached to a message."""
+
+    def __init__(self, ink: DrawingStyle, width: float, chips: list[LineChip], *, gap: float = 0.0) -> None:
+        super().__init__(ink, width, gap=gap)
+        self.text = "  ".join(chip.text for chip in chips)
+        self._chips: list[tuple[LineChip, QRectF]] = []
+        x, y, between = 0.0, 0.0, float(ink.scaled_pixels(6))
+        for chip in chips:
+            reach, height = measure_chip(chip, ink)
+            reach = min(reach, width)
+            if x and x + reach > width:
+                x, y = 0.0, y + height + between
+            self._chips.append((chip, QRectF(x, y, reach, height)))
+            x += reach + between
+        self.height = max((place.bottom() for _, place in self._chips), default=0.0)
+        self.hot_spots = [HotSpot(place, chip.want, chip.text) for chip, place in self._chips if chip.want is not None]
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for chip, place in self._chips:
+            draw_chip(painter, place, chip, self.ink)
+
+
+def measure_chip(chip: LineChip, ink: DrawingStyle) -> tuple[float, float]:
+    metrics = QFontMetricsF(ink.chip_mono if chip.is_monospaced else ink.chip)
+    return round(metrics.horizontalAdvance(chip.text) + ink.scaled_pixels(16)), float(ink.scaled_pixels(20))
+
+
+def draw_chip(painter: QPainter, place: QRectF, chip: LineChip, ink: DrawingStyle) -> None:
+    radius = ink.scaled_pixels(5)
+    if chip.strong:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(ink.token_colour("accent_soft"))
+        painter.drawRoundedRect(place, radius, radius)
+    else:
+        painter.setPen(QPen(ink.token_colour("line"), 1))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(place.adjusted(0.5, 0.5, -0.5, -0.5), radius, radius)
+    font = ink.chip_mono if chip.is_monospaced else ink.chip
+    painter.setFont(font)
+    painter.setPen(ink.token_colour("accent" if chip.strong else "muted"))
+    inner = place.adjusted(ink.scaled_pixels(7), 0, -ink.scaled_pixels(7), 0)
+    words = QFontMetricsF(font).elidedText(chip.text, Qt.TextElideMode.ElideRight, inner.width() + 1.5)
+    painter.drawText(place, Qt.AlignmentFlag.AlignCenter, words)
+
+
+def draw_status_dot(painter: QPainter, place: QRectF, look: CallStatus, ink: DrawingStyle) -> None:
+    """Filled: done. Dashed ring: cached and recallable. Amber: it waits for the user. The word beside it says the same."""
+    colours: dict[CallStatus, QColor] = {
+        CallStatus.FAILED: ink.token_colour("danger"),
+        CallStatus.REFUSED: ink.token_colour("faint"),
+        CallStatus.WAITING: ink.token_colour("handover"),
+    }
+    colour = colours.get(look, ink.theme.fill_colour_of_kind(ContextKind.OUTPUT))
+    if look is CallStatus.CACHED:
+        draw_dashed_ring(painter, place, colour)
+    elif look is CallStatus.REFUSED:
+        painter.setPen(QPen(colour, 1.5))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawEllipse(place.adjusted(1, 1, -1, -1))
+    else:
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(colour)
+        painter.drawEllipse(place)
+
+
+def draw_dashed_ring(painter: QPainter, place: QRectF, colour: QColor) -> None:
+    """The dashed ring of what is cached and can be recalled."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    pen = QPen(colour, 2)
+    pen.setDashPattern(_DASHES)
+    pen.setCapStyle(Qt.PenCapStyle.FlatCap)
+    painter.setPen(pen)
+    painter.setBrush(Qt.BrushStyle.NoBrush)
+    painter.drawEllipse(place.adjusted(1, 1, -1, -1))

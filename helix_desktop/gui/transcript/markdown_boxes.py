@@ -1,0 +1,128 @@
+"""Blocks of Markdown to boxes: the same in the chat, in a handover's document, and wherever else text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from helix_desktop.gui.transcript.basic_boxes import FormulaLookup, LayoutBox, RuleBox, SectionKey, TextBox
+from helix_desktop.gui.transcript.code_box import AT_ONCE, FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.transcript.formula_pictures import FormulaBox
+from helix_desktop.gui.transcript.markdown_blocks import (
+    Block,
+    CodeBlock,
+    MathBlock,
+    ParagraphBlock,
+    RuleBlock,
+    StyledSpan,
+    TableBlock,
+    TextStyle,
+    link_reference_lines,
+    parse_markdown_blocks,
+)
+from helix_desktop.gui.transcript.markdown_chunks import split_markdown_chunks
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.table_box import TableBox
+
+KeyOf = Callable[[int], SectionKey]
+Lines = Callable[[SectionKey], int]
+
+
+def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defaults
+    ink: DrawingStyle,
+    width: float,
+    text: str,
+    *,
+    start: int = 0,
+    breaks: bool = False,
+    key_of: KeyOf = lambda _: (),
+    lines: Lines = lambda _: FIRST_LINES,
+    at_once: int = AT_ONCE,
+    drawn: FormulaLookup | None = None,
+) -> Iterator[LayoutBox]:
+    """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and ends.
+
+    `section_key_of` names the code block of a chunk, so that more of its `lines` can be opened. Code of up to
+    `await_directly` characters is coloured at once. `drawn` gives the pictures of formulas, once they are there.
+    """
+
+    def build_code_box(block: CodeBlock, gap: float) -> LayoutBox:
+        left = float(ink.scaled_pixels(22) * block.indent + ink.scaled_pixels(14) * block.quote)
+        more = key_of(chunk.start)
+        most = lines(more) if more else 10_000
+        return CodeBox(
+            ink,
+            width - left,
+            block.text,
+            block.language,
+            left=left,
+            gap=gap,
+            more=more,
+            lines=most,
+            at_once=at_once,
+            label=block.language,
+        )
+
+    shown = make_safe_text(text)
+    defined = link_reference_lines(shown)
+    before: Block | None = RuleBlock() if start else None
+    table: TableBox | None = None
+    for chunk in split_markdown_chunks(shown, start):
+        for block in parse_markdown_blocks(shown, chunk, defined, breaks=breaks):
+            box = _build_block_box(
+                ink, width, block, _gap_before_block(ink, before, block), table, build_code_box, drawn
+            )
+            table = box if isinstance(box, TableBox) else None
+            before = block
+            box.chunk_start, box.chunk_end, box.is_table_continuation = (
+                chunk.start,
+                chunk.end,
+                chunk.is_table_continuation,
+            )
+            yield box
+
+
+def _build_block_box(
+    ink: DrawingStyle,
+    width: float,
+    block: Block,
+    gap: float,
+    table: TableBox | None,
+    code: Callable[[CodeBlock, float], LayoutBox],
+    drawn: FormulaLookup | None,
+) -> LayoutBox:
+    if isinstance(block, ParagraphBlock):
+        return TextBox(ink, width, block, gap=gap, drawn=drawn)
+    if isinstance(block, MathBlock):
+        return _build_formula_box(ink, width, block, gap, drawn)
+    if isinstance(block, CodeBlock):
+        return code(block, gap)
+    if isinstance(block, TableBlock):
+        return TableBox(ink, width, block, gap=0.0 if block.continues else gap, like=table if block.continues else None)
+    return RuleBox(ink, width, block, gap=gap)
+
+
+def _build_formula_box(
+    ink: DrawingStyle, width: float, block: MathBlock, gap: float, drawn: FormulaLookup | None
+) -> LayoutBox:
+    """Its source until it is drawn."""
+    formula = drawn(block.text, True) if drawn is not None else None
+    if formula is not None:
+        return FormulaBox(ink, width, block, formula, gap=gap)
+    box = TextBox(
+        ink,
+        width,
+        ParagraphBlock((StyledSpan(f"$${block.text}$$", TextStyle.CODE),), 0, block.indent, block.quote),
+        gap=gap,
+    )
+    box.is_waiting_for_drawing = drawn is not None
+    return box
+
+
+def _gap_before_block(ink: DrawingStyle, before: Block | None, block: Block) -> float:
+    if isinstance(block, ParagraphBlock) and block.heading:
+        return float(ink.scaled_pixels(14)) if before else float(ink.scaled_pixels(3))
+    both_listed = (
+        isinstance(before, ParagraphBlock) and isinstance(block, ParagraphBlock) and before.indent and block.indent
+    )
+    return float(ink.scaled_pixels(3) if both_listed else ink.scaled_pixels(7))

@@ -1,0 +1,66 @@
+"""Text from models, tools and files, made safe to look at.
+
+What could hide something from the reader, turn the direction of other text, or mean something to a terminal is
+removed (escape sequences) or made visible (`⟨202E⟩`). What languages need stays: joiners between letters, direction marks.
+This is for reading outputs. What somebody is to agree to is shown by `engine/exact_text.py`, which removes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+_ESCAPES = re.compile(
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor movement
+    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and their like on one line: titles, links, clipboard
+    r"|\x1b[@-Z\\-_a-z0-9=>()#%]"
+)
+_SUSPECT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u115f\u1160\u180e\u200b-\u200d\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffc"
+    "\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+_JOINERS = "\u200c\u200d"
+_LINE_ENDS = {"\x0b": "\n", "\x0c": "\n", "\x85": "\n", "\u2028": "\n", "\u2029": "\n", "\r": "\n"}
+
+
+def make_safe_text(text: str) -> str:
+    """The same text with nothing hidden in it. Cheap for text that has nothing to hide."""
+    if _SUSPECT.search(text) is None:
+        return text
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return _SUSPECT.sub(_visible_replacement, text.replace("\r\n", "\n"))
+
+
+def terminal_output_text(text: str) -> str:
+    """What a terminal would show of a program's output: what a carriage return has overwritten is gone."""
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
+    return make_safe_text(text)
+
+
+def safe_tooltip(text: str) -> str:
+    """Such a text as a tooltip: Qt takes for mark-up what looks like it, and a tooltip cannot be told not to."""
+    text = make_safe_text(text)
+    return f"<qt>{escape(text, quote=False).replace(chr(10), '<br>')}</qt>" if "<" in text or "&lt;" in text else text
+
+
+def _visible_replacement(match: re.Match[str]) -> str:
+    sign = match.group()
+    if sign in _LINE_ENDS:
+        return _LINE_ENDS[sign]
+    code = ord(sign)
+    if code < 0x20:
+        return chr(0x2400 + code)
+    if 0xD800 <= code <= 0xDFFF:
+        return "\N{REPLACEMENT CHARACTER}"
+    if sign in _JOINERS and _is_needed_joiner(match):
+        return sign
+    return f"⟨{code:04X}⟩"
+
+
+def _is_needed_joiner(match: re.Match[str]) -> bool:
+    """A joiner belongs between two signs of a script or of a picture; anywhere else it only hides."""
+    text, at = match.string, match.start()
+    around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
+    return len(around) == 2 and all(ord(each) > 0x2FF and not 0x2000 <= ord(each) <= 0x206F for each in around)

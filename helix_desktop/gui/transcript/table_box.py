@@ -1,0 +1,130 @@
+"""A table: columns as wide as their words where there is room, cells that wrap where there is not."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtGui import QFont, QFontMetricsF, QPainter, QTextLayout
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.transcript.basic_boxes import INDENT, QUOTE, LayoutBox, _span_formats, break_into_lines
+from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks, build_wrap_option
+from helix_desktop.gui.transcript.markdown_blocks import StyledSpan, TableBlock, join_span_texts
+
+MOST_COLUMNS = 16
+LONGEST_CELL = 1_000
+
+_ALIGNED = {
+    "left": Qt.AlignmentFlag.AlignLeft,
+    "right": Qt.AlignmentFlag.AlignRight,
+    "center": Qt.AlignmentFlag.AlignHCenter,
+}
+
+
+@dataclass(slots=True)
+class _Cell:
+    start: int
+    layout: QTextLayout
+    place: QRectF
+
+
+class TableBox(LayoutBox):
+    """`like`: the piece of the same table before this one, whose columns are kept."""
+
+    def __init__(
+        self, ink: DrawingStyle, width: float, table: TableBlock, *, gap: float = 0.0, like: TableBox | None = None
+    ) -> None:
+        left = ink.scaled_pixels(INDENT) * table.indent + ink.scaled_pixels(QUOTE) * table.quote
+        super().__init__(ink, width - left, left=float(left), gap=gap)
+        self._pad = float(ink.scaled_pixels(8))
+        columns = min(max((len(row) for row in table.rows), default=0), MOST_COLUMNS)
+        rows = [tuple(_shorten_cell(cell) for cell in row[:columns]) for row in table.rows]
+        self.columns: list[float] = like.columns if like is not None else self._compute_column_widths(rows, columns)
+        self._header = not table.continues
+        self._cells: list[_Cell] = []
+        self._rules: list[float] = []
+        text: list[str] = []
+        start = 0
+        for number, row in enumerate(rows):
+            font = ink.theme.build_font(weight=QFont.Weight.DemiBold) if number == 0 and self._header else ink.text
+            self._lay_out_table_row(row, table.aligned, font, start)
+            text.append("\t".join(join_span_texts(cell) for cell in row))
+            start += len(text[-1]) + 1
+        self.text = "\n".join(text)
+
+    def draw_box(self, painter: QPainter, marks: TextMarks, *, near: bool) -> None:
+        painter.setPen(self.ink.token_colour("text"))
+        for cell in self._cells:
+            inner = marks if marks is NO_MARKS else marks.marks_within(cell.start, len(cell.layout.text()))
+            overlays = [] if inner is NO_MARKS else self.ink.overlay_formats(inner)
+            cell.layout.draw(painter, cell.place.topLeft(), overlays)
+        reach = sum(self.columns)
+        for number, y in enumerate(self._rules):
+            strong = number == 0 and self._header
+            painter.fillRect(QRectF(0, y, reach, 1), self.ink.token_colour("faint" if strong else "line"))
+
+    def nearest_offset(self, place: QPointF) -> int:
+        if not self._cells:
+            return 0
+        row = [cell for cell in self._cells if cell.place.top() <= place.y() < cell.place.bottom() + self._pad]
+        row = row or [self._cells[0] if place.y() < 0 else self._cells[-1]]
+        cell = next((each for each in reversed(row) if each.place.left() - self._pad <= place.x()), row[0])
+        number = min(
+            max(int((place.y() - cell.place.top()) / self.ink.text_line_height), 0), max(cell.layout.lineCount() - 1, 0)
+        )
+        if not cell.layout.lineCount():
+            return cell.start
+        return cell.start + int(cell.layout.lineAt(number).xToCursor(place.x() - cell.place.left()))
+
+    def caret_rect(self, offset: int) -> QRectF:
+        cell = next((each for each in reversed(self._cells) if each.start <= offset), None)
+        return (
+            QRectF(cell.place.left(), cell.place.top(), 1, self.ink.text_line_height)
+            if cell
+            else QRectF(0, 0, 1, self.ink.text_line_height)
+        )
+
+    def _lay_out_table_row(
+        self, row: tuple[tuple[StyledSpan, ...], ...], aligned: tuple[str, ...], font: QFont, start: int
+    ) -> None:
+        top = self.height + self._pad * 0.6
+        x, tallest = 0.0, self.ink.text_line_height
+        for number, cell in enumerate(row):
+            width = self.columns[number] - 2 * self._pad if number < len(self.columns) else 40.0
+            layout = QTextLayout(join_span_texts(cell), font)
+            align = _ALIGNED[aligned[number] if number < len(aligned) and aligned[number] in _ALIGNED else "left"]
+            layout.setTextOption(build_wrap_option(layout.text(), align=align))
+            layout.setFormats(_span_formats(self.ink, cell))
+            height = break_into_lines(layout, max(width, 20.0), self.ink.text_line_height)
+            self._cells.append(_Cell(start, layout, QRectF(x + self._pad, top, width, height)))
+            tallest = max(tallest, height)
+            start += len(join_span_texts(cell)) + 1
+            x += self.columns[number] if number < len(self.columns) else 0.0
+        self.height = top + tallest + self._pad * 0.6 + 1
+        self._rules.append(self.height - 1)
+
+    def _compute_column_widths(self, rows: list[tuple[tuple[StyledSpan, ...], ...]], columns: int) -> list[float]:
+        """What each column would like; where that is too much, the wide ones give way first."""
+        metrics = QFontMetricsF(self.ink.theme.build_font(weight=QFont.Weight.DemiBold))
+        wanted = [self._pad * 2 + 24.0] * columns
+        for row in rows:
+            for number, cell in enumerate(row):
+                wanted[number] = max(
+                    wanted[number], metrics.horizontalAdvance(join_span_texts(cell)[:200]) + 2 * self._pad + 2
+                )
+        room = self.width
+        if sum(wanted) <= room:
+            return wanted
+        given: list[float] = [0.0] * columns
+        open_columns = sorted(range(columns), key=lambda number: wanted[number])
+        for done, number in enumerate(open_columns):
+            given[number] = min(wanted[number], max(room / (columns - done), 36.0))
+            room -= given[number]
+        return given
+
+
+def _shorten_cell(cell: tuple[StyledSpan, ...]) -> tuple[StyledSpan, ...]:
+    return (
+        cell
+        if len(join_span_texts(cell)) <= LONGEST_CELL
+        else (StyledSpan(join_span_texts(cell)[:LONGEST_CELL] + "…"),)
+    )

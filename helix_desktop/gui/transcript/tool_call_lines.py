@@ -1,0 +1,207 @@
+"""A tool call in one line: its name, what it was about, chips for what a fold did to it, and how it went.
+
+Plain values; `boxes` draws them. Arguments may be a megabyte: only their beginning is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from enum import StrEnum
+
+from helix_desktop.engine.facts import Folded, FoldKind, ToolReturned
+from helix_desktop.engine.session_events import CallStage
+from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.shared.figure_formats import format_duration
+from helix_desktop.gui.shared.fold_descriptions import format_token_change
+from helix_desktop.gui.transcript.chat_intents import (
+    ChatIntent,
+    OpenChanges,
+    OpenConversation,
+    OpenEntry,
+    OpenFold,
+    OpenSubAgent,
+    RecallEntry,
+)
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.transcript.transcript_item import ToolCallState
+from helix_desktop.gui.translation import tr
+
+_LOOKED_AT = 4_000
+_LONGEST = 300
+_KEYS = ("command", "path", "file_path", "file", "pattern", "query", "url", "sha256", "task", "prompt", "name", "title")
+_VALUE = r'"\s*:\s*"((?:[^"\\]|\\.){0,400})'
+_OF_KEY = {key: re.compile(f'"{key}{_VALUE}') for key in _KEYS}
+_FIRST = re.compile(r'"[A-Za-z_]{1,60}' + _VALUE)
+_COMMANDS = frozenset({ToolName.RUN_COMMAND, "shell", "bash"})
+_COUNTED = re.compile(r"^(?P<sign>[+-])(?!\1\1 )", re.MULTILINE)
+
+
+class CallStatus(StrEnum):
+    """The dot before the line."""
+
+    DONE = "done"
+    RUNNING = "running"
+    WAITING = "waiting"
+    FAILED = "failed"
+    REFUSED = "refused"
+    CACHED = "cached"
+
+
+@dataclass(frozen=True, slots=True)
+class LineChip:
+    """`strong`: the soft accent surface of a hash."""
+
+    text: str
+    strong: bool = False
+    is_monospaced: bool = False
+    want: ChatIntent | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallLine:
+    words: str
+    status: CallStatus
+    chips: tuple[LineChip, ...] = ()
+    outcome: str = ""
+    want: ChatIntent | None = None  # what a click on `outcome` asks for
+
+    @property
+    def spoken_line(self) -> str:
+        """The line for a screen reader."""
+        states = {
+            CallStatus.DONE: tr("done"),
+            CallStatus.RUNNING: tr("running"),
+            CallStatus.WAITING: tr("waiting for you"),
+            CallStatus.FAILED: tr("failed"),
+            CallStatus.REFUSED: self.outcome,
+            CallStatus.CACHED: tr("cached"),
+        }
+        return ", ".join([self.words, states[self.status], *(chip.text for chip in self.chips)])
+
+
+def build_call_line(state: ToolCallState, now: float) -> ToolCallLine:
+    """The line of a call as it stands at the time `now`."""
+    words = format_call(state.call.name, state.call.arguments)
+    returned = state.returned
+    if returned is None:
+        return _build_unfinished_line(state, words, now)
+    chips = [*_build_chips_of_folds(state), *_build_result_chips(state, returned)]
+    if state.fold is not None and state.fold.kind is FoldKind.MARKER:
+        return ToolCallLine(words, CallStatus.CACHED, tuple(chips), tr("Recall"), RecallEntry(returned.output.digest))
+    if state.decided is not None and not state.decided.allowed:
+        return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("denied"))
+    if returned.stopped or (returned.head == UNREAD and not returned.ok):
+        return ToolCallLine(words, CallStatus.REFUSED, tuple(chips), tr("stopped"))
+    if not returned.ok:
+        code = "" if returned.exit_code is None else tr("exit {code}", code=returned.exit_code)
+        return ToolCallLine(words, CallStatus.FAILED, tuple(chips), code or tr("failed"))
+    return ToolCallLine(
+        words, CallStatus.DONE, tuple(chips), format_duration(returned.seconds) if returned.seconds >= 0.1 else ""
+    )
+
+
+def format_call(name: str, arguments: str) -> str:
+    """`read_file src/lock/table.rs`; of a command, the command itself."""
+    argument = call_subject(arguments)
+    return argument if name in _COMMANDS and argument else f"{name} {argument}".strip()
+
+
+def call_subject(arguments: str) -> str:
+    """What a call is about: its path, its command, its query, else its first text."""
+    looked_at = arguments[:_LOOKED_AT]
+    found = {key: _unescape_json_text(match.group(1)) for key in _KEYS if (match := _OF_KEY[key].search(looked_at))}
+    sought = found.get("pattern") or found.get("query")
+    if sought:
+        return tr("{what} in {where}", what=sought, where=found["path"]) if found.get("path") else sought
+    if found:
+        return next(iter(found.values()))
+    match = _FIRST.search(looked_at)
+    return _unescape_json_text(match.group(1)) if match else ""
+
+
+def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChip]:
+    """What a fold did, as chips: a hash and the figures for a marker; for an excerpt, what the agent asked to keep."""
+    if fold.kind is FoldKind.MARKER:
+        figures = LineChip(format_token_change(fold.tokens_before, fold.tokens), want=OpenFold(fold.fold))
+        return [digest_chip, figures] if digest_chip else [figures]
+    kept = (
+        tr("kept: the agent asked for “{words}”", words=_shorten_to_one_line(fold.asked, 80))
+        if fold.asked
+        else tr("preview kept")
+    )
+    shrunk = f"{format_token_count(fold.tokens_before)} → {format_token_count(fold.tokens)}"
+    return [LineChip(kept, want=OpenFold(fold.fold)), LineChip(shrunk, want=OpenFold(fold.fold))]
+
+
+def format_diff_counts(diff: str) -> str:
+    """`+38 −61` of a unified difference; empty where the text is none."""
+    if "@@" not in diff and not diff.startswith(("---", "diff ")):
+        return ""
+    signs = [match.group("sign") for match in _COUNTED.finditer(diff)]
+    return f"+{signs.count('+')} −{signs.count('-')}" if signs else ""
+
+
+def _build_unfinished_line(state: ToolCallState, words: str, now: float) -> ToolCallLine:
+    chips = (
+        (LineChip(tr("sub-agent"), want=OpenSubAgent(state.call.id)),) if state.call.name == ToolName.DELEGATE else ()
+    )
+    if state.running and state.waiting:
+        return ToolCallLine(words, CallStatus.WAITING, chips, tr("waiting for you"))
+    if state.running and state.stage is not CallStage.RUNNING:
+        return ToolCallLine(
+            words, CallStatus.RUNNING, (), tr("done") if state.stage is CallStage.DONE else tr("queued")
+        )
+    if state.running:
+        text = tr("running… {time}", time=format_duration(max(0.0, now - state.begun_at)))
+        return ToolCallLine(words, CallStatus.RUNNING, chips, text)
+    return ToolCallLine(words, CallStatus.REFUSED, (), tr("not finished"))
+
+
+def _build_chips_of_folds(state: ToolCallState) -> list[LineChip]:
+    chips: list[LineChip] = []
+    if state.fold is not None and state.returned is not None:
+        digest = state.returned.output.digest
+        chips += build_fold_chips(
+            state.fold, LineChip(digest.short_hex, strong=True, is_monospaced=True, want=OpenEntry(digest))
+        )
+    if state.argument_fold is not None:
+        entries = state.argument_fold.entries
+        digest_chip = (
+            LineChip(entries[0].short_hex, strong=True, is_monospaced=True, want=OpenEntry(entries[0]))
+            if entries
+            else None
+        )
+        chips += build_fold_chips(state.argument_fold, digest_chip)
+    return chips
+
+
+def _build_result_chips(state: ToolCallState, returned: ToolReturned) -> list[LineChip]:
+    chips: list[LineChip] = []
+    if returned.changes and (lines := format_diff_counts(returned.head)):
+        chips.append(LineChip(lines, want=OpenChanges(state.returned_seq, returned.changes[0].path)))
+    if returned.repeat_of:
+        chips.append(LineChip(tr("unchanged, from cache")))
+    if returned.child:
+        chips.append(LineChip(tr("sub-agent"), want=OpenConversation(returned.child)))
+    if state.fold is None and returned.tokens >= 100:
+        chips.append(
+            LineChip(tr("{n} tokens", n=format_token_count(returned.tokens)), want=OpenEntry(returned.output.digest))
+        )
+    return chips
+
+
+def _unescape_json_text(text: str) -> str:
+    try:
+        text = str(json.loads(f'"{text}"'))
+    except ValueError:
+        text = text.replace("\\n", " ")
+    return _shorten_to_one_line(text, _LONGEST)
+
+
+def _shorten_to_one_line(text: str, longest: int) -> str:
+    line = " ".join(make_safe_text(text[: longest * 2]).split())
+    return line if len(line) <= longest else line[: longest - 1] + "…"

@@ -1,0 +1,467 @@
+"""The chat as one scroll area that draws its items itself: what is not in sight costs nothing.
+
+Three things never happen: a jump of what the reader looks at when something above changes its height; an end of
+following but by the reader's own gesture; a paint that waits for a long text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Iterator, Sequence
+from itertools import chain
+
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import QAccessible, QPainter, QPaintEvent, QPen, QResizeEvent, QShowEvent
+from PySide6.QtWidgets import QAbstractScrollArea, QAbstractSlider, QFrame, QWidget
+
+from helix_desktop.engine.facts import ModelReplied, Text
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    CallStageChanged,
+    Event,
+    FactAppended,
+    QuestionAnswered,
+    QuestionAsked,
+    ReplyStreamed,
+    ToolPrinted,
+)
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.basic_boxes import LayoutBox
+from helix_desktop.gui.transcript.box_stack import HotSpotIndex
+from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent
+from helix_desktop.gui.transcript.drawing_style import NO_MARKS, DrawingStyle, TextMarks
+from helix_desktop.gui.transcript.failure_cards import FailureCardBox, describe_retry_pause
+from helix_desktop.gui.transcript.item_column import DrawnPlaces, ItemColumn, compute_scrolled_change
+from helix_desktop.gui.transcript.item_layout import ItemLayout
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.transcript.line_boxes import ToolCallBox
+from helix_desktop.gui.transcript.tool_call_lines import build_call_line
+from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
+from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
+from helix_desktop.gui.transcript.transcript_selection import TranscriptSelection
+from helix_desktop.gui.translation import tr
+
+COLUMN = 720
+MARGIN = 24
+BUDGET = 0.006
+SLICE = 0.004
+LETTING_GO = 0.001
+STEP = 40
+DESCRIBED = 4_000
+MANY = 1_000  # facts: more are read in a thread
+EDGE = 4  # pixels by which something may be drawn outside of its place
+
+_FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
+
+
+class TranscriptCanvas(QAbstractScrollArea):
+    """Drawing and scrolling; `TranscriptView` adds what a person does with it."""
+
+    following_changed = Signal(bool)
+    reply_finished = Signal(str)
+
+    def __init__(self, theme: Theme, content: FetchedTranscriptContent, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.theme = theme
+        self.items = TranscriptItems()
+        self.selection = TranscriptSelection()
+        self.finding: TranscriptSearch | None = None
+        self.current = -1
+        self._content = content
+        self._follow = True
+        self._moving = False
+        self._near: LayoutBox | None = None
+        self._spot: tuple[int, HotSpotIndex] | None = None
+        self.over: QWidget | None = None  # a button over the lower edge
+        self._drawn: DrawnPlaces = {}
+        self._floated = QRect()  # where something was drawn over the items
+        self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
+        self._ready: ItemColumn | None = None
+        self._left: Iterator[None] = iter(())  # conversations that are let go of
+        self._letting_go = QTimer(self, interval=0)
+        self._letting_go.timeout.connect(self._clear_closed_conversations)
+        self._later = QTimer(self, interval=0, singleShot=True)
+        self._later.timeout.connect(self._continue_idle_work)
+        self._describing = QTimer(self, interval=400, singleShot=True)
+        self._describing.timeout.connect(self._describe_visible_items)
+        self._clock = QTimer(self, interval=100)
+        self._clock.timeout.connect(self._update_elapsed_times)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.verticalScrollBar().setSingleStep(STEP)
+        self.verticalScrollBar().actionTriggered.connect(self._on_scroll_action)
+        self.viewport().setAttribute(Qt.WidgetAttribute.WA_OpaquePaintEvent)
+        self.setAccessibleName(tr("Conversation"))
+        theme.changed.connect(self._restyle_transcript)
+        content.content_arrived.connect(self._on_content_arrived)
+        content.formulas_drawn.connect(self._on_formulas_drawn)
+
+    # --- what is shown
+
+    def show_history(self, history: ConversationState) -> None:
+        """Show a conversation, from its end."""
+        ready, self._ready = self._ready, None
+        if ready is None or ready.page.items.history is not history or ready.page.ink is not self.column.page.ink:
+            ready = self._build_item_column(history)
+        self._left = chain(self._left, self.items.clear_in_slices())
+        self._letting_go.start()
+        self.column, self.items = ready, ready.page.items
+        for recorded in history.facts[self.items.newest_seq :]:
+            self.column.apply_item_changes(self.items.show_fact(recorded))
+        self.selection.clear_selection()
+        self.finding, self.current, self._spot, self._near = None, -1, None, None
+        self._fit_column_width()
+        self._set_following_end(following=True)
+        self._lay_out_and_draw()
+
+    def _clear_closed_conversations(self) -> None:
+        until = time.perf_counter() + LETTING_GO
+        for _ in self._left:
+            if time.perf_counter() > until:
+                return
+        self._letting_go.stop()
+
+    async def prepare_long_history(self, history: ConversationState) -> None:
+        """Read a long history in a thread, for `show_history`."""
+        if len(history.facts) > MANY:
+            self._ready = await asyncio.to_thread(self._build_item_column, history)
+            gc.freeze()  # so many items that last are not looked through again at every collection
+
+    def _build_item_column(self, history: ConversationState) -> ItemColumn:
+        items, old = TranscriptItems(history), self.column.page
+        items.add_many_facts(history.facts[:])
+        return ItemColumn(LayoutContext(old.ink, old.width, items, self._content, old.now))
+
+    def apply_events(self, events: Sequence[Event]) -> None:
+        """What has happened since the last time."""
+        place = self.reading_position()
+        for event in events:
+            self._apply_event(event)
+        self._start_or_stop_clock()
+        if self.isVisible() or not self._follow:
+            self._lay_out_and_draw(self._scroll_value_for(place), anew=False)
+        appended = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        for answer in filter(None, (_spoken_reply(fact) for fact in appended if isinstance(fact, ModelReplied))):
+            self.reply_finished.emit(answer)
+
+    def _apply_event(self, event: Event) -> None:
+        items, apply, now = self.items, self.column.apply_item_changes, self.column.page.now
+        match event:
+            case FactAppended(recorded):
+                apply(items.show_fact(recorded))
+            case ReplyStreamed(_, delta):
+                apply(items.append_reply_delta(delta, now()))
+            case ToolPrinted(_, call, text):
+                apply(items.append_tool_output(call, text))
+            case CallStageChanged(_, call, stage):
+                apply(items.set_call_stage(call, stage, now()))
+            case ActivityChanged(_, running):
+                apply(items.set_run_state(running))
+            case QuestionAsked(_, number, question):
+                apply(items.note_question(number, question.call.id))
+            case QuestionAnswered(_, number):
+                apply(items.note_answer(number, now()))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """While it is hidden and follows the end, nothing is laid out."""
+        super().showEvent(event)
+        self._lay_out_and_draw()
+
+    @property
+    def is_following_end(self) -> bool:
+        return self._follow
+
+    def jump_to_end(self) -> None:
+        self._set_following_end(following=True)
+        self._lay_out_and_draw()
+
+    def reading_position(self) -> tuple[int, int, bool]:
+        """Where the reader is: a fact, how far below its top, and whether the end is followed."""
+        y = self.verticalScrollBar().value()
+        index = self.column.item_index_at(y)
+        if index < 0 or self._follow:
+            return 0, 0, True
+        seq = self.items.all[index].fact_seq
+        return seq, y - self.column.heights.height_before(self.items.item_of_fact(seq)), False
+
+    def _scroll_value_for(self, place: tuple[int, int, bool]) -> int | None:
+        """Where the view has to stand so that the reader sees what was there before; None where the end is followed."""
+        seq, below, follow = place
+        index = self.items.item_of_fact(seq)
+        return None if follow or index < 0 or not seq else self.column.heights.height_before(index) + below
+
+    def restore_reading_position(self, place: tuple[int, int, bool]) -> None:
+        seq, below, follow = place
+        index = self.items.item_of_fact(seq)
+        if follow or index < 0:
+            self.jump_to_end()
+            return
+        self._set_following_end(following=False)
+        for number in range(index, len(self.items.all)):
+            self.column.full_layout(number)
+            if self.items.all[number].fact_seq != seq:
+                break
+        self._lay_out_and_draw(self.column.heights.height_before(index) + below, anchor=index)
+
+    def scroll_to_item(self, index: int, offset: int = 0) -> None:
+        """Bring an item, or a place in it, into sight, a third below the top."""
+        if not 0 <= index < len(self.items.all):
+            return
+        if (change := self.items.reveal_item(index)) is not None:
+            self.column.apply_item_changes(change)
+        self._set_following_end(following=False)
+        inner = self.column.full_layout(index).caret_rect_at(offset).top() if offset else 0
+        wanted = int(self.column.content_top(index) + inner - self.viewport().height() / 3)
+        self._lay_out_and_draw(max(0, wanted), anchor=index)
+
+    # --- keeping still
+
+    def _lay_out_and_draw(self, y: int | None = None, *, anchor: int = -1, anew: bool = True) -> None:
+        """Lay out what is in sight, for a moment, put the view where it belongs, and draw: all of it `anew`, or what differs."""
+        complete = True
+        height = self.viewport().height()
+        if len(self.column.heights):
+            y = self.verticalScrollBar().value() if y is None else y
+            until = time.perf_counter() + BUDGET
+            if self._follow:
+                y, complete = self._lay_out_from_end(height, until)
+            else:
+                y = min(y, max(0, self.column.total_height - height))
+                y, complete = self.column.lay_out_visible(y, height, until, anchor=anchor)
+            self._describing.start()
+            if not complete or not self._later.isActive():
+                self._later.start()
+        self._set_scroll_position(y or 0)
+        self._update_viewport(anew=anew)
+
+    def _update_viewport(self, *, anew: bool) -> None:
+        """What only stands elsewhere now is moved, not drawn again."""
+        viewport = self.viewport()
+        before, self._drawn = self._drawn, self._drawn_now()
+        marked = not self.selection.is_empty_selection or self.finding is not None
+        whole = self.devicePixelRatioF().is_integer()  # else a place of the view has no edge on the screen
+        found = compute_scrolled_change(before, self._drawn) if whole and not (anew or marked) else None
+        if found is None:
+            viewport.update()
+            return
+        by, places = found
+        free = viewport.rect()
+        if self.over is not None and self.over.isVisible():
+            free.setBottom(self.over.y() - 1)  # Qt moves nothing that something else lies over
+        if by:
+            viewport.scroll(0, by, free)
+            viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
+        for top, bottom in places:
+            viewport.update(0, int(top) - EDGE, viewport.width(), int(bottom - top) + 2 * EDGE + 1)
+        was, floats = self._floated.translated(0, by), self._floating_rect()
+        if was != floats:
+            viewport.update(was)
+            viewport.update(floats)
+
+    def _drawn_now(self) -> DrawnPlaces:
+        return self.column.drawn_places(self.verticalScrollBar().value(), self.viewport().height())
+
+    def _floating_rect(self) -> QRect:
+        """Where something is to be drawn over the items."""
+        return QRect()
+
+    def _describe_visible_items(self) -> None:
+        """What is in sight, for a screen reader."""
+        if QAccessible.isActive():
+            y, height = self.verticalScrollBar().value(), self.viewport().height()
+            laid = [self.column.existing_layout(index) for index in self.column.visible_items(y, height)]
+            texts = [each.text_between_offsets(0, each.text_length) for each in laid if each is not None]
+            self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
+
+    def _lay_out_from_end(self, height: int, until: float) -> tuple[int, bool]:
+        """From the last item upwards, so that the end is right at once."""
+        for _ in range(8):
+            y = max(0, self.column.total_height - height)
+            before = self.column.total_height
+            _, complete = self.column.lay_out_visible(y, height, until)
+            if self.column.total_height == before or time.perf_counter() > until:
+                break
+        return max(0, self.column.total_height - height), complete
+
+    def _set_scroll_position(self, y: int) -> None:
+        bar = self.verticalScrollBar()
+        height = self.viewport().height()
+        self._moving = True
+        bar.setRange(0, max(0, self.column.total_height - height) if len(self.column.heights) else 0)
+        bar.setPageStep(height)
+        bar.setValue(y)
+        self._moving = False
+
+    def _continue_idle_work(self) -> None:
+        """A slice of what can be done while nothing else is: the rest in sight, colours, the next screen."""
+        y, height = self.verticalScrollBar().value(), self.viewport().height()
+        until = time.perf_counter() + SLICE
+        if not all(self._is_item_laid_out(index) for index in self.column.visible_items(y, height)):
+            self._lay_out_and_draw(anew=False)
+            return
+        for index in self.column.visible_items(y, height):
+            laid = self.column.existing_layout(index)
+            if laid is not None and laid.has_uncoloured_code:
+                if laid.colour_code_boxes(until):
+                    self.viewport().update()
+                self._later.start()
+                return
+        if self._follow:
+            return
+        y, ready = self.column.lay_out_nearby(y, height, until)
+        self._set_scroll_position(y)
+        if not ready:
+            self._later.start()
+
+    def _is_item_laid_out(self, index: int) -> bool:
+        laid = self.column.existing_layout(index)
+        return laid is not None and laid.done
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        if not self._moving:
+            self._lay_out_and_draw(anew=False)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_column_width()
+        self._lay_out_and_draw()
+
+    def _fit_column_width(self) -> None:
+        width = float(min(self.theme.zoomed_pixels(COLUMN), max(200, self.width() - 2 * MARGIN)))
+        if width != self.column.page.width:
+            self.column.set_style_and_width(self.column.page.ink, width)
+
+    def _restyle_transcript(self) -> None:
+        page = self.column.page
+        self.column.set_style_and_width(DrawingStyle(self.theme), page.width)
+        self._fit_column_width()
+        self.column.reset_layouts()
+        self._lay_out_and_draw()
+
+    def _on_content_arrived(self) -> None:
+        """Content that was missing has come: lay out again what waits for it."""
+        self.column.discard_layouts_of(_FETCHING)
+        self._lay_out_and_draw()
+
+    def _on_formulas_drawn(self) -> None:
+        self.column.discard_waiting_layouts()
+        self._lay_out_and_draw()
+
+    def _on_scroll_action(self, action: int) -> None:
+        """Only what the reader does ends the following of the end, or begins it again."""
+        bar = self.verticalScrollBar()
+        if action != QAbstractSlider.SliderAction.SliderNoAction.value:
+            self._set_following_end(following=bar.sliderPosition() >= bar.maximum() - 2)
+
+    def _set_following_end(self, *, following: bool) -> None:
+        if following != self._follow:
+            self._follow = following
+            self.following_changed.emit(following)
+
+    # --- time
+
+    def _start_or_stop_clock(self) -> None:
+        if self.items.running_call_items() or self.items.retry_wait_item >= 0:
+            self._clock.start()
+        else:
+            self._clock.stop()
+
+    def _update_elapsed_times(self) -> None:
+        """The elapsed time of what runs."""
+        for index in self.items.running_call_items():
+            laid = self.column.existing_layout(index)
+            line = (
+                next((box for box in laid.boxes[:2] if isinstance(box, ToolCallBox)), None)
+                if laid is not None
+                else None
+            )
+            if line is not None:
+                line.update_call_line(build_call_line(self.items.tool_call_state(index), self.column.page.now()))
+        laid = self.column.existing_layout(self.items.retry_wait_item)
+        if laid is not None and laid.boxes and isinstance(laid.boxes[0], FailureCardBox):
+            laid.boxes[0].update_card_title(describe_retry_pause(self.items.retry_at - self.column.page.now()))
+        self.viewport().update()
+
+    # --- drawing
+
+    @property
+    def column_left(self) -> int:
+        return round((self.width() - self.column.page.width) / 2)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        for place in event.region():  # type: ignore[attr-defined]  # its rectangles
+            painter.setClipRect(place)
+            self._draw_visible_items(painter, place)
+            if place == self.viewport().rect():
+                self._drawn = self._drawn_now()  # more may have been laid out meanwhile
+        painter.end()
+
+    def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:
+        """What stands at a place of the viewport."""
+        painter.fillRect(place, self.theme.colour_of_token("panel"))
+        y, first, height = self.verticalScrollBar().value(), place.top() - EDGE, place.height() + 2 * EDGE
+        for index in self.column.visible_items(y + first, height):
+            laid = self.column.existing_layout(index)
+            if laid is None or not laid.boxes:
+                continue
+            top = self.column.content_top(index) - y
+            painter.save()
+            painter.translate(self.column_left, top)
+            marks, near = self._marks_of_item(index, laid), self._active_box_of(index, laid)
+            laid.draw_boxes(painter, first - top, first + height - top, marks, near)
+            if self._spot is not None and self._spot[0] == index:
+                self._draw_keyboard_focus(painter, laid)
+            painter.restore()
+
+    def _active_box_of(self, index: int, laid: ItemLayout) -> LayoutBox | None:
+        """The box the keyboard is on, else the one under the pointer: it shows what can be done with it."""
+        if (
+            self._spot is not None
+            and self._spot[0] == index
+            and self.hasFocus()
+            and 0 <= self._spot[1].box < len(laid.boxes)
+        ):
+            return laid.boxes[self._spot[1].box]
+        return self._near
+
+    def _marks_of_item(self, index: int, laid: ItemLayout) -> TextMarks:
+        selected = self.selection.selected_offsets_of(index, laid.text_length)
+        if self.finding is None or not self.finding.needle:
+            return TextMarks(selected) if selected[1] > selected[0] else NO_MARKS
+        found = laid.find_text_ranges(self.finding.needle)
+        current = -1
+        if self.current >= 0 and self.current < len(self.finding.places) and self.finding.places[self.current] == index:
+            current = min(self.finding.hit_number_in_item(self.current), len(found) - 1)
+        return TextMarks(selected, found, current) if found or selected[1] > selected[0] else NO_MARKS
+
+    def _draw_keyboard_focus(self, painter: QPainter, laid: ItemLayout) -> None:
+        if self._spot is None or not self.hasFocus() or self._spot[1] not in laid.list_hot_spots():
+            return
+        _, place = laid.hot_spot_and_rect(self._spot[1])
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(self.theme.colour_of_token("accent"), 2))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(place.adjusted(-1, -1, 1, 1), 6, 6)
+
+    # --- places
+
+    def item_under(self, point: QPointF | QPoint) -> tuple[int, QPointF]:
+        """The item under a point of the viewport, and the point as that item sees it."""
+        y = int(point.y()) + self.verticalScrollBar().value()
+        index = self.column.item_index_at(y)
+        if index < 0:
+            return -1, QPointF()
+        return index, QPointF(point.x() - self.column_left, y - self.column.content_top(index))
+
+    def rect_in_viewport(self, index: int, inner: QRectF) -> QRectF:
+        """A place in an item, in the viewport."""
+        return inner.translated(self.column_left, self.column.content_top(index) - self.verticalScrollBar().value())
+
+
+def _spoken_reply(fact: ModelReplied) -> str:
+    return "\n".join(part.text for part in fact.parts if isinstance(part, Text))

@@ -1,0 +1,93 @@
+"""One thing in the chat, as a plain value: what it is, and all that is known of a tool call."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from helix_desktop.engine.facts import (
+    Decided,
+    Fact,
+    Folded,
+    ModelReplied,
+    Reasoning,
+    Recorded,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.session_events import CallStage
+from helix_desktop.fast_dataclass import dataclass
+
+
+class TranscriptItemKind(IntEnum):
+    USER = 0
+    REPLY = 1
+    REASONING = 2
+    CALL = 3
+    FOLD = 4
+    NOTE = 5
+    PLAN = 6
+    REWOUND = 7
+    LIVE_REPLY = 8
+    LIVE_REASONING = 9
+    LIVE_CALL = 10
+    WAITING = 11
+    CHANGES = 12
+    ERROR = 13
+
+
+class TranscriptItem(NamedTuple):
+    """One thing in the chat. `is_first_of_answer`: the first words of the model after the user's, which carry its name."""
+
+    kind: TranscriptItemKind
+    recorded: Recorded | None
+    part: int = 0
+    text: str = ""
+    is_first_of_answer: bool = False
+
+    @property
+    def fact_seq(self) -> int:
+        return self.recorded.seq if self.recorded else 0
+
+    @property
+    def source_fact(self) -> Fact | None:
+        return self.recorded.fact if self.recorded else None
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChanges:
+    """Items from `first_new` on are new or gone; those in `changed_items` look different. Hidden ones may have changed anywhere."""
+
+    first_new: int
+    changed_items: frozenset[int] = frozenset()
+    is_visibility_changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallState:
+    """All that is known of a tool call. `begun_at`: since when it runs; `waiting`: for the user's permission."""
+
+    call: ToolCall
+    begun_at: float
+    returned: ToolReturned | None = None
+    returned_seq: int = 0
+    fold: Folded | None = None
+    argument_fold: Folded | None = None
+    decided: Decided | None = None
+    running: bool = False
+    printed_text: str = ""
+    waiting: bool = False
+    stage: CallStage = CallStage.RUNNING
+
+
+def item_source_text(item: TranscriptItem) -> str:
+    """The Markdown source of an item that has one."""
+    fact = item.source_fact
+    if isinstance(fact, UserSaid) and item.kind is TranscriptItemKind.USER:
+        return "\n\n".join(part.text for part in fact.parts if isinstance(part, Text))
+    if isinstance(fact, ModelReplied) and item.kind in {TranscriptItemKind.REPLY, TranscriptItemKind.REASONING}:
+        part = fact.parts[item.part]
+        return part.text if isinstance(part, Text | Reasoning) else ""
+    return item.text

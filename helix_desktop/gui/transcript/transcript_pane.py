@@ -1,0 +1,218 @@
+"""The chat with what floats over it: the bar that finds, and the button that brings the end back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QLineEdit, QToolButton, QVBoxLayout, QWidget
+
+from helix_desktop.engine.session_events import Event
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.transcript.content_fetching import FetchedTranscriptContent, TranscriptContentSource
+from helix_desktop.gui.transcript.transcript_search import TranscriptSearch
+from helix_desktop.gui.transcript.transcript_view import TranscriptView
+from helix_desktop.gui.translation import format_number, tr
+
+ScrollPlace = tuple[int, int, bool]
+
+
+class FindBar(QWidget):
+    """A field, how many were found, on and back. `changed` carries the text."""
+
+    changed = Signal(str)
+    stepped = Signal(int)
+    closed = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.field = QLineEdit(self)
+        self.field.setPlaceholderText(tr("Find in this conversation"))
+        self.field.setAccessibleName(tr("Find in this conversation"))
+        self.field.setClearButtonEnabled(True)
+        self.counts = QLabel(self)
+        set_widget_look(self.counts, "muted")
+        row = QHBoxLayout(self)
+        row.setContentsMargins(20, 8, 20, 8)
+        row.addWidget(self.field, 1)
+        row.addWidget(self.counts)
+        for sign, words, by in (("↑", tr("Previous match"), -1), ("↓", tr("Next match"), 1)):
+            row.addWidget(self._build_find_button(sign, words, lambda by=by: self.stepped.emit(by)))
+        row.addWidget(self._build_find_button("✕", tr("Close"), self.closed.emit))
+        self.field.textChanged.connect(self.changed)
+        self.field.installEventFilter(self)
+
+    def show_hit_count(self, number: int, total: int, *, done: bool) -> None:
+        """Which of how many; an ellipsis while it still looks."""
+        more = "" if done else "…"
+        if not self.field.text():
+            self.counts.setText("")
+        elif total:
+            self.counts.setText(
+                tr("{n} of {total}{more}", n=format_number(number + 1), total=format_number(total), more=more)
+            )
+        else:
+            self.counts.setText(tr("Nothing found") if done else tr("Loading…"))
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.KeyPress:
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+                back = event.modifiers() & Qt.KeyboardModifier.ShiftModifier
+                self.stepped.emit(-1 if back else 1)
+                return True
+            if event.key() == Qt.Key.Key_Escape:
+                self.closed.emit()
+                return True
+        return super().eventFilter(watched, event)
+
+    def _build_find_button(self, sign: str, words: str, act: object) -> QToolButton:
+        button = QToolButton(self)
+        button.setText(sign)
+        button.setToolTip(words)
+        button.setAccessibleName(words)
+        button.setAutoRaise(True)
+        button.clicked.connect(act)
+        return button
+
+
+class TranscriptPane(QWidget):
+    """`intent_requested` carries a value of `wants`; what it asks for is the window's to do."""
+
+    intent_requested = Signal(object)
+
+    def __init__(
+        self, theme: Theme, doing: BackgroundRunner, source: TranscriptContentSource, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.content = FetchedTranscriptContent(source, doing, self)
+        self.view = TranscriptView(theme, self.content, self)
+        self.bar = FindBar(self)
+        self.bar.hide()
+        self._theme = theme
+        self._end = self.view.over = QToolButton(self.view)
+        self._end.setText("↓")
+        self._end.setToolTip(tr("Jump to the end"))
+        self._end.setAccessibleName(tr("Jump to the end"))
+        set_widget_look(self._end, "pill")
+        self._end.hide()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.bar)
+        column.addWidget(self.view, 1)
+        self._slices = QTimer(self, interval=0)
+        self._slices.timeout.connect(self._continue_search)
+        self._connect_transcript_signals()
+
+    def _connect_transcript_signals(self) -> None:
+        self._end.clicked.connect(self.view.jump_to_end)
+        self.view.following_changed.connect(lambda _following: self._update_end_button())
+        self.view.verticalScrollBar().rangeChanged.connect(lambda _least, _most: self._update_end_button())
+        self.view.intent_requested.connect(self.intent_requested)
+        self.view.find_wanted.connect(self.find)
+        self.bar.changed.connect(self._start_search)
+        self.bar.stepped.connect(self._step_to_hit)
+        self.bar.closed.connect(self._close_find_bar)
+
+    # --- what the window calls
+
+    def open_transcript(self, history: ConversationState, place: ScrollPlace | None = None) -> None:
+        """Show a conversation, at its end or where the reader was."""
+        self._close_find_bar(take_focus=False)
+        self.content.discard_failures()
+        self.view.show_history(history)
+        if place is not None:
+            self.view.restore_reading_position(place)
+
+    async def prepare_transcript(self, history: ConversationState) -> None:
+        """Before a long history is opened: read it in a thread."""
+        await self.view.prepare_long_history(history)
+
+    def show_new_events(self, events: Sequence[Event]) -> None:
+        self.view.apply_events(events)
+
+    def reading_place(self) -> ScrollPlace:
+        """Where the reader is, to be given to `open_transcript` again."""
+        return self.view.reading_position()
+
+    def scroll_to_fact(self, seq: int) -> None:
+        """Bring a fact into sight."""
+        self.view.scroll_to_item(self.view.items.item_of_fact(seq))
+
+    def scroll_to_fold(self, fold: str) -> None:
+        self.view.scroll_to_item(self.view.items.item_of_fold(fold))
+
+    def find(self) -> None:  # type: ignore[override]  # of QWidget: windows by their id
+        """Open the bar that finds, with what is selected."""
+        chosen = self.view.selected_text()
+        if chosen and "\n" not in chosen and len(chosen) < 200:
+            self.bar.field.setText(chosen)
+        self.bar.show()
+        self.bar.field.setFocus()
+        self.bar.field.selectAll()
+
+    # --- finding
+
+    def _start_search(self, text: str) -> None:
+        self.view.finding = TranscriptSearch(self.view.items, text)
+        self.view.current = -1
+        self._slices.start()
+
+    def _continue_search(self) -> None:
+        finding = self.view.finding
+        if finding is None:
+            self._slices.stop()
+            return
+        done = finding.search_slice()
+        if self.view.current < 0 and finding.places:
+            index, _ = self.view.item_under(self.view.viewport().rect().topLeft())
+            if done or finding.places[-1] >= index:
+                self._show_hit(finding.first_hit_from(index))
+        if done:
+            self._slices.stop()
+        self.bar.show_hit_count(max(self.view.current, 0), len(finding.places), done=done)
+        self.view.viewport().update()
+
+    def _step_to_hit(self, by: int) -> None:
+        finding = self.view.finding
+        if finding is not None and finding.places:
+            self._show_hit((self.view.current + by) % len(finding.places))
+            self.bar.show_hit_count(self.view.current, len(finding.places), done=finding.done)
+
+    def _show_hit(self, number: int) -> None:
+        finding = self.view.finding
+        if finding is None or number < 0:
+            return
+        self.view.current = number
+        index = finding.places[number]
+        found = self.view.column.full_layout(index).find_text_ranges(finding.needle)
+        within = min(finding.hit_number_in_item(number), len(found) - 1)
+        self.view.scroll_to_item(index, found[within][0] if within >= 0 else 0)
+
+    def _close_find_bar(self, *_: object, take_focus: bool = True) -> None:
+        self.view.finding, self.view.current = None, -1
+        self._slices.stop()
+        self.bar.hide()
+        if take_focus:
+            self.view.setFocus()
+        self.view.viewport().update()
+
+    # --- the end
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_end_button()
+
+    def _update_end_button(self) -> None:
+        """Where all of it can be seen there is no end to jump to."""
+        self._end.setVisible(not self.view.is_following_end and self.view.verticalScrollBar().maximum() > 0)
+        self._place_end_button()
+
+    def _place_end_button(self) -> None:
+        size = self._theme.zoomed_pixels(34)
+        area = self.view.viewport().geometry()
+        self._end.setGeometry(area.center().x() - size // 2, area.bottom() - size - 12, size, size)
+        self._end.raise_()

@@ -1,0 +1,65 @@
+"""Find in the chat: every item is looked through, in slices, and counted."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator
+
+from helix_desktop.engine.facts import ModelReplied, ToolCall
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.tool_call_lines import format_call
+from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind, item_source_text
+
+SLICE = 0.004
+
+
+class TranscriptSearch:
+    """One search. `places` has an item's number once for each time the text was found in it."""
+
+    def __init__(self, items: TranscriptItems, text: str) -> None:
+        self.needle = text.lower()
+        self.places = array("q")
+        self.done = not self.needle
+        self._items = items
+        self._next = self._search_items()
+
+    def search_slice(self) -> bool:
+        """Look for some milliseconds, or through one item; True when all was looked through."""
+        until = time.perf_counter() + SLICE
+        while not self.done:
+            self.done = next(self._next, True) is True
+            if time.perf_counter() > until:
+                break
+        return self.done
+
+    def first_hit_from(self, index: int) -> int:
+        """The first place at or after an item; the first of all after the last. -1 without any."""
+        if not self.places:
+            return -1
+        return next((number for number, item in enumerate(self.places) if item >= index), 0)
+
+    def hit_number_in_item(self, number: int) -> int:
+        """Which of the places in its item a place is."""
+        first = number
+        while first > 0 and self.places[first - 1] == self.places[number]:
+            first -= 1
+        return number - first
+
+    def _search_items(self) -> Iterator[bool]:
+        for index, item in enumerate(self._items.all):
+            if not self._items.is_set_aside(index):
+                count = searchable_text(item).lower().count(self.needle)
+                self.places.extend([index] * min(count, 1_000))
+            if index % 64 == 63:
+                yield False
+
+
+def searchable_text(item: TranscriptItem) -> str:
+    """The text of an item that can be found without opening it."""
+    if item.kind is TranscriptItemKind.CALL and isinstance(item.source_fact, ModelReplied):
+        call = item.source_fact.parts[item.part]
+        return format_call(call.name, call.arguments) if isinstance(call, ToolCall) else ""
+    return (
+        "" if item.kind in {TranscriptItemKind.REASONING, TranscriptItemKind.LIVE_REASONING} else item_source_text(item)
+    )

@@ -1,0 +1,62 @@
+"""What is being written and printed and is no fact yet, so that a conversation shown again shows it from its beginning."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.facts import ModelReplied, Rewound, ToolReturned, TurnEnded
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    FactAppended,
+    ReplyStreamed,
+    ToolPrinted,
+)
+from helix_desktop.gui.event_bridge import SHOWN_OUTPUT_CHARACTERS, EventBatch
+
+_REPLY = ""  # no call has this id
+_AT_REST = frozenset({ConversationActivity.IDLE, ConversationActivity.FAILED})
+
+
+class UnfinishedOutput:
+    """Of every conversation the reply that streams, and what its running calls have printed last."""
+
+    def __init__(self) -> None:
+        self._batches_by_conversation: dict[str, dict[str, EventBatch]] = {}
+
+    def unfinished_events_of(self, conversation: str) -> tuple[Event, ...]:
+        """All of it once more, as events."""
+        return tuple(
+            event
+            for batch in self._batches_by_conversation.get(conversation, {}).values()
+            for event in batch.join_events()
+        )
+
+    def note_streamed_event(self, event: Event) -> None:
+        if isinstance(event, ReplyStreamed):
+            self._batch_of_stream(event.conversation, _REPLY).add_event(event)
+        elif isinstance(event, ToolPrinted):
+            self._note_printed_output(event)
+        elif isinstance(event, FactAppended):
+            self._drop_recorded_stream(event)
+        elif isinstance(event, ActivityChanged) and event.running in _AT_REST:
+            self._batches_by_conversation.pop(event.conversation, None)
+
+    def _batch_of_stream(self, conversation: str, stream: str) -> EventBatch:
+        return self._batches_by_conversation.setdefault(conversation, {}).setdefault(stream, EventBatch())
+
+    def _note_printed_output(self, event: ToolPrinted) -> None:
+        """A command may print without end: only its last words are kept."""
+        batch = self._batch_of_stream(event.conversation, event.call)
+        batch.add_event(event)
+        if batch.size > 2 * SHOWN_OUTPUT_CHARACTERS:
+            kept = self._batches_by_conversation[event.conversation][event.call] = EventBatch()
+            for each in batch.join_events():
+                kept.add_event(each)
+
+    def _drop_recorded_stream(self, event: FactAppended) -> None:
+        """What has become a fact is shown as such."""
+        streams, fact = self._batches_by_conversation.get(event.recorded.conversation, {}), event.recorded.fact
+        if isinstance(fact, ModelReplied | TurnEnded | Rewound):
+            streams.pop(_REPLY, None)
+        elif isinstance(fact, ToolReturned):
+            streams.pop(fact.call, None)

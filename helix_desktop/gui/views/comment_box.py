@@ -1,0 +1,71 @@
+"""A few words about a line, for the agent."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.translation import tr
+
+
+class _CommentTextEdit(QPlainTextEdit):
+    """Ctrl+Enter sends, Escape leaves."""
+
+    sent = Signal()
+    left = Signal()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if enter and event.modifiers() & Qt.KeyboardModifier.ControlModifier:
+            self.sent.emit()
+        elif event.key() == Qt.Key.Key_Escape:
+            self.left.emit()
+        else:
+            super().keyPressEvent(event)
+
+
+class CommentBox(QFrame):
+    """`sent` carries the words."""
+
+    sent = Signal(str)
+    cancelled = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        set_widget_look(self, "card")
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        self._title = QLabel(self)
+        set_widget_look(self._title, "small")
+        self.words = _CommentTextEdit(self)
+        self.words.setAccessibleName(tr("Comment for the agent"))
+        self.words.setPlaceholderText(tr("What should the agent know about this line?"))
+        self.words.sent.connect(self._send_comment)
+        self.words.left.connect(self.cancelled)
+        send, cancel = QPushButton(tr("Send to agent"), self), QPushButton(tr("Cancel"), self)
+        set_widget_look(send, "primary")
+        set_widget_look(cancel, "pill")
+        send.clicked.connect(self._send_comment)
+        cancel.clicked.connect(self.cancelled)
+        buttons = QHBoxLayout()
+        buttons.addWidget(send)
+        buttons.addWidget(cancel)
+        buttons.addStretch(1)
+        column = QVBoxLayout(self)
+        theme.keep_scaled(self, column.setContentsMargins, 12, 8, 12, 8)
+        column.setSpacing(4)
+        column.addWidget(self._title)
+        column.addWidget(self.words, 1)
+        column.addLayout(buttons)
+
+    def open_comment(self, title: str) -> None:
+        self._title.setText(title)
+        self.words.clear()
+        self.show()
+        self.words.setFocus()
+
+    def _send_comment(self) -> None:
+        words = self.words.toPlainText().strip()
+        if words:
+            self.sent.emit(words)

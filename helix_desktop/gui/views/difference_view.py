@@ -1,0 +1,541 @@
+"""A file's difference, in one column or two: only what is in sight is laid out, whatever its length. Long lines wrap."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from math import ceil
+from typing import cast
+
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QFontMetrics,
+    QFontMetricsF,
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QTextLayout,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QHBoxLayout, QPushButton, QWidget
+
+from helix_desktop.engine.changes.diff_hunks import Hunk
+from helix_desktop.gui.shared.difference_rows import (
+    DifferenceLine,
+    DifferenceRow,
+    DifferenceSheet,
+    build_difference_sheet,
+    build_hunk_rows,
+    build_patch_rows,
+)
+from helix_desktop.gui.theme import Theme, set_widget_look
+from helix_desktop.gui.transcript.code_highlighting import highlight_code
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.views.comment_box import CommentBox
+from helix_desktop.gui.views.text_line_view import TextPosition, columns_between, text_between
+
+LONGEST = 5_000  # characters of a line that are shown
+LAID = 400
+COLOURING = 0.004  # seconds of a frame
+GUTTER, HEAD, GAP, BOX, TAIL = 44, 34, 14, 128, 24
+
+
+class HunkButtons(QWidget):
+    """The buttons of one hunk."""
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.hunk = -1
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(8)
+        self.back, self.keep = QPushButton(tr("Undo"), self), QPushButton(tr("Keep"), self)
+        for button in (self.back, self.keep):
+            set_widget_look(button, "pill")
+            button.setAutoDefault(False)
+            row.addWidget(button)
+
+
+class DifferenceView(QAbstractScrollArea):
+    """`hunk_undo_requested` and `keep` carry a hunk's id; `commented` a line's number, its text, and what the user says about it."""
+
+    hunk_undo_requested = Signal(str)
+    hunk_keep_requested = Signal(str)
+    commented = Signal(int, str, str)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._rebuild_drawing_style()
+        self._hunks: Sequence[Hunk] = ()
+        self._patch = ""
+        self._kept: frozenset[str] = frozenset()
+        self._rows: Sequence[DifferenceRow] = ()
+        self._heads: Sequence[int] = ()
+        self._tops: list[float] = [0.0]
+        self._columns = False
+        self.tail = TAIL  # pixels below the last row
+        self._lengths: Sequence[int] = ()  # of the rows, in letters
+        self._heights: list[float] = []
+        self._exact: set[int] = set()  # rows that wrap and whose height is known
+        self._letters = 0.0  # of a line before it wraps
+        self._wide = 0.0  # what lines were wrapped to
+        self._language = ""
+        self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
+        self._plain: dict[tuple[int, bool], DifferenceLine] = {}  # laid out without colours, in order
+        self._colouring = QTimer(self, interval=0, singleShot=True)
+        self._colouring.timeout.connect(self._colour_visible_lines)
+        self._buttons: list[HunkButtons] = []
+        self._asking = -1  # the row whose line is commented
+        self._actions = True
+        self._anchor = self._caret = TextPosition(-1, 0)  # what is selected, in one column
+        self._right = True  # which one
+        self._comment = CommentBox(theme, self.viewport())
+        self._comment.hide()
+        self._comment.sent.connect(self._send_comment_on_line)
+        self._comment.cancelled.connect(self._close_comment)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(tr("Difference"))
+        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
+        theme.changed.connect(self._restyle_difference)
+
+    # --- what is shown
+
+    def show_hunks(
+        self,
+        hunks: Sequence[Hunk],
+        *,
+        language: str = "",
+        kept: frozenset[str] = frozenset(),
+        made: DifferenceSheet | None = None,
+    ) -> None:
+        """Another file, from its top. `made`: its rows, where they were made in a thread."""
+        self._hunks, self._language, self._kept, self._actions = hunks, language, kept, True
+        self._patch = ""
+        self._close_comment()
+        self._rows = ()  # or those of the file before are laid out at the top
+        self.verticalScrollBar().setValue(0)
+        self._build_difference_rows(made)
+
+    def show_patch(self, text: str, *, language: str = "") -> bool:
+        """A unified difference, every line of it exactly; to be read only. False: it is none."""
+        self._patch, self._language, self._actions = text, language, False
+        self._build_difference_rows()
+        return bool(self._rows)
+
+    def show_columns(self, *, two: bool) -> None:
+        """Show before and after in two columns, or in one. A comment being written stays at its line."""
+        line, self._asking = self._commented_line(), -1
+        self._columns = two
+        self._build_difference_rows()
+        if line is not None:
+            self._make_room_for_comment(
+                next(number for number, row in enumerate(self._rows) if line in (row.left, row.right))
+            )
+
+    @property
+    def has_two_columns(self) -> bool:
+        return self._columns
+
+    @property
+    def shown_lines(self) -> Iterator[DifferenceLine]:
+        """What the rows show."""
+        for row in self._rows:
+            sides = [row.left] if self._columns and row.left is not row.right else []
+            yield from (line for line in (*sides, row.right) if line is not None)
+
+    @property
+    def content_height(self) -> int:
+        """What all of it takes."""
+        return round(self._tops[-1]) + self._ink.scaled_pixels(self.tail)
+
+    def height_of_lines(self, lines: int) -> int:
+        return round(lines * self._ink.code_line_height) + self._ink.scaled_pixels(self.tail)
+
+    def _build_difference_rows(self, made: DifferenceSheet | None = None) -> None:
+        two = self._columns
+        if made is None or made.is_two_columns != two:
+            found = (
+                build_patch_rows(self._patch, columns=two) if self._patch else build_hunk_rows(self._hunks, columns=two)
+            )
+            made = build_difference_sheet(found, columns=two)
+        self._rows, self._heads, self._lengths = made.rows, made.heads, made.lengths
+        self._laid.clear()
+        self._plain.clear()
+        self._anchor = self._caret = TextPosition(-1, 0)
+        self._estimate_row_heights()
+
+    def _estimate_row_heights(self) -> None:
+        self._wide = self._text_width()
+        self._letters = self._wide / self._ink.code_letter_width
+        self._exact = set()
+        letters, line = self._letters, self._ink.code_line_height
+        self._heights = [line if length <= letters else line * ceil(length / letters) for length in self._lengths]
+        for number in self._heads:
+            self._heights[number] = self._ink.scaled_pixels(HEAD) + (self._ink.scaled_pixels(GAP) if number else 0)
+        if self._asking >= 0:
+            self._heights[self._asking] += self._ink.scaled_pixels(BOX)
+        if self._patch:
+            self._measure_wrapped_rows(range(len(self._rows)))
+        self._compute_row_tops()
+
+    def _compute_row_tops(self) -> None:
+        tops = list(accumulate(self._heights, initial=0.0))
+        if tops[-1] != self._tops[-1]:
+            self.updateGeometry()
+        self._tops = tops
+        self._update_vertical_range()
+
+    def _measure_wrapped_rows(self, numbers: Iterable[int]) -> bool:
+        """Whether one of these rows, which are in sight, was not as high as estimated. All at once, a file of 25,000 long lines took seconds."""
+        wrapped = [number for number in numbers if self._lengths[number] > self._letters and number not in self._exact]
+        self._exact.update(wrapped)
+        other = False
+        for number in wrapped:
+            high = self._ink.code_line_height * self._count_row_lines(number, self._rows[number])
+            high += self._ink.scaled_pixels(BOX) if number == self._asking else 0
+            other |= high != self._heights[number]
+            self._heights[number] = high
+        return other
+
+    def _text_width(self) -> float:
+        """What a line has before it wraps."""
+        right = self.viewport().width() // 2 if self._columns else self.viewport().width()
+        return max(right - self._left_edge_of_code(False) - self._ink.scaled_pixels(6), 8 * self._ink.code_letter_width)
+
+    def _count_row_lines(self, number: int, row: DifferenceRow) -> int:
+        sides = [(row.left, False)] if self._columns and row.left is not None else []
+        sides += [(row.right, True)] if row.right is not None else []
+        return max(self._layout_difference_line(number, line, right=right).lineCount() for line, right in sides)
+
+    def _update_vertical_range(self) -> None:
+        bar = self.verticalScrollBar()
+        bar.setRange(0, max(0, self.content_height - self.viewport().height()))
+        bar.setPageStep(self.viewport().height())
+        bar.setSingleStep(round(self._ink.code_line_height * 3))
+        self._arrange_visible_rows()
+
+    def _arrange_visible_rows(self) -> None:
+        if self._measure_wrapped_rows(range(*self._visible_row_range())):
+            self._compute_row_tops()  # and comes back here
+        else:
+            self._place_hunk_buttons()
+            self.viewport().update()
+
+    def _place_hunk_buttons(self) -> None:
+        """Buttons and the comment's box, where they are in sight."""
+        first, last = self._visible_row_range()
+        heads = [number for number in range(first, last) if self._rows[number].head] if self._actions else []
+        while len(self._buttons) < len(heads):
+            buttons = HunkButtons(self.viewport())
+            buttons.back.clicked.connect(
+                lambda _=False, b=buttons: self.hunk_undo_requested.emit(self._hunks[b.hunk].id)
+            )
+            buttons.keep.clicked.connect(
+                lambda _=False, b=buttons: self.hunk_keep_requested.emit(self._hunks[b.hunk].id)
+            )
+            self._buttons.append(buttons)
+        for buttons, number in zip(self._buttons, heads, strict=False):
+            buttons.hunk = self._rows[number].hunk
+            kept = bool(self._kept) and self._hunks[buttons.hunk].stable_id in self._kept
+            buttons.keep.setText(tr("Kept") if kept else tr("Keep"))
+            buttons.keep.setEnabled(not kept)
+            size = buttons.sizeHint()
+            top = self._top_of_hunk_head(number) + (self._ink.scaled_pixels(HEAD) - size.height()) / 2
+            buttons.setGeometry(self.viewport().width() - size.width() - 10, round(top), size.width(), size.height())
+            buttons.show()
+        for buttons in self._buttons[len(heads) :]:
+            buttons.hide()
+        if self._asking >= 0:
+            bottom = self._tops[self._asking + 1] - self.verticalScrollBar().value()
+            left, px = self._left_edge_of_code(self._columns), self._ink.scaled_pixels
+            wide = self.viewport().width() - left - px(16)
+            self._comment.setGeometry(left, round(bottom - px(BOX - 6)), wide, px(BOX - 12))
+
+    def _top_of_hunk_head(self, number: int) -> float:
+        gap = self._ink.scaled_pixels(GAP) if number else 0
+        return self._tops[number] + gap - self.verticalScrollBar().value()
+
+    def _visible_row_range(self, top: int = 0, bottom: int = 0) -> tuple[int, int]:
+        """The visible rows, or those in a part of the view: the first, and the one after the last."""
+        at = self.verticalScrollBar().value()
+        first = max(0, bisect_right(self._tops, at + top) - 1)
+        last = bisect_right(self._tops, at + (bottom or self.viewport().height()))
+        return first, min(last, len(self._rows))
+
+    def _left_edge_of_code(self, right: bool) -> int:  # noqa: FBT001 -- which column
+        gutter, sign = self._ink.scaled_pixels(GUTTER), round(2 * self._ink.code_letter_width)
+        if self._columns:
+            return (self.viewport().width() // 2 if right else 0) + gutter + sign
+        return 2 * gutter + sign
+
+    # --- drawing
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.fillRect(event.rect(), self._ink.token_colour("panel"))
+        parts = (self._visible_row_range(part.top(), part.bottom()) for part in cast("Iterable[QRect]", event.region()))
+        numbers = sorted({number for part in parts for number in range(*part)})
+        offset = self.verticalScrollBar().value()
+        for number in numbers:
+            row, y = self._rows[number], self._tops[number] - offset
+            high = self._tops[number + 1] - offset - y - (self._ink.scaled_pixels(BOX) if number == self._asking else 0)
+            if row.head:
+                self._draw_hunk_head(painter, number, row)
+            elif self._columns:
+                half = self.viewport().width() // 2
+                self._draw_difference_line(painter, number, row.left, QRectF(0, y, half - 1, high), right=False)
+                self._draw_difference_line(painter, number, row.right, QRectF(half, y, half, high), right=True)
+            else:
+                whole = QRectF(0, y, self.viewport().width(), high)
+                self._draw_difference_line(painter, number, row.right, whole, right=True)
+        for number in {self._rows[at].hunk for at in numbers} - {-1}:
+            self._draw_hunk_frame(painter, number)
+        painter.end()
+
+    def _draw_hunk_frame(self, painter: QPainter, hunk: int) -> None:
+        """A line around a hunk."""
+        head = self._heads[hunk]
+        end = self._heads[hunk + 1] if hunk + 1 < len(self._heads) else len(self._rows)
+        top, bottom = self._top_of_hunk_head(head), self._tops[end] - self.verticalScrollBar().value()
+        place = QRectF(0.5, top + 0.5, self.viewport().width() - 1, bottom - top - 1)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(self._ink.token_colour("line"))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.drawRoundedRect(place, self._ink.scaled_pixels(8), self._ink.scaled_pixels(8))
+
+    def _draw_hunk_head(self, painter: QPainter, number: int, row: DifferenceRow) -> None:
+        top = self._top_of_hunk_head(number)
+        place = QRectF(0, top, self.viewport().width(), self._ink.scaled_pixels(HEAD))
+        painter.fillRect(place, self._ink.token_colour("code"))
+        painter.setFont(self._ink.mono)
+        painter.setPen(self._ink.token_colour("faint"))
+        painter.drawText(
+            place.adjusted(self._ink.scaled_pixels(12), 0, 0, 0),
+            Qt.AlignmentFlag.AlignVCenter,
+            self._elided_hunk_head(row),
+        )
+
+    def _elided_hunk_head(self, row: DifferenceRow) -> str:
+        """The head, shortened to the room beside its buttons."""
+        buttons = (each.x() for each in self._buttons if each.isVisible() and each.hunk == row.hunk)
+        room = next(buttons, self.viewport().width()) - self._ink.scaled_pixels(20)
+        return QFontMetrics(self._ink.mono).elidedText(row.head, Qt.TextElideMode.ElideRight, room)
+
+    def _draw_difference_line(
+        self, painter: QPainter, number: int, line: DifferenceLine | None, place: QRectF, *, right: bool
+    ) -> None:
+        tone = "free" if line is None else {"-": "danger_soft", "+": "added_soft"}.get(line.mark, "")
+        if tone:
+            painter.fillRect(place, self._ink.token_colour(tone))
+        if line is None:
+            return
+        painter.setFont(self._ink.mono)
+        painter.setPen(self._ink.token_colour("faint"))
+        self._draw_line_numbers(painter, line, place, right=right)
+        layout = self._layout_difference_line(number, line, right=right)
+        left = self._left_edge_of_code(right)
+        painter.setPen(self._ink.token_colour("text"))
+        some = right is self._right and self._anchor != self._caret
+        chosen = columns_between(self._anchor, self._caret, number, len(layout.text())) if some else (0, 0)
+        layout.draw(painter, QPointF(left, place.top()), self._ink.overlay_formats(TextMarks(chosen)) if some else [])
+
+    def _draw_line_numbers(self, painter: QPainter, line: DifferenceLine, place: QRectF, *, right: bool) -> None:
+        """They and the sign are one text, up to a letter before the line's own: each text that is drawn takes its time."""
+        figures = (
+            ((line.new_number if right else line.old_number),) if self._columns else (line.old_number, line.new_number)
+        )
+        text = "".join(f"{figure or '':>5} " for figure in figures) + (line.mark or " ")
+        left = self._left_edge_of_code(right) - (len(text) + 1) * self._ink.code_letter_width
+        painter.drawText(QPointF(left, place.top() + self._base), text)
+
+    def _layout_difference_line(
+        self, number: int, line: DifferenceLine, *, right: bool, coloured: bool = False
+    ) -> QTextLayout:
+        key = (number, right)
+        laid = self._laid.get(key)
+        if laid is not None and not coloured:
+            self._laid.move_to_end(key)
+            return laid
+        text = (
+            line.text
+            if self._patch
+            else make_safe_text(line.text[:LONGEST]) + ("…" if len(line.text) > LONGEST else "")
+        )
+        laid = self._laid[key] = QTextLayout(text, self._ink.mono)
+        laid.setTextOption(self._option)
+        laid.setCacheEnabled(True)  # or each painting shapes it again
+        if coloured:
+            runs = highlight_code(text, self._language)
+            formats = [build_format_range(at, size, self._ink.highlight_format(name)) for at, size, name in runs]
+            formats += [
+                build_format_range(at, size, self._ink.changed_word_format(line.mark))
+                for at, size in line.changed_spans
+            ]
+            laid.setFormats(formats)
+        else:
+            self._plain[key] = line
+            if not self._colouring.isActive():
+                self._colouring.start()
+        laid.beginLayout()
+        at = 0.0
+        while (made := laid.createLine()).isValid():
+            made.setLineWidth(self._wide)
+            made.setPosition(QPointF(0, at + (self._ink.code_line_height - made.height()) / 2))
+            at += self._ink.code_line_height
+        laid.endLayout()
+        if len(self._laid) > LAID:
+            self._laid.popitem(last=False)
+        return laid
+
+    def _colour_visible_lines(self) -> None:
+        """Lines in sight that were drawn plainly, so that no frame is held up, get their colours, in slices."""
+        until = time.perf_counter() + COLOURING
+        first, last = self._visible_row_range()
+        while self._plain:
+            number, right = key = next(iter(self._plain))
+            line = self._plain.pop(key)
+            if first <= number < last:
+                self._layout_difference_line(number, line, right=right, coloured=True)
+                top = self._tops[number] - self.verticalScrollBar().value()
+                high = self._tops[number + 1] - self._tops[number]
+                self.viewport().update(0, int(top), self.viewport().width(), ceil(high) + 1)
+            else:
+                self._laid.pop(key, None)
+            if time.perf_counter() > until:
+                break
+        if self._plain:
+            self._colouring.start()
+
+    # --- hands
+
+    def row_at(self, point: QPoint) -> int:
+        number = bisect_right(self._tops, point.y() + self.verticalScrollBar().value()) - 1
+        return number if 0 <= number < len(self._rows) else -1
+
+    def letter_position_at(self, point: QPoint) -> TextPosition:
+        """The letter nearest to a point, in the column that something is selected in."""
+        y = point.y() + self.verticalScrollBar().value()
+        number = min(max(bisect_right(self._tops, y) - 1, 0), len(self._rows) - 1)
+        line = self._line_of_row(number)
+        if line is None:
+            return TextPosition(number, 0)
+        laid = self._layout_difference_line(number, line, right=self._right)
+        at = min(max(int((y - self._tops[number]) / self._ink.code_line_height), 0), laid.lineCount() - 1)
+        return TextPosition(number, int(laid.lineAt(at).xToCursor(point.x() - self._left_edge_of_code(self._right))))
+
+    def _line_of_row(self, number: int) -> DifferenceLine | None:
+        row = self._rows[number]
+        return row.right if self._right else row.left
+
+    def selected_difference_text(self) -> str:
+        """What is selected."""
+
+        def selectable_line_text(number: int) -> str | None:
+            line = self._line_of_row(number)
+            return line.text if line is not None else self._rows[number].head or None
+
+        return text_between(self._anchor, self._caret, selectable_line_text) if self._anchor.line >= 0 else ""
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() == Qt.MouseButton.LeftButton and self._rows:
+            point = event.position().toPoint()
+            self._right = not self._columns or point.x() >= self.viewport().width() // 2
+            self._anchor = self._caret = self.letter_position_at(point)
+            self.viewport().update()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton and self._anchor.line >= 0:
+            point, bar = event.position().toPoint(), self.verticalScrollBar()
+            bar.setValue(bar.value() + min(point.y(), 0) + max(point.y() - self.viewport().height(), 0))
+            self._caret = self.letter_position_at(point)
+            self.viewport().update()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """A click on a line opens the box for a comment about it; what was drawn over is selected."""
+        number = self.row_at(event.position().toPoint())
+        click = event.button() == Qt.MouseButton.LeftButton and self._anchor == self._caret
+        if click and self._actions and number >= 0 and not self._rows[number].head:
+            self.open_comment_on_row(number)
+        event.accept()
+
+    def open_comment_on_row(self, number: int) -> None:
+        """Open the box for a comment on a line."""
+        row = self._rows[number]
+        line = row.right or row.left
+        if line is None:
+            return
+        self._comment.open_comment(tr("Line {number}", number=line.new_number or line.old_number))
+        self._make_room_for_comment(number)
+
+    def _make_room_for_comment(self, number: int) -> None:
+        """Make room for the box below a row, and below no other; -1: below none."""
+        for at, more in ((self._asking, -1), (number, 1)):
+            if at >= 0:
+                self._heights[at] += more * self._ink.scaled_pixels(BOX)
+        self._asking = number
+        self._compute_row_tops()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Cancel) and self._asking >= 0:
+            self._close_comment()
+        elif event.matches(QKeySequence.StandardKey.Copy) and (text := self.selected_difference_text()):
+            QGuiApplication.clipboard().setText(text)
+        else:
+            super().keyPressEvent(event)
+
+    def _commented_line(self) -> DifferenceLine | None:
+        """The line that is commented."""
+        row = self._rows[self._asking] if self._asking >= 0 else None
+        return (row.right or row.left) if row is not None else None
+
+    def _send_comment_on_line(self, words: str) -> None:
+        line = self._commented_line()
+        if line is not None:
+            self.commented.emit(line.new_number or line.old_number, line.text, words)
+        self._close_comment()
+
+    def _close_comment(self) -> None:
+        self._comment.hide()
+        if self._asking >= 0:
+            self._make_room_for_comment(-1)
+            self.setFocus()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if self._text_width() == self._wide:
+            self._update_vertical_range()
+        else:
+            self._laid.clear()
+            self._estimate_row_heights()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        """What stays in sight is moved, not drawn again."""
+        if self._measure_wrapped_rows(range(*self._visible_row_range())):
+            self._compute_row_tops()
+        else:
+            self.viewport().scroll(dx, dy)
+            self._place_hunk_buttons()
+
+    def _rebuild_drawing_style(self) -> None:
+        self._ink = DrawingStyle(self._theme)
+        metrics = QFontMetricsF(self._ink.mono)
+        self._base = (self._ink.code_line_height - metrics.height()) / 2 + metrics.ascent()  # of the letters in a line
+        self._option = build_wrap_option()
+        self._option.setAlignment(Qt.AlignmentFlag.AlignLeft)
+        self._option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        self._option.setTabStopDistance(4 * self._ink.code_letter_width)
+
+    def _restyle_difference(self) -> None:
+        self._rebuild_drawing_style()
+        self._build_difference_rows()

@@ -1,0 +1,423 @@
+"""A text of any number of lines, of which only those in sight are laid out: numbers, colours, selection, marks.
+
+It shows whatever has a length and gives its lines: a page of an entry, hex that is computed when it is looked at, a
+difference. A line of a megabyte is shown to its first characters; copying takes what the source gives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from PySide6.QtCore import QPoint, QPointF, QRectF, Qt, QTimer, Signal
+from PySide6.QtGui import (
+    QGuiApplication,
+    QKeyEvent,
+    QKeySequence,
+    QMouseEvent,
+    QPainter,
+    QPaintEvent,
+    QResizeEvent,
+    QTextLayout,
+)
+from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.code_highlighting import Run
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks, build_format_range, build_wrap_option
+from helix_desktop.gui.transcript.safe_text import make_safe_text
+from helix_desktop.gui.translation import tr
+
+LONGEST = 4_000
+KEPT = 300
+SLICE = 0.004
+PAD = 14
+
+
+class TextLines(Protocol):
+    """What is shown. A list of strings is one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> str: ...
+
+
+class TextPosition(NamedTuple):
+    """A place in the text."""
+
+    line: int
+    column: int
+
+
+def columns_between(one: TextPosition, other: TextPosition, number: int, length: int) -> tuple[int, int]:
+    """What of a line lies between two places: from where to where."""
+    first, last = sorted((one, other))
+    if first.line < 0 or not first.line <= number <= last.line:
+        return 0, 0
+    return (first.column if number == first.line else 0), (last.column if number == last.line else length)
+
+
+def text_between(one: TextPosition, other: TextPosition, line: Callable[[int], str | None]) -> str:
+    """The text between two places. `line`: None for what is no line."""
+    first, last = sorted((one, other))
+    texts = [(number, line(number)) for number in range(first.line, last.line + 1)]
+    return "\n".join(text[slice(*columns_between(first, last, n, len(text)))] for n, text in texts if text is not None)
+
+
+class TextLineView(QAbstractScrollArea):
+    """`selection_changed` comes when other lines are selected. `tone(i)` may name a token of the colours as a line's ground."""
+
+    selection_changed = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.theme = theme
+        self._ink = DrawingStyle(theme)
+        self._lines: TextLines = []
+        self._first_number = 1
+        self._tone: Callable[[int], str] | None = None
+        self._labels: Callable[[int], str] | None = None
+        self._laid: OrderedDict[int, QTextLayout] = OrderedDict()
+        self._runs: dict[int, list[Run]] = {}
+        self._colouring: Iterator[tuple[int, Run]] | None = None
+        self._needle = ""
+        self._anchor = TextPosition(-1, 0)
+        self._caret = TextPosition(-1, 0)
+        self._by_line = False
+        self._widest = 0.0
+        self._slices = QTimer(self, interval=0)
+        self._slices.timeout.connect(self._continue_colouring_lines)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setCornerWidget(QWidget(self))
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
+        self.setAccessibleName(tr("Text"))
+        theme.changed.connect(self._restyle_lines)
+
+    # --- what is shown
+
+    def show_text_lines(
+        self,
+        lines: TextLines,
+        *,
+        first_number: int = 1,
+        colours: Iterator[tuple[int, Run]] | None = None,
+        tone: Callable[[int], str] | None = None,
+        labels: Callable[[int], str] | None = None,
+    ) -> None:
+        """Show another text from its top. `colours`: line and run, found in slices. `labels` take the numbers' place."""
+        self._lines, self._first_number = lines, first_number
+        self._tone, self._labels = tone, labels
+        self._laid.clear()
+        self._runs.clear()
+        self._widest = 0.0
+        self._anchor = self._caret = TextPosition(-1, 0)
+        self._colouring = colours
+        self._update_scroll_ranges()
+        self.verticalScrollBar().setValue(0)
+        self.horizontalScrollBar().setValue(0)
+        if colours is not None:
+            self._slices.start()
+        self.viewport().update()
+        self.selection_changed.emit()
+
+    def highlight_matches(self, needle: str) -> None:
+        """Mark a text wherever it stands."""
+        self._needle = needle.lower()
+        self.viewport().update()
+
+    def scroll_to_line(self, number: int) -> None:
+        """Bring a line into sight, counted from 0."""
+        y = round(number * self._line_height - self.viewport().height() / 3)
+        self.verticalScrollBar().setValue(y)
+
+    @property
+    def viewed_lines(self) -> TextLines:
+        return self._lines
+
+    # --- what is selected
+
+    def selected_line_range(self) -> tuple[int, int] | None:
+        """The first and the last selected line, counted from 0; None when nothing is selected."""
+        if self._anchor.line < 0 or (self._anchor == self._caret and not self._by_line):
+            return None
+        first, last = sorted((self._anchor, self._caret))
+        end = last.line - 1 if last.column == 0 and last.line > first.line and not self._by_line else last.line
+        return first.line, end
+
+    def selected_lines_text(self) -> str:
+        lines = self.selected_line_range()
+        if lines is None:
+            return ""
+        if self._by_line:
+            return "\n".join(self._lines[i] for i in range(lines[0], lines[1] + 1))
+        first, last = sorted((self._anchor, self._caret))
+        return text_between(first, last, self._lines.__getitem__)
+
+    def select_all_lines(self) -> None:
+        if len(self._lines):
+            self._anchor, self._caret = (
+                TextPosition(0, 0),
+                TextPosition(len(self._lines) - 1, len(self._lines[len(self._lines) - 1])),
+            )
+            self._by_line = False
+            self._show_new_selection()
+
+    def copy_selected_lines(self) -> None:
+        text = self.selected_lines_text()
+        if text:
+            QGuiApplication.clipboard().setText(text)
+
+    def _show_new_selection(self) -> None:
+        self.viewport().update()
+        self.selection_changed.emit()
+
+    # --- measures
+
+    @property
+    def _line_height(self) -> float:
+        return self._ink.code_line_height
+
+    @property
+    def _gutter_width(self) -> float:
+        if self._labels is not None:
+            return self._ink.code_letter_width * 12 + self._ink.scaled_pixels(PAD)
+        digits = max(3, len(str(self._first_number + len(self._lines))))
+        return self._ink.code_letter_width * digits + self._ink.scaled_pixels(PAD) * 1.5
+
+    def _update_scroll_ranges(self) -> None:
+        view, top = self.viewport(), 2 * self._ink.scaled_pixels(10)
+        bar = self.verticalScrollBar()
+        bar.setRange(0, max(0, round(len(self._lines) * self._line_height) + top - view.height()))
+        bar.setPageStep(view.height())
+        bar.setSingleStep(round(self._line_height))
+        across = self.horizontalScrollBar()
+        across.setRange(0, max(0, round(self._widest + self._gutter_width + 4 - view.width())))
+        across.setPageStep(view.width())
+        across.setSingleStep(round(self._ink.code_letter_width * 4))
+
+    def _restyle_lines(self) -> None:
+        self._ink = DrawingStyle(self.theme)
+        self._laid.clear()
+        self._widest = 0.0
+        self._update_scroll_ranges()
+        self.viewport().update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._update_scroll_ranges()
+
+    def scrollContentsBy(self, dx: int, dy: int) -> None:
+        self.viewport().update()
+
+    # --- drawing
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self.viewport())
+        painter.fillRect(event.rect(), self._ink.token_colour("panel"))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._ink.token_colour("code"))
+        painter.drawRoundedRect(self.viewport().rect(), self._ink.scaled_pixels(8), self._ink.scaled_pixels(8))
+        top = self._ink.scaled_pixels(10) - self.verticalScrollBar().value()
+        first = max(0, int(-top / self._line_height))
+        last = min(len(self._lines), first + int(self.viewport().height() / self._line_height) + 2)
+        for number in range(first, last):
+            self._draw_text_line(painter, number, top + number * self._line_height)
+        painter.end()
+        self._extend_horizontal_range()
+
+    def _draw_text_line(self, painter: QPainter, number: int, y: float) -> None:
+        layout = self._layout_text_line(number)
+        if self._tone is not None and (name := self._tone(number)):
+            painter.fillRect(QRectF(0, y, self.viewport().width(), self._line_height), self._ink.token_colour(name))
+        selected = self._selected_columns(number, len(layout.text()))
+        if self._by_line and selected != (0, 0):
+            painter.fillRect(QRectF(0, y, self.viewport().width(), self._line_height), self._ink.selection_colour)
+            selected = (0, 0)
+        painter.setPen(self._ink.token_colour("text"))
+        x = self._gutter_width - self.horizontalScrollBar().value()
+        painter.save()
+        painter.setClipRect(QRectF(self._gutter_width - 2, 0, self.viewport().width(), self.viewport().height()))
+        layout.draw(
+            painter,
+            QPointF(x, y),
+            self._ink.overlay_formats(TextMarks(selected, self._find_highlighted_spans(layout.text()))),
+        )
+        painter.restore()
+        self._draw_line_number(painter, number, y)
+
+    def _draw_line_number(self, painter: QPainter, number: int, y: float) -> None:
+        painter.setFont(self._ink.mono)
+        painter.setPen(self._ink.token_colour("faint"))
+        words = self._labels(number) if self._labels is not None else str(self._first_number + number)
+        place = QRectF(0, y, self._gutter_width - self._ink.scaled_pixels(PAD), self._line_height)
+        painter.drawText(place, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter, words)
+
+    def _find_highlighted_spans(self, text: str) -> tuple[tuple[int, int], ...]:
+        if not self._needle:
+            return ()
+        low, at = text.lower(), -1
+        places: list[tuple[int, int]] = []
+        while (at := low.find(self._needle, at + 1)) >= 0 and len(places) < 100:
+            places.append((at, len(self._needle)))
+        return tuple(places)
+
+    def _selected_columns(self, number: int, length: int) -> tuple[int, int]:
+        first, last = sorted((self._anchor, self._caret))
+        if self._by_line and first.line <= number <= last.line:
+            return 0, max(length, 1)
+        return columns_between(first, last, number, length)
+
+    def _layout_text_line(self, number: int) -> QTextLayout:
+        laid = self._laid.get(number)
+        if laid is not None:
+            self._laid.move_to_end(number)
+            return laid
+        line = self._lines[number]
+        shown = make_safe_text(line[:LONGEST]) + ("…" if len(line) > LONGEST else "")
+        laid = self._laid[number] = QTextLayout(shown.replace("\n", " "), self._ink.mono)
+        option = build_wrap_option(wrap=False)
+        option.setTextDirection(Qt.LayoutDirection.LeftToRight)
+        option.setTabStopDistance(4 * self._ink.code_letter_width)
+        laid.setTextOption(option)
+        laid.setCacheEnabled(True)
+        runs = self._runs.get(number)
+        if runs:
+            laid.setFormats(
+                [build_format_range(start, length, self._ink.highlight_format(name)) for start, length, name in runs]
+            )
+        laid.beginLayout()
+        made = laid.createLine()
+        made.setLineWidth(1e7)
+        made.setPosition(QPointF(0, (self._line_height - made.height()) / 2))
+        laid.endLayout()
+        self._widest = max(self._widest, laid.maximumWidth())
+        if len(self._laid) > KEPT:
+            self._laid.popitem(last=False)
+        return laid
+
+    def _extend_horizontal_range(self) -> None:
+        wanted = max(0, round(self._widest + self._gutter_width + 4 - self.viewport().width()))
+        if wanted > self.horizontalScrollBar().maximum():
+            self.horizontalScrollBar().setMaximum(wanted)
+
+    def _continue_colouring_lines(self) -> None:
+        """Some milliseconds of colouring; the lines it reached are laid out again."""
+        until = time.perf_counter() + SLICE
+        if self._colouring is not None:
+            for number, run in self._colouring:
+                self._runs.setdefault(number, []).append(run)
+                self._laid.pop(number, None)
+                if time.perf_counter() > until:
+                    self.viewport().update()
+                    return
+        self._colouring = None
+        self._slices.stop()
+        self.viewport().update()
+
+    # --- hands
+
+    def text_position_at(self, point: QPoint) -> TextPosition:
+        """The character nearest to a point of the viewport."""
+        if not len(self._lines):
+            return TextPosition(-1, 0)
+        y = point.y() + self.verticalScrollBar().value() - self._ink.scaled_pixels(10)
+        number = min(max(int(y / self._line_height), 0), len(self._lines) - 1)
+        line = self._layout_text_line(number).lineAt(0)
+        return TextPosition(
+            number, int(line.xToCursor(point.x() - self._gutter_width + self.horizontalScrollBar().value()))
+        )
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        if event.button() != Qt.MouseButton.LeftButton:
+            return
+        spot = self.text_position_at(event.position().toPoint())
+        self._by_line = event.position().x() < self._gutter_width - 4
+        if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self._anchor.line >= 0:
+            self._caret = spot
+        else:
+            self._anchor = self._caret = spot
+        self._show_new_selection()
+
+    def mouseMoveEvent(self, event: QMouseEvent) -> None:
+        if event.buttons() & Qt.MouseButton.LeftButton and self._anchor.line >= 0:
+            point = event.position().toPoint()
+            beyond = min(point.y(), 0) + max(point.y() - self.viewport().height(), 0)
+            if beyond:
+                self.verticalScrollBar().setValue(self.verticalScrollBar().value() + beyond)
+            self._caret = self.text_position_at(point)
+            self._show_new_selection()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        event.accept()
+
+    def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
+        spot = self.text_position_at(event.position().toPoint())
+        if spot.line >= 0:
+            text = self._lines[spot.line]
+            first = last = min(spot.column, len(text))
+            while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
+                first -= 1
+            while last < len(text) and (text[last].isalnum() or text[last] == "_"):
+                last += 1
+            self._by_line = False
+            self._anchor, self._caret = TextPosition(spot.line, first), TextPosition(spot.line, last)
+            self._show_new_selection()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.matches(QKeySequence.StandardKey.Copy):
+            self.copy_selected_lines()
+        elif event.matches(QKeySequence.StandardKey.SelectAll):
+            self.select_all_lines()
+        elif not self._handle_arrow_key(Qt.Key(event.key()), event.modifiers()):
+            super().keyPressEvent(event)
+
+    def _handle_arrow_key(self, key: Qt.Key, modifiers: Qt.KeyboardModifier) -> bool:
+        """Shift and the arrows select lines; the arrows alone scroll."""
+        page = max(1, int(self.viewport().height() / self._line_height) - 1)
+        steps = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1, Qt.Key.Key_PageUp: -page, Qt.Key.Key_PageDown: page}
+        bar = self.verticalScrollBar()
+        ends = {Qt.Key.Key_Home: bar.minimum(), Qt.Key.Key_End: bar.maximum()}
+        if key in ends:
+            bar.setValue(ends[key])
+        elif key not in steps or not len(self._lines):
+            return False
+        elif modifiers & Qt.KeyboardModifier.ShiftModifier:
+            if self._anchor.line < 0:
+                self._anchor = self._caret = TextPosition(int(bar.value() / self._line_height), 0)
+            self._by_line = True
+            wanted = min(max(self._caret.line + steps[key], 0), len(self._lines) - 1)
+            self._caret = TextPosition(wanted, 0)
+            self._keep_line_visible(wanted)
+            self._show_new_selection()
+        else:
+            bar.setValue(bar.value() + round(steps[key] * self._line_height))
+        return True
+
+    def _keep_line_visible(self, number: int) -> None:
+        bar = self.verticalScrollBar()
+        y = round(number * self._line_height)
+        if y < bar.value():
+            bar.setValue(y)
+        elif y + 2 * self._line_height > bar.value() + self.viewport().height():
+            bar.setValue(round(y + 2 * self._line_height) - self.viewport().height() + self._ink.scaled_pixels(10))
+
+
+def split_runs_by_line(runs: Iterator[Run], lines: Sequence[str]) -> Iterator[tuple[int, Run]]:
+    """Runs of a whole text as runs of its lines. A run over several lines becomes one for each."""
+    number, start = 0, 0
+    for at, length, name in runs:
+        while number < len(lines) and at > start + len(lines[number]):
+            start += len(lines[number]) + 1
+            number += 1
+        line, begin, rest = number, start, at + length
+        while line < len(lines) and begin < rest:
+            first = max(at - begin, 0)
+            size = min(rest - begin, len(lines[line])) - first
+            if size > 0:
+                yield line, (first, size, name)
+            begin += len(lines[line]) + 1
+            line += 1

@@ -1,0 +1,211 @@
+"""Every action of the window, declared once: the palette, the menus, the shortcuts page and the help are made from it.
+
+A handler is given by whoever can do it (`ActionRegistry.set_action_handler`). An action without a handler at the moment is shown disabled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui.translation import tr
+from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
+
+# What each of them is about; without it they can do nothing.
+WORKSPACE_ACTIONS = (
+    "new", "workspace-settings", "workspace-folder", "share-workspace", "export-workspace", "forget-text", "trash-workspace", "find", "compose",
+    "attach", "chat", "cache", "timeline", "sidebar", "inspector", "bottom", "next-area", "previous", "next", "policy",
+    "lab", "model", "mode", "brought", "side-by-side",
+)  # fmt: skip
+CONVERSATION_ACTIONS = (
+    "rename", "pin", "fork", "archive", "trash", "export-markdown", "export-json", "export-html", "export-claude-code",
+    "export-openai", "fold-marker", "fold-observations", "fold-reflection", "fold-handover", "agents",
+)  # fmt: skip
+QUESTION_ACTIONS = ("allow-once", "allow-conversation", "allow-always", "refuse")
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAction:
+    """`group` is the menu it stands in; `shortcut` as QKeySequence reads it ("Ctrl" is Command on a Mac)."""
+
+    id: str
+    title: str
+    group: str
+    shortcut: str = ""
+
+
+def declare_actions() -> tuple[WindowAction, ...]:
+    """All actions in the order of the menus, in the user's language."""
+    return (*_window_actions(), *_conversation_actions())
+
+
+def _window_actions() -> tuple[WindowAction, ...]:
+    file, edit, view = tr("Workspace"), tr("Edit"), tr("View")
+    return (
+        WindowAction("new", tr("New conversation"), file, "Ctrl+N"),
+        WindowAction("find-workspace", tr("Go to a workspace…"), file, "Ctrl+O"),
+        WindowAction("open-folder", tr("Open folder as workspace…"), file, "Ctrl+Shift+O"),
+        WindowAction("workspace-settings", tr("Workspace settings"), file),
+        WindowAction("workspace-folder", tr("Change the workspace folder…"), file),
+        WindowAction("bring-in", tr("Import conversations…"), file),
+        WindowAction("connect-agent", tr("Connect an agent…"), file),
+        WindowAction("share-workspace", tr("Share this workspace…"), file),
+        WindowAction("join-workspace", tr("Join a shared workspace…"), file),
+        WindowAction("export-workspace", tr("Export workspace…"), file),
+        WindowAction("import-workspace", tr("Import workspace…"), file),
+        WindowAction("forget-text", tr("Forget text everywhere…"), file),
+        WindowAction("trash-workspace", tr("Move workspace to trash"), file),
+        WindowAction("workspace-trash", tr("Workspaces in the trash…"), file),
+        WindowAction("settings", tr("Settings"), file, "Ctrl+,"),
+        WindowAction("quit", tr("Quit"), file, "Ctrl+Q"),
+        WindowAction("find", tr("Find on this page"), edit, "Ctrl+F"),
+        WindowAction("palette", tr("Search everything"), edit, "Ctrl+K"),
+        WindowAction("undo", tr("Undo the last change to the conversation list"), edit, "Ctrl+Alt+Z"),
+        WindowAction("compose", tr("Write a message"), edit, "Ctrl+L"),
+        WindowAction("attach", tr("Attach files…"), edit, "Ctrl+U"),
+        WindowAction("chat", tr("Show Chat"), view, "Alt+1"),
+        WindowAction("changes", tr("Show Changes"), view, "Alt+4"),
+        WindowAction("cache", tr("Show Cache"), view, "Alt+2"),
+        WindowAction("timeline", tr("Show Timeline"), view, "Alt+3"),
+        WindowAction("sidebar", tr("Show or hide the sidebar"), view, "Ctrl+B"),
+        WindowAction("inspector", tr("Show or hide the inspector"), view, "Ctrl+I"),
+        WindowAction("bottom", tr("Jump to the newest message"), view, "Ctrl+End"),
+        WindowAction("next-area", tr("Move to the next pane"), view, "F6"),
+        WindowAction("zoom-in", tr("Larger text"), view, "Ctrl++"),
+        WindowAction("zoom-out", tr("Smaller text"), view, "Ctrl+-"),
+        WindowAction("zoom-usual", tr("Default text size"), view, "Ctrl+0"),
+        WindowAction("light", tr("Light theme"), view),
+        WindowAction("dark", tr("Dark theme"), view),
+        WindowAction("as-system", tr("Follow the system theme"), view),
+        WindowAction("full-screen", tr("Full screen"), view, "F11"),
+    )
+
+
+def _conversation_actions() -> tuple[WindowAction, ...]:
+    talk, context, helping = tr("Conversation"), tr("Context"), tr("Help")
+    return (
+        WindowAction("stop", tr("Stop the agent"), talk, "Esc"),
+        WindowAction("resume", tr("Continue where the agent stopped"), talk),
+        WindowAction("regenerate", tr("Regenerate"), talk, "Ctrl+Shift+R"),
+        WindowAction("allow-once", tr("Allow this request once"), talk, "Alt+Y"),
+        WindowAction("allow-conversation", tr("Allow this request in this conversation"), talk, "Alt+C"),
+        WindowAction("allow-always", tr("Always allow this request"), talk, "Alt+A"),
+        WindowAction("refuse", tr("Deny this request"), talk, "Alt+N"),
+        WindowAction("previous", tr("Previous conversation"), talk, "Ctrl+PgUp"),
+        WindowAction("next", tr("Next conversation"), talk, "Ctrl+PgDown"),
+        WindowAction("rename", tr("Rename conversation"), talk, "F2"),
+        WindowAction("pin", tr("Pin or unpin conversation"), talk),
+        WindowAction("fork", tr("Fork conversation"), talk, "Ctrl+Shift+K"),
+        WindowAction("side-by-side", tr("Ask two models…"), talk, "Ctrl+Shift+A"),
+        WindowAction("archive", tr("Archive conversation"), talk),
+        WindowAction("trash", tr("Move conversation to trash"), talk),
+        WindowAction("export-markdown", tr("Export as Markdown…"), talk, "Ctrl+Shift+E"),
+        WindowAction("export-json", tr("Export as JSON…"), talk),
+        WindowAction("export-html", tr("Export as HTML…"), talk),
+        WindowAction("export-claude-code", tr("Export for Claude Code…"), talk),
+        WindowAction("export-openai", tr("Export as OpenAI messages…"), talk),
+        WindowAction("fold-marker", tr("Cache old outputs now"), context),
+        WindowAction("fold-observations", tr("Take observations now"), context),
+        WindowAction("fold-reflection", tr("Merge observations now"), context),
+        WindowAction("fold-handover", tr("Hand over now"), context, "Ctrl+Shift+H"),
+        WindowAction("policy", tr("Choose a policy"), context),
+        WindowAction("agents", tr("Show the agents of this conversation…"), context),
+        WindowAction("brought", tr("Rules, skills, hooks and agents in this folder…"), context),
+        WindowAction("lab", tr("Replay lab: compare policies…"), context),
+        WindowAction("model", tr("Choose a model"), context, "Ctrl+M"),
+        WindowAction("mode", tr("Choose the permission mode"), context, "Ctrl+Shift+M"),
+        WindowAction("tour", tr("Take the tour"), helping, "F1"),
+        WindowAction("shortcuts", tr("Keyboard shortcuts"), helping, "Ctrl+/"),
+        WindowAction("doctor", tr("Check this installation"), helping),
+        WindowAction("about", tr("About Helix Desktop"), helping),
+    )
+
+
+class ActionRegistry(QObject):
+    """The declared actions as QActions of one window. `shortcuts_changed`: a shortcut is another one now.
+
+    `settings` keeps what differs from the declarations: the action's id, and its keys or "none".
+    """
+
+    shortcuts_changed = Signal()
+
+    def __init__(self, window: QWidget, settings: ProgramSettings) -> None:
+        super().__init__(window)
+        self._settings = settings
+        self._declared = {each.id: each for each in declare_actions()}
+        self._actions: dict[str, QAction] = {}
+        for each in self._declared.values():
+            made = QAction(each.title, self)
+            made.setObjectName(each.id)
+            made.setEnabled(False)
+            made.setShortcutContext(Qt.ShortcutContext.WindowShortcut)
+            made.setShortcut(self._saved_or_declared_shortcut(each))
+            self._actions[each.id] = made
+            window.addAction(made)
+
+    def __getitem__(self, name: str) -> QAction:
+        return self._actions[name]
+
+    def __iter__(self) -> Iterator[WindowAction]:
+        return iter(self._declared.values())
+
+    def set_action_handler(self, name: str, handler: Callable[[], object]) -> None:
+        """Say who does it."""
+        action = self._actions[name]
+        action.triggered.connect(lambda _checked=False: handler())
+        action.setEnabled(True)
+
+    def set_actions_enabled(self, names: Iterable[str], *, when: bool) -> None:
+        """Whether they can be done at the moment."""
+        for name in names:
+            self._actions[name].setEnabled(when)
+
+    def format_shortcut(self, name: str) -> str:
+        """As the platform writes it: "Ctrl+K", "⌘K"."""
+        return self._actions[name].shortcut().toString(QKeySequence.SequenceFormat.NativeText)
+
+    def actions_by_menu(self) -> dict[str, list[QAction]]:
+        """The actions by menu."""
+        menus: dict[str, list[QAction]] = {}
+        for each in self:
+            menus.setdefault(each.group, []).append(self._actions[each.id])
+        return menus
+
+    def change_shortcut(self, name: str, sequence: QKeySequence) -> str:
+        """Give an action another shortcut, or none. Returns the title of the action that had it and lost it."""
+        robbed = self._action_with_shortcut(sequence, but=name) if not sequence.isEmpty() else ""
+        if robbed:
+            self._actions[robbed].setShortcut(QKeySequence())
+        self._actions[name].setShortcut(sequence)
+        self._save_shortcuts()
+        return self._declared[robbed].title if robbed else ""
+
+    def reset_shortcuts(self) -> None:
+        """All shortcuts as they were declared."""
+        for each in self:
+            self._actions[each.id].setShortcut(QKeySequence(each.shortcut))
+        self._save_shortcuts()
+
+    def _save_shortcuts(self) -> None:
+        changed = {
+            i: keys
+            for i, keys in self._current_shortcuts()
+            if QKeySequence(keys) != QKeySequence(self._declared[i].shortcut)
+        }
+        self._settings.change_setting(SHORTCUTS, {i: keys or "none" for i, keys in changed.items()})
+        self.shortcuts_changed.emit()
+
+    def _current_shortcuts(self) -> Iterator[tuple[str, str]]:
+        portable = QKeySequence.SequenceFormat.PortableText
+        return ((i, action.shortcut().toString(portable)) for i, action in self._actions.items())
+
+    def _saved_or_declared_shortcut(self, each: WindowAction) -> QKeySequence:
+        kept = self._settings[SHORTCUTS].get(each.id, each.shortcut)
+        return QKeySequence() if kept == "none" else QKeySequence.fromString(kept)
+
+    def _action_with_shortcut(self, sequence: QKeySequence, *, but: str) -> str:
+        return next((i for i, a in self._actions.items() if i != but and a.shortcut() == sequence), "")

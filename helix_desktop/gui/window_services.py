@@ -1,0 +1,336 @@
+"""What stands around the window: the first start, connecting a model, the settings, desktop notifications, the tour."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QObject
+
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.background_runner import CoroutineStarter
+from helix_desktop.gui.chat.trust_dialog import TrustDialog, describe_untrusted_items
+from helix_desktop.gui.connected.connected_agents_port import ConnectedAgentsPort
+from helix_desktop.gui.deep_links import WindowPlace, parse_deep_link
+from helix_desktop.gui.deep_links import format_deep_link as link_of
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.desktop_notifications import DesktopNotifier
+from helix_desktop.gui.importing.history_import_port import HistoryGroup, HistoryImportPort, ImportOutcome
+from helix_desktop.gui.main_window import TITLE, MainWindow
+from helix_desktop.gui.model_actions import ModelActions
+from helix_desktop.gui.model_setup_port import ModelSetupPort
+from helix_desktop.gui.question_dialogs import ask_folder, ask_which_way, show_text_box
+from helix_desktop.gui.settings.installation_port import Installation
+from helix_desktop.gui.shared.policy_names import list_policy_choices
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_ports import ProjectItemPort, WorkbenchPort
+from helix_desktop.gui.window_tour import WindowTour
+from helix_desktop.program_settings import NOTIFY_DONE, NOTIFY_FAILED, NOTIFY_WAITING
+
+if TYPE_CHECKING:
+    from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+
+
+class WindowServices(QObject):
+    """Made when the stores can be opened. `tour_folder`: where the tour's sample lives."""
+
+    def __init__(
+        self,
+        window: MainWindow,
+        setup: ModelSetupPort,
+        installation: Installation,
+        tour_folder: Path,
+        spawn: CoroutineStarter,
+    ) -> None:
+        super().__init__(window)
+        self._window = window
+        self._setup = setup
+        self._installation = installation
+        self._tour_folder = tour_folder
+        self._settings: SettingsDialog | None = None
+        self.models = ModelActions(window, setup)
+        self._tour: WindowTour | None = None
+        self._shown_notes: set[tuple[str, ...]] = set()  # workspaces, and what opening them found
+        self._announced_files: set[tuple[str, str]] = set()  # what a folder brings, as it was when the user was told
+        self._notifier = DesktopNotifier(window.windowIcon(), spawn, self)
+        self._notifier.clicked.connect(self._on_notification_clicked)
+        welcome = window.welcome
+        welcome.folder_wanted.connect(
+            lambda: ask_folder(window, tr("Open folder as workspace"), window.create_workspace_for_folder)
+        )
+        welcome.folder_given.connect(window.create_workspace_for_folder)
+        welcome.tour_wanted.connect(self.start_window_tour)
+        welcome.import_wanted.connect(window.window_actions["import-workspace"].trigger)
+        welcome.bring_in_wanted.connect(self.open_import_dialog)
+        window.retry_wanted.connect(setup.allow_keyring_again)
+        window.workbench_shown.connect(self._close_settings_dialog)
+        window.workbench_shown.connect(self._find_untrusted_project_files)
+        window.workbench_shown.connect(self._warn_of_missing_folders)
+        window.workbench_shown.connect(self._show_opening_notes)
+        window.model_setup_wanted.connect(self._choose_first_model)
+        window.settings_wanted.connect(self.open_settings)
+        window.activity_ended.connect(self._notify_of_ended_turn)
+        window.activity_ended.connect(
+            lambda *_: self._find_untrusted_project_files()
+        )  # a file that was used may have brought some
+        window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
+        window.window_actions.set_action_handler("tour", self.start_window_tour)
+        window.window_actions.set_action_handler("lab", self.open_replay_lab)
+        window.window_actions.set_action_handler("bring-in", self.open_import_dialog)
+        window.window_actions.set_action_handler("connect-agent", self.open_connect_agents)
+        self._histories: HistoryImportPort | None = None
+        self._agents: ConnectedAgentsPort | None = None
+        welcome.became_ready.connect(self._count_foreign_histories)
+
+    def _choose_first_model(self) -> None:
+        """A message is to be sent and no model is chosen: it goes by itself once there is one."""
+        self.models.choose_first_model(lambda: self._window.chat.composer.send_composed_message(steer=False))
+
+    # --- what opening found
+
+    def _warn_of_missing_folders(self) -> None:
+        """A folder that was moved or deleted is said when the workspace opens, and not only by the calls that fail."""
+        window, bench = self._window, self._window.current_workbench
+        if bench is None:
+            return
+
+        def show_missing_folder(gone: Sequence[Path]) -> None:
+            if gone and window.current_workbench is bench and not window.notices.shown_text:
+                words = tr(
+                    "The folder {folder} is missing. History and cache are intact. Restore the folder, or choose another.",
+                    folder=gone[0],
+                )
+                choose = window.window_actions["workspace-folder"].trigger
+                window.notices.show_notice(words, button=tr("Choose a folder…"), act=choose, stays=60_000)
+
+        work = asyncio.to_thread(_missing_folders, tuple(bench.allowed_folders))
+        window.background_runner.run_in_background(
+            work, name="look for the folders", then=show_missing_folder, owner=window
+        )
+
+    def _show_opening_notes(self) -> None:
+        """What had to be mended is said; what an import brought along is shown before it counts."""
+        bench, notices = self._window.current_workbench, self._window.notices
+        if bench is None:
+            return
+        found = (bench.id, *bench.opening_notes)
+        if bench.opening_notes and found not in self._shown_notes:
+            self._shown_notes.add(found)
+            text = "\n\n".join(map(translate_sentences, bench.opening_notes))
+            words = tr("{name} was opened, but some of its files needed attention.", name=bench.name)
+            title = tr("What happened when the workspace was opened")
+            notices.show_notice(
+                words, button=tr("Review"), act=lambda: show_text_box(self._window, title, text), stays=60_000
+            )
+        if bench.read_imported_proposals():
+            self._ask_imported_settings(bench)
+
+    def _ask_imported_settings(self, bench: WorkbenchPort) -> None:
+        text = tr(
+            "This workspace was imported. It contains folders, permissions, MCP servers or instructions from another computer. None of them take effect until you allow them:\n\n{proposals}",
+            proposals=bench.read_imported_proposals(),
+        )
+
+        def decide_and_reopen(accept: bool) -> None:  # noqa: FBT001 - a step of this very function
+            async def apply_decision() -> WorkbenchPort:
+                await bench.decide_imported_proposals(accept=accept)
+                return await self._window.workbenches.reopen_workspace(bench.id)
+
+            self._window.change_and_reopen(bench.id, apply_decision())
+
+        ways = [(tr("Discard"), lambda: decide_and_reopen(False)), (tr("Allow"), lambda: decide_and_reopen(True))]
+        ask_which_way(self._window, tr("Imported settings"), text, tr("Decide later"), ways)
+
+    # --- rules files
+
+    def _find_untrusted_project_files(self) -> None:
+        """A rules file that is new or has changed is shown before it is followed."""
+        bench, window = self._window.current_workbench, self._window
+        if bench is not None:
+            work = asyncio.to_thread(lambda: bench.project.read_project_folders().items_to_ask_about())
+            then = partial(self._announce_project_files, bench)
+            window.background_runner.run_in_background(work, name="look for rules files", then=then, owner=window)
+
+    def _announce_project_files(self, bench: WorkbenchPort, files: Sequence[ProjectItemPort]) -> None:
+        new = [file for file in files if (file.settings_key, file.text) not in self._announced_files]
+        if new and self._window.current_workbench is bench:
+            self._announced_files.update((file.settings_key, file.text) for file in new)
+            self._window.notices.show_notice(
+                describe_untrusted_items(new),
+                button=tr("Review"),
+                act=lambda: self._review_project_files(bench, new),
+                stays=30_000,
+            )
+
+    def _review_project_files(self, bench: WorkbenchPort, files: Sequence[ProjectItemPort]) -> None:
+        def trust_reviewed_files(seen: Sequence[ProjectItemPort]) -> None:
+            names = ", ".join(file.name for file in seen[:3]) + (" …" if len(seen) > 3 else "")
+            used = tr("From the next step on, the agent will use: {names}", names=names)
+            tell = self._window.notices.show_notice
+            self._window.background_runner.run_in_background(
+                bench.project.trust_items(*seen),
+                name="trust what a folder brings",
+                then=lambda _done: tell(used),
+                owner=self._window,
+            )
+
+        TrustDialog(self._window.theme, files, trust_reviewed_files, self._window).open()
+
+    # --- settings
+
+    def open_settings(self, page: str) -> None:
+        """At a page; an open one is brought to the front. Its pages are imported when they are first looked at."""
+        from helix_desktop.gui.settings.settings_dialog import SettingsDialog
+
+        if self._settings is None:
+            self._settings = SettingsDialog(self._window, self._setup, self._installation)
+            self._settings.model_chosen.connect(self.models.use_chosen_model)
+            self._settings.finished.connect(lambda _result: self._on_settings_closed())
+            self._settings.show_settings_page(page)
+            self._settings.show()
+        else:
+            self._settings.show_settings_page(page)
+            self._settings.raise_()
+
+    def _close_settings_dialog(self) -> None:
+        """They are about the workspace that was in front when they were opened."""
+        if self._settings is not None:
+            self._settings.reject()
+
+    def _on_settings_closed(self) -> None:
+        if self._settings is not None:
+            self._settings.deleteLater()
+        self._settings = None
+        self._window.show_workspace_choices()
+
+    def open_replay_lab(self) -> None:
+        """Other policies on conversations of the workspace in front."""
+        from helix_desktop.gui.lab.replay_lab_dialog import ReplayLabDialog
+
+        window = self._window
+        if window.current_workbench is not None:
+            play, took = self._installation.replay_policies, lambda _policy: window.show_workspace_choices()
+            ReplayLabDialog(
+                window.current_workbench,
+                list_policy_choices(),
+                play,
+                window.background_runner,
+                took,
+                window.theme,
+                window,
+            ).open()
+
+    # --- conversations of other programs
+
+    def _history_importer(self) -> HistoryImportPort:
+        if self._histories is None:
+            self._histories = self._installation.histories_for_import(self._window.workbenches)
+        return self._histories
+
+    def _count_foreign_histories(self) -> None:
+        """Who starts with an empty program is told what is there to begin with."""
+        window = self._window
+        if window.shown_page_name == "welcome":
+            window.background_runner.run_in_background(
+                self._history_importer().find_history_groups(),
+                name="find conversations",
+                then=self._show_found_on_welcome,
+                owner=window,
+            )
+
+    def _show_found_on_welcome(self, groups: Sequence[HistoryGroup]) -> None:
+        programs = ", ".join(dict.fromkeys(group.program for group in groups))
+        self._window.welcome.show_importable_conversations(sum(group.conversations for group in groups), programs)
+
+    def open_import_dialog(self, at_once: bool = False) -> None:  # noqa: FBT001, FBT002 - a slot
+        """Find them, and bring them in."""
+        from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
+
+        window = self._window
+        dialog = ImportConversationsDialog(
+            window,
+            window.background_runner,
+            self._history_importer(),
+            self._on_histories_imported,
+            window.refresh_conversations,
+        )
+        dialog.open()
+        dialog.find_conversations(at_once=at_once)
+
+    def open_connect_agents(self) -> None:
+        """The gateway's switch, and a line to copy or a button for each agent."""
+        from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog
+
+        if self._agents is None:
+            self._agents = self._installation.connected_agents()
+        dialog = ConnectAgentsDialog(self._window, self._window.background_runner, self._agents)
+        dialog.open()
+        dialog.refresh_connections()
+
+    def _on_histories_imported(self, outcome: ImportOutcome) -> None:
+        window = self._window
+        window.refresh_workspaces()
+        workspace, conversation = outcome.first_conversation
+        if not workspace:
+            return
+        if window.current_workbench is not None and window.current_workbench.id == workspace:
+            window.refresh_conversations()
+        elif window.current_workbench is None:
+            window.go_to_place(WindowPlace("conversation", workspace, conversation))
+
+    # --- notifications
+
+    def _notify_of_ended_turn(self, workspace: str, conversation: str, running: ConversationActivity, why: str) -> None:
+        window, wanted = self._window, self._window.settings
+        if window.isActiveWindow():
+            return
+        allowed = {
+            ConversationActivity.IDLE: NOTIFY_DONE,
+            ConversationActivity.ASKING: NOTIFY_WAITING,
+            ConversationActivity.FAILED: NOTIFY_FAILED,
+        }.get(running)
+        if allowed is None or not wanted[allowed]:
+            return
+        words = {
+            ConversationActivity.IDLE: tr("The agent has finished."),
+            ConversationActivity.ASKING: tr("The agent is waiting for you: {why}", why=translate_sentences(why)),
+            ConversationActivity.FAILED: tr("The agent stopped: {why}", why=translate_sentences(why)),
+        }
+        title = window.title_of_conversation(workspace, conversation) or TITLE
+        self._notifier.show_desktop_notification(
+            title, words[running], link_of(WindowPlace("conversation", workspace, conversation))
+        )
+
+    def _on_notification_clicked(self, place: str) -> None:
+        self._window.window().raise_()
+        self._window.window().activateWindow()
+        if place:
+            self._window.go_to_place(parse_deep_link(place))
+
+    # --- the tour
+
+    def start_window_tour(self) -> None:
+        """A workspace of its own on a sample folder, and a new conversation there for the user to begin."""
+        window = self._window
+        if self._tour is not None:
+            return
+
+        def begin_tour_in(bench: WorkbenchPort) -> None:
+            if window.current_workbench is not bench:
+                window.bring_workspace_to_front(bench)
+            window.switch_to_page("chat")
+            window.begin_new_conversation()
+            self._tour = WindowTour(window, self._on_tour_ended)
+
+        work = self._installation.open_tour_workbench(window.workbenches, self._tour_folder)
+        window.background_runner.run_in_background(work, name="begin the tour", then=begin_tour_in, owner=window)
+
+    def _on_tour_ended(self) -> None:
+        self._tour = None
+
+
+def _missing_folders(folders: Sequence[Path]) -> Sequence[Path]:
+    return [folder for folder in folders if not folder.is_dir()]

@@ -1,0 +1,258 @@
+"""The tour: six steps on the real window, each paused until the user goes on. The user presses the real buttons; the tour
+points at them and says what they do. The built-in scripted model answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QObject, QPoint, QRect
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.engine.facts import Fact, Folded, FoldKind, Text, TurnEnded, Unfolded
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gui import message_sending
+from helix_desktop.gui.frame.tour_card import TourGuide
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.transcript.chat_intents import OpenFold
+from helix_desktop.gui.translation import tr
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTourStep:
+    """`place_to_point_at` to point now, `is_done` whether the user has done it; `before` and `after` that, what is said."""
+
+    title: str
+    before: str
+    after: str
+    place_to_point_at: Callable[[], QRect]
+    is_done: Callable[[], bool]
+    page: str = "chat"
+
+
+class WindowTour(QObject):
+    """From the first step until it is left. `ended` is called then."""
+
+    def __init__(self, window: MainWindow, ended: Callable[[], object]) -> None:
+        super().__init__(window)
+        self._window = window
+        self._bench = window.current_workbench
+        self._ended = ended
+        self._step_number = 0
+        self._done_steps: set[int] = set()  # steps the user has done
+        self._scrolled_steps: set[int] = set()  # steps whose place has been scrolled to
+        self.steps = self._build_tour_steps()
+        self.coach = TourGuide(window.theme, window)
+        self.coach.next_wanted.connect(lambda: self._go_to_step(self._step_number + 1))
+        self.coach.back_wanted.connect(lambda: self._go_to_step(self._step_number - 1))
+        self.coach.leave_wanted.connect(self.end_window_tour)
+        self.coach.offer_chosen.connect(self._send_second_message)
+        self.coach.target_needed.connect(self._update_coach)
+        window.workbench_shown.connect(self._end_in_other_workspace)
+        self._go_to_step(0)
+
+    @property
+    def current_step(self) -> WindowTourStep:
+        return self.steps[self._step_number]
+
+    def end_window_tour(self) -> None:
+        """Everything it did stays."""
+        self._window.workbench_shown.disconnect(self._end_in_other_workspace)
+        self.coach.close_tour_guide()
+        self._ended()
+        self.deleteLater()
+
+    def _end_in_other_workspace(self) -> None:
+        """Another workspace is in front: there is nothing to show there."""
+        if self._window.current_workbench is not self._bench:
+            self.end_window_tour()
+
+    def _go_to_step(self, at: int) -> None:
+        if at >= len(self.steps):
+            self.end_window_tour()
+            return
+        self._step_number = max(at, 0)
+        self._window.switch_to_page(self.current_step.page)
+        if (
+            self._step_number == 1
+            and (fold := self._newest_fold_of_kinds(FoldKind.EXCERPT, FoldKind.MARKER)) is not None
+        ):
+            self._window.chat.transcript.scroll_to_fold(fold.fold)
+        self._update_coach()
+
+    def _update_coach(self) -> None:
+        """Where to point and what to say now: asked a few times a second, and after every step."""
+        step = self.current_step
+        if step.is_done():
+            self._done_steps.add(self._step_number)
+        done = self._step_number in self._done_steps
+        offer = tr("Send “list”") if self._needs_second_exchange() else ""
+        words = step.after if done else self._explain_second_exchange() if offer else step.before
+        self.coach.show_tour_step((self._step_number + 1, len(self.steps)), step.title, words, offer=offer, done=done)
+        self.coach.point_at_area(
+            QRect() if done and self._step_number != len(self.steps) - 1 else step.place_to_point_at()
+        )
+
+    # --- what has happened
+
+    def _facts_of_session(self) -> list[Fact]:
+        session = self._window.current_session
+        return [recorded.fact for recorded in session.conversation.state.facts] if session is not None else []
+
+    def _count_ended_turns(self) -> int:
+        return sum(isinstance(fact, TurnEnded) for fact in self._facts_of_session())
+
+    def _newest_fold_of_kinds(self, *kinds: FoldKind) -> Folded | None:
+        return next(
+            (fact for fact in reversed(self._facts_of_session()) if isinstance(fact, Folded) and fact.kind in kinds),
+            None,
+        )
+
+    def _has_folded(self) -> bool:
+        return any(isinstance(fact, Folded) and fact.kind is not FoldKind.EXCERPT for fact in self._facts_of_session())
+
+    def _has_undone_fold(self) -> bool:
+        return any(isinstance(fact, Unfolded) for fact in self._facts_of_session())
+
+    def _needs_second_exchange(self) -> bool:
+        """A fold leaves the latest exchange alone, so there must be two."""
+        session = self._window.current_session
+        at_rest = session is not None and session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        return (
+            self.steps[self._step_number] is self.steps[2]
+            and at_rest
+            and not self._has_folded()
+            and self._count_ended_turns() == 1
+        )
+
+    def _explain_second_exchange(self) -> str:
+        return tr("A fold never covers the latest exchange. Send one more message first.")
+
+    def _send_second_message(self) -> None:
+        message_sending.send_or_hold_message(self._window, (Text("list"),), steer=False)
+
+    # --- where things are
+
+    def _place_in_window(self, widget: QWidget, place: QRect | None = None) -> QRect:
+        """A widget, or a place in it, in the window's coordinates; empty where it cannot be seen."""
+        if not widget.isVisible() or (place is not None and place.isEmpty()):
+            return QRect()
+        inner = widget.rect() if place is None else place & widget.rect()
+        if inner.isEmpty():
+            return QRect()
+        return QRect(widget.mapTo(self._window, QPoint(0, 0)) + inner.topLeft(), inner.size())
+
+    def _place_of_question_or_suggestion(self) -> QRect:
+        chat = self._window.chat
+        if chat.approvals.isVisible():
+            return self._place_in_window(chat.approvals)
+        return self._place_in_window(chat.empty.first) if self._window.current_session is None else QRect()
+
+    def _place_of_excerpt(self) -> QRect:
+        view = self._window.chat.transcript.view
+        fold = self._newest_fold_of_kinds(FoldKind.EXCERPT, FoldKind.MARKER)
+        return (
+            self._place_in_window(view.viewport(), view.intent_rect(OpenFold(fold.fold)))
+            if fold is not None
+            else QRect()
+        )
+
+    def _place_of_fold_button(self) -> QRect:
+        inspector = self._window.pages.inspector
+        if not inspector.isVisible():
+            return self._place_in_window(self._window.top.inspector_button)
+        view, name = inspector.view, tr("Fold now…")
+        if self._step_number not in self._scrolled_steps and not view.viewport().rect().contains(
+            view.hot_spot_rect(name)
+        ):
+            self._scrolled_steps.add(self._step_number)  # once: then the user may scroll where they like
+            view.scroll_to_hot_spot(name)
+        return self._place_in_window(view.viewport(), view.hot_spot_rect(name))
+
+    def _place_of_undo(self) -> QRect:
+        if self._window.shown_page_name == "timeline":
+            return self._place_in_window(self._window.pages.timeline.panel.undo_button)
+        view = self._window.chat.transcript.view
+        folds = [
+            fact for fact in self._facts_of_session() if isinstance(fact, Folded) and fact.kind is not FoldKind.EXCERPT
+        ]
+        wanted = next((each for each in reversed(folds) if not view.intent_rect(OpenFold(each.fold)).isEmpty()), None)
+        if wanted is not None and self._window.shown_page_name == "chat":
+            return self._place_in_window(view.viewport(), view.intent_rect(OpenFold(wanted.fold)))
+        return self._place_in_window(self._window.top.page_tab("timeline"))
+
+    def _place_of_recall(self) -> QRect:
+        if self._window.shown_page_name != "cache":
+            return self._place_in_window(self._window.top.page_tab("cache"))
+        viewer = self._window.pages.cache.viewer
+        return self._place_in_window(viewer.recall_button) or self._place_in_window(self._window.pages.cache.table)
+
+    def _place_of_model_button(self) -> QRect:
+        """In a narrow window the inspector takes its room; the tour opened it, and closes it."""
+        window = self._window
+        if (
+            not window.top.model.isVisible()
+            and window.is_side_panel_shown
+            and self._step_number not in self._scrolled_steps
+        ):
+            self._scrolled_steps.add(self._step_number)
+            window.toggle_side_panel()
+        return self._place_in_window(window.top.model)
+
+    def _build_tour_steps(self) -> tuple[WindowTourStep, ...]:
+        chat = self._window.chat
+        return (
+            WindowTourStep(
+                tr("Send a message"),
+                tr(
+                    "Click the suggested message. A built-in script answers instead of a language model, but the tools it calls are real. It asks before it runs a command: click “Allow once”."
+                ),
+                tr("That was a whole turn: the script read files and ran commands, and asked you before each command."),
+                self._place_of_question_or_suggestion,
+                lambda: self._count_ended_turns() > 0,
+            ),
+            WindowTourStep(
+                tr("See what was left out"),
+                tr(
+                    "One command printed 52,000 tokens. The model saw a short excerpt; the rest is in the cache. Click the label to see both."
+                ),
+                tr("On the right, you see what the model saw, and how to get the original back. Nothing is ever lost."),
+                self._place_of_excerpt,
+                lambda: self._step_number == 1 and self._window.shown_page_name == "timeline",
+            ),
+            WindowTourStep(
+                tr("Fold now"),
+                tr(
+                    "When the context fills up, older parts are folded: something shorter takes their place. You can also start folding yourself: press Fold now, then Start."
+                ),
+                tr("The line across the chat is the fold. From here on, the shorter text is sent to the model."),
+                self._place_of_fold_button,
+                self._has_folded,
+            ),
+            WindowTourStep(
+                tr("Undo it"),
+                tr("Every fold can be undone. Click the fold's line, then press Undo."),
+                tr("The original is sent to the model again, word for word. Redo brings the fold back."),
+                self._place_of_undo,
+                self._has_undone_fold,
+            ),
+            WindowTourStep(
+                tr("Recall something"),
+                tr(
+                    "The cache holds every tool output. Open the Cache page, choose an entry, and press Recall into chat."
+                ),
+                tr("The entry is attached to your next message. You can remove it there."),
+                self._place_of_recall,
+                lambda: self._step_number == 4 and bool(chat.composer.attachments.listed_attachments),
+            ),
+            WindowTourStep(
+                tr("Connect a model"),
+                tr(
+                    "The script can't do real work. To connect a provider or a server on this computer (such as Ollama), click the model's name."
+                ),
+                tr("Choose a model, then open a folder of your own with the + on the left."),
+                self._place_of_model_button,
+                lambda: False,
+            ),
+        )

@@ -1,0 +1,412 @@
+"""What each action of the window does, and where the signals of its parts go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop.engine.facts import FoldKind, Text, UserPart
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.errors import HelixError
+from helix_desktop.gui import attachment_previews, forget_text_dialog, intent_handling, message_sending
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.chat.composer import Composer
+from helix_desktop.gui.chat.message_drafts import UnsentMessage
+from helix_desktop.gui.chat.permission_questions import PermissionQuestionPanel
+from helix_desktop.gui.conversation_actions import SUFFIX_BY_EXPORT_FORM
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.frame.notices import Notices
+from helix_desktop.gui.frame.top_bar import PAGES
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.question_dialogs import ask_allow_all, ask_files, ask_folder
+from helix_desktop.gui.sharing.sharing_controller import SharingController
+from helix_desktop.gui.shown_state import ShownState
+from helix_desktop.gui.theme import ZOOMS, Theme
+from helix_desktop.gui.translation import tr
+from helix_desktop.gui.window_actions import QUESTION_ACTIONS
+from helix_desktop.gui.window_ports import ALLOW_ALL, SessionPort, WorkbenchPort
+from helix_desktop.gui.workspace_actions import WorkspaceActions
+from helix_desktop.program_settings import THEME, ZOOM, ProgramSettings
+
+FOLD_KIND_BY_ACTION = {
+    "fold-marker": FoldKind.MARKER,
+    "fold-observations": FoldKind.OBSERVATIONS,
+    "fold-reflection": FoldKind.REFLECTION,
+    "fold-handover": FoldKind.HANDOVER,
+}
+
+
+def wire_window(window: MainWindow) -> None:
+    """Give every action its handler and every signal its slot. Called once."""
+    _wire_rail(window)
+    _wire_sidebar(window)
+    _wire_top_bar(window)
+    _wire_composer(window)
+    _wire_pages(window)
+    _wire_conversation(window)
+    _wire_view(window)
+
+
+def _wire_rail(window: MainWindow) -> None:
+    rail, on = window.rail, window.window_actions.set_action_handler
+    acts = WorkspaceActions(window)
+    rail.chosen.connect(lambda workspace: window.go_to_workspace(workspace))  # noqa: PLW0108 - the slot takes one argument
+    rail.add_wanted.connect(window.window_actions["open-folder"].trigger)
+    rail.ordered.connect(window.save_workspace_order)
+    rail.settings_wanted.connect(window.window_actions["settings"].trigger)
+    rail.workspace_action_wanted.connect(
+        partial(acts.run_workspace_action)
+    )  # a signal alone would not keep `conversation_actions` alive
+    on("workspace-folder", lambda: acts.act_on_current_workspace(acts.open_and_choose_folder))
+    on("share-workspace", partial(_open_share_dialog, window.showing, window.background_runner, window))
+    on("join-workspace", lambda: window.run_unless_blocked(partial(_open_join_dialog, window)))
+    on("export-workspace", lambda: acts.act_on_current_workspace(acts.ask_workspace_export_file))
+    on("import-workspace", lambda: window.run_unless_blocked(acts.ask_workspace_import_file))
+    on("forget-text", partial(forget_text_dialog.open_forget_text_dialog, window))
+    on("trash-workspace", lambda: acts.act_on_current_workspace(acts.trash_workspace_with_undo))
+    on("workspace-trash", acts.open_trash_dialog)
+    rail.add_action_wanted.connect(lambda name: window.window_actions[name].trigger())
+    ask = partial(ask_folder, window, tr("Open folder as workspace"), window.create_workspace_for_folder)
+    on("open-folder", lambda: window.run_unless_blocked(ask))
+    on("find-workspace", window.ask_for_workspace)
+    on("settings", lambda: window.settings_wanted.emit(""))
+    on("workspace-settings", lambda: window.settings_wanted.emit("workspace"))
+    on("shortcuts", lambda: window.settings_wanted.emit("shortcuts"))
+    on("doctor", lambda: window.settings_wanted.emit("about"))
+    on("about", lambda: window.settings_wanted.emit("about"))
+    on("quit", lambda: window.window().close())
+    for number in range(1, 10):
+        shortcut = QShortcut(QKeySequence(f"Ctrl+{number}"), window)
+        shortcut.activated.connect(partial(_open_workspace_by_number, window, number))
+
+
+def _open_share_dialog(showing: ShownState, doing: BackgroundRunner, parent: QWidget) -> None:
+    if showing.bench is not None:
+        from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
+
+        ShareWorkspaceDialog(showing.bench, doing, parent).open()
+
+
+def _open_join_dialog(window: MainWindow) -> None:
+    from helix_desktop.gui.sharing.join_workspace_dialog import JoinWorkspaceDialog
+
+    def open_joined_workspace(bench: WorkbenchPort) -> None:
+        window.refresh_workspaces()
+        window.go_to_workspace(bench.id)
+
+    JoinWorkspaceDialog(
+        window.workbenches, window.suggest_workspace_name, window.background_runner, open_joined_workspace, window
+    ).open()
+
+
+def _open_workspace_by_number(window: MainWindow, number: int) -> None:
+    workspace = window.rail.workspace_id_at(number)
+    if workspace:
+        window.go_to_workspace(workspace)
+
+
+def _wire_sidebar(window: MainWindow) -> None:
+    side, on = window.sidebar, window.window_actions.set_action_handler
+    side.opened.connect(
+        lambda talk: window.go_to_place(
+            WindowPlace("conversation", window.current_workbench.id if window.current_workbench else "", talk)
+        )
+    )
+    side.conversation_action_wanted.connect(partial(_act_on_conversation, window))
+    side.emptying_wanted.connect(
+        lambda: (
+            window.conversation_actions.ask_to_empty_trash(window.current_workbench)
+            if window.current_workbench
+            else None
+        )
+    )
+    side.sharing_wanted.connect(window.window_actions["share-workspace"].trigger)
+    parts = (window.sidebar, window.chat, window.notices)
+    SharingController(
+        window.showing, window.background_runner, parts, window.refresh_conversations, window.go_to_conversation, window
+    )
+    side.new_wanted.connect(window.window_actions["new"].trigger)
+    side.search_wanted.connect(window.palette_box.open_palette)
+    side.workspace_wanted.connect(lambda: window.settings_wanted.emit("workspace"))
+    window.palette_box.search_wanted.connect(partial(message_sending.search_everywhere, window))
+    window.palette_box.closed.connect(lambda: _focus_back(window))
+    on("palette", lambda: window.palette_box.open_palette(window.sidebar.search.text()))
+    on("new", lambda: _begin_new_conversation(window))
+    on("undo", window.notices.run_notice_undo)
+    on("previous", lambda: _open_neighbour_conversation(window, -1))
+    on("next", lambda: _open_neighbour_conversation(window, 1))
+
+
+def _act_on_conversation(window: MainWindow, what: str, conversation: str = "") -> None:
+    row = window.find_current_row(conversation)
+    if window.current_workbench is not None and row is not None:
+        window.conversation_actions.run_conversation_action(what, window.current_workbench, row)
+
+
+def _begin_new_conversation(window: MainWindow) -> None:
+    window.switch_to_page("chat")
+    window.begin_new_conversation()
+    window.chat.composer.text.setFocus()
+
+
+def _open_neighbour_conversation(window: MainWindow, steps: int) -> None:
+    found = window.sidebar.list.find_neighbour_conversation(steps)
+    if found:
+        window.go_to_conversation(found)
+
+
+def _focus_back(window: MainWindow) -> None:
+    if window.shown_page_name == "chat":
+        window.chat.composer.text.setFocus()
+
+
+def _wire_top_bar(window: MainWindow) -> None:
+    top, on = window.top, window.window_actions.set_action_handler
+    top.page_chosen.connect(window.switch_to_page)
+    top.policy.chosen.connect(lambda name: _choose_policy_or_mode(window, "policy", name))
+    window.chat.composer.mode_chosen.connect(lambda name: _choose_policy_or_mode(window, "mode", name))
+    top.policy.more_wanted.connect(lambda: window.settings_wanted.emit("policy"))
+    for page in PAGES:
+        on(page, partial(window.switch_to_page, page))
+    on("policy", top.policy.open_choices)
+    on("model", top.model.open_choices)
+    on("mode", window.chat.composer.open_mode_menu)
+    on("agents", partial(_open_subagents_dialog, window))
+    on("brought", lambda: window.settings_wanted.emit("brought"))
+
+
+def _open_subagents_dialog(window: MainWindow) -> None:
+    """The agents of the open conversation, in a window that stays beside it."""
+    bench, session = window.current_workbench, window.current_session
+    if bench is not None and session is not None:
+        from helix_desktop.gui.subagents_dialog import SubagentsDialog
+
+        SubagentsDialog(
+            bench, session.id, lambda agent: window.go_to_place(WindowPlace("conversation", bench.id, agent)), window
+        ).show()
+
+
+def _choose_policy_or_mode(window: MainWindow, what: str, name: str) -> None:
+    bench = window.current_workbench
+    if bench is None:
+        return
+
+    def save_choice() -> None:
+        work = {"policy": bench.choose_context_policy, "mode": bench.choose_permission_mode}[what](name)
+        window.background_runner.run_in_background(
+            work, name=f"choose a {what}", then=lambda _done: window.show_workspace_choices(), owner=window
+        )
+
+    if (what, name) == ("mode", ALLOW_ALL) and bench.permission_mode != ALLOW_ALL:
+        ask_allow_all(window, save_choice)
+    else:
+        save_choice()
+
+
+def _wire_composer(window: MainWindow) -> None:
+    composer, on = window.chat.composer, window.window_actions.set_action_handler
+    composer.sent.connect(partial(message_sending.send_or_hold_message, window))
+    window.conversation_opened.connect(partial(message_sending.send_held_messages, window))
+    composer.resent.connect(partial(_hold_or_resend, window))
+    composer.offers_wanted.connect(partial(message_sending.offer_completions, window))
+    composer.offer_taken.connect(partial(message_sending.use_taken_offer, window))
+    composer.fold_wanted.connect(window.window_actions["fold-marker"].trigger)
+    composer.stop_wanted.connect(window.window_actions["stop"].trigger)
+    composer.attach_wanted.connect(window.window_actions["attach"].trigger)
+    composer.files_given.connect(window.attaching.attach_dropped_data)
+    composer.long_pasted.connect(window.attaching.attach_long_text)
+    held = composer.attachments
+    held.unknown.connect(
+        lambda one: attachment_previews.show_attachment_preview(
+            window.current_workbench, window.background_runner, held, one
+        )
+    )
+    held.opened.connect(
+        lambda one: attachment_previews.open_picture_dialog(
+            window.current_workbench, window.background_runner, one.stored, one.name, window
+        )
+    )
+    composer.editing.connect(partial(_take_back_queued_message, window, edit=True))
+    composer.discarding.connect(partial(_take_back_queued_message, window, edit=False))
+    window.chat.approvals.answered.connect(partial(_answer_and_focus_composer, window.showing, composer))
+    window.chat.foreign.continuing.connect(partial(_act_on_conversation, window, "fork"))
+    window.chat.way_on.settings_wanted.connect(window.settings_wanted)
+    window.chat.way_on.going_on.connect(window.window_actions["resume"].trigger)
+    on("compose", partial(_focus_composer, window))
+    on("attach", lambda: ask_files(window, tr("Attach files"), window.attaching.attach_files))
+    on("stop", _on_shown_session(window.showing, window.notices, lambda session: session.stop_turn()))
+    on("resume", partial(_retry_and_resume, window))
+    for scope in ("once", "conversation", "always"):
+        on(f"allow-{scope}", partial(_allow_shown_question, window.chat.approvals, scope))
+    on(
+        "refuse",
+        lambda: window.chat.approvals.visible_card.refuse_permission() if window.chat.approvals.visible_card else None,
+    )
+    window.enable_possible_actions()
+
+
+def _hold_or_resend(window: MainWindow, seq: int, parts: tuple[UserPart, ...]) -> None:
+    if window.current_session is None:
+        window.hold_message(UnsentMessage(parts, edited=seq))
+    else:
+        not_sent = message_sending.message_returner(window.chat.composer, window.notices, parts)
+        message_sending.edit_and_resend_message(window, window.current_session, seq, parts, not_sent)
+
+
+def _focus_composer(window: MainWindow) -> None:
+    window.switch_to_page("chat")
+    window.chat.composer.text.setFocus()
+
+
+def _retry_and_resume(window: MainWindow) -> None:
+    window.retry_wanted.emit()
+    _on_shown_session(window.showing, window.notices, lambda session: session.resume_turn())()
+
+
+def _on_shown_session(
+    showing: ShownState, notices: Notices, act: Callable[[SessionPort], object]
+) -> Callable[[], None]:
+    def act_on_shown_session() -> None:
+        if showing.session is not None:
+            try:
+                act(showing.session)
+            except HelixError as error:
+                notices.show_error_notice(error)
+
+    return act_on_shown_session
+
+
+def _allow_shown_question(approvals: PermissionQuestionPanel, scope: str) -> None:
+    if approvals.visible_card is not None:
+        approvals.visible_card.allow_for_scope(scope)
+
+
+def _answer_and_focus_composer(showing: ShownState, composer: Composer, number: int, answer: PermissionAnswer) -> None:
+    if showing.session is not None:
+        showing.session.answer_question(number, answer)
+        composer.text.setFocus()
+
+
+def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> None:
+    """Not where one has been sent since the list was shown: the number would be another message's."""
+    session, composer = window.current_session, window.chat.composer
+    if session is None or len(session.queue) != composer.waiting.waiting_message_count:
+        return
+    taken: tuple[UserPart, ...] = session.take_back_queued(index)
+    window.current_activity.remove_unrecorded_message(session.id, taken)
+    if edit:
+        composer.put_message_back(taken)
+    else:
+        window.notices.show_notice(tr("The message was removed."), act=lambda: session.send_message(taken))
+
+
+def _wire_pages(window: MainWindow) -> None:
+    on = window.window_actions.set_action_handler
+    window.pages.wanted.connect(partial(intent_handling.handle_intent, window))
+    window.pages.page_made.connect(partial(_wire_page, window))
+    on("find", partial(_find_on_shown_page, window))
+    on("bottom", window.pages.follow_conversation_end)
+    on("sidebar", window.toggle_sidebar)
+    on("inspector", window.toggle_side_panel)
+    areas = (window.sidebar.list, window.chat.transcript, window.chat.composer.text, window.pages.inspector)
+    on("next-area", lambda: _focus_next_area(areas))
+
+
+def _wire_page(window: MainWindow, name: str, page: Any) -> None:
+    """A page that is made only now."""
+    if name == "cache":
+        page.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
+        page.bar.show_shortcut(_shortcut_hint(window, "find"))
+    elif name == "changes":
+        page.told.connect(window.notices.show_notice)
+        page.said.connect(partial(_tell_agent, window.showing, window.notices))
+
+
+def _tell_agent(showing: ShownState, notices: Notices, text: str) -> None:
+    """A comment on a change: at once, or after the agent's present step."""
+    if showing.session is not None:
+        showing.session.send_message((Text(text),), steer=True)
+        notices.show_notice(tr("Sent to the agent."))
+
+
+def _find_on_shown_page(window: MainWindow) -> None:
+    """On the page that is shown; where it has nothing to find with, everywhere."""
+    if window.shown_page_name in ("chat", "cache"):
+        window.pages.open_page_search(window.shown_page_name)
+    else:
+        window.palette_box.open_palette("")
+
+
+def _focus_next_area(all_: Sequence[QWidget]) -> None:
+    """Around the window with one key: the list, the page, the composer, the side."""
+    areas = [widget for widget in all_ if widget.isVisible()]
+    here = QApplication.focusWidget()
+    at = next((i for i, area in enumerate(areas) if here is not None and (area is here or area.isAncestorOf(here))), -1)
+    if areas:
+        areas[(at + 1) % len(areas)].setFocus(Qt.FocusReason.ShortcutFocusReason)
+
+
+def _wire_conversation(window: MainWindow) -> None:
+    on = window.window_actions.set_action_handler
+    for name in ("rename", "pin", "archive", "trash", "fork", *(f"export-{form}" for form in SUFFIX_BY_EXPORT_FORM)):
+        on(name, partial(_act_on_conversation, window, name))
+    work = partial(_run_on_session, window.showing, partial(window.background_runner.run_in_background, owner=window))
+    on("regenerate", lambda: work("regenerate", lambda session: session.ask_again()))
+    for name, kind in FOLD_KIND_BY_ACTION.items():
+        on(name, partial(work, "fold now", partial(_start_fold_of_kind, kind)))
+    window.enable_possible_actions()
+
+
+def _start_fold_of_kind(kind: FoldKind, session: SessionPort) -> Coroutine[Any, Any, object]:
+    return session.start_fold(kind)
+
+
+def _run_on_session(
+    showing: ShownState, do: Callable[..., object], name: str, act: Callable[[SessionPort], Coroutine[Any, Any, object]]
+) -> None:
+    if showing.session is not None:
+        do(act(showing.session), name=name)
+
+
+def _wire_view(window: MainWindow) -> None:
+    on, theme = window.window_actions.set_action_handler, window.theme
+    for name, scheme in (("light", "light"), ("dark", "dark"), ("as-system", "system")):
+        on(name, partial(window.settings.change_setting, THEME, scheme))
+    for name, steps in (("zoom-in", 1), ("zoom-out", -1), ("zoom-usual", 0)):
+        on(name, partial(_change_text_zoom, theme, window.settings, steps))
+    on("full-screen", lambda: _toggle_full_screen(window.window()))
+    window.window_actions["zoom-in"].setShortcuts([window.window_actions["zoom-in"].shortcut(), QKeySequence("Ctrl+=")])
+    theme.changed.connect(window.update)
+    window.window_actions.shortcuts_changed.connect(partial(_update_shown_shortcuts, window))
+    _update_shown_shortcuts(window)
+
+
+def _update_shown_shortcuts(window: MainWindow) -> None:
+    """Where a shortcut is named, as it is now."""
+    shortcut = window.window_actions.format_shortcut
+    window.chat.approvals.keys = {name: shortcut(name) for name in QUESTION_ACTIONS}
+    window.sidebar.search.show_shortcut_in_field(_shortcut_hint(window, "palette"))
+    if window.pages.is_page_made("cache"):
+        window.pages.cache.bar.show_find_shortcut(_shortcut_hint(window, "find"))
+
+
+def _shortcut_hint(window: MainWindow, action: str) -> str:
+    return window.window_actions.format_shortcut(action).replace("+", " ")
+
+
+def _change_text_zoom(theme: Theme, settings: ProgramSettings, steps: int) -> None:
+    theme.zoom_by(steps)
+    nearest = min(ZOOMS, key=lambda zoom: abs(zoom - theme.text_zoom))
+    settings.change_setting(ZOOM, round(nearest * 100))
+
+
+def _toggle_full_screen(shell: QWidget) -> None:
+    if shell.isFullScreen():
+        shell.showNormal()
+    else:
+        shell.showFullScreen()

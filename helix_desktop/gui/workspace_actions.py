@@ -1,0 +1,197 @@
+"""What can be done with whole workspaces: rename, another colour, other folders, to a file and back, trash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from helix_desktop.gui.colour_tokens import WORKSPACE_COLOURS
+from helix_desktop.gui.engine_sentences import translate_sentences
+from helix_desktop.gui.frame.progress_dialog import ProgressDialog
+from helix_desktop.gui.frame.workspace_trash_dialog import WorkspaceTrashDialog
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.question_dialogs import ask_file, ask_folder, ask_new_file, ask_text
+from helix_desktop.gui.text_file_saving import file_name_from_title
+from helix_desktop.gui.translation import format_count, tr
+from helix_desktop.gui.window_ports import ImportedWorkspacePort, WorkbenchPort, WorkspaceRowPort
+
+EXPORT_SUFFIX = ".helix"
+NOTICE_MILLISECONDS = 60_000
+
+
+class WorkspaceActions:
+    def __init__(self, window: MainWindow) -> None:
+        self._window = window
+
+    def run_workspace_action(self, what: str, workspace: str) -> None:
+        """One of the names of the rail's menu."""
+        row = next((row for row in self._window.listed_workspaces() if row.id == workspace), None)
+        if row is None:
+            return
+        acts = {
+            "rename": self.ask_workspace_name,
+            "recolour": self.choose_next_colour,
+            "settings": self.open_workspace_settings,
+            "folders": self.open_and_choose_folder,
+            "export": self.ask_workspace_export_file,
+            "trash": self.trash_workspace_with_undo,
+        }
+        acts[what](row)
+
+    def ask_workspace_name(self, row: WorkspaceRowPort) -> None:
+        window = self._window
+
+        def save_workspace_name(name: str) -> None:
+            window.background_runner.run_in_background(
+                window.workbenches.rename_workspace(row.id, name),
+                name="rename a workspace",
+                then=lambda _d: self._on_workspace_renamed(),
+            )
+
+        ask_text(window, tr("Rename workspace"), tr("Name"), row.name, save_workspace_name)
+
+    def choose_next_colour(self, row: WorkspaceRowPort) -> None:
+        """The next one of the table: each of them can be read."""
+        at = WORKSPACE_COLOURS.index(row.workspace_colour) if row.workspace_colour in WORKSPACE_COLOURS else -1
+        colour = WORKSPACE_COLOURS[(at + 1) % len(WORKSPACE_COLOURS)]
+        work = self._window.workbenches.recolour_workspace(row.id, colour)
+        self._window.background_runner.run_in_background(
+            work, name="recolour a workspace", then=lambda _d: self._window.refresh_workspaces()
+        )
+
+    def open_workspace_settings(self, row: WorkspaceRowPort) -> None:
+        self._window.go_to_workspace(row.id, lambda: self._window.settings_wanted.emit("workspace"))
+
+    def trash_workspace_with_undo(self, row: WorkspaceRowPort) -> None:
+        window = self._window
+
+        def restore_from_trash() -> None:
+            window.background_runner.run_in_background(
+                window.workbenches.restore_workspace(row.id),
+                name="restore a workspace",
+                then=lambda _d: window.refresh_workspaces(),
+            )
+
+        def notice_workspace_trashed(_done: None) -> None:
+            window.on_workspace_trashed(row.id)
+            words = tr("“{name}” was moved to the trash. Its folder was not changed.", name=row.name)
+            window.notices.show_notice(words, act=restore_from_trash)
+
+        window.background_runner.run_in_background(
+            window.workbenches.trash_workspace(workspace=row.id),
+            name="trash a workspace",
+            then=notice_workspace_trashed,
+        )
+
+    # --- other folders
+
+    def open_and_choose_folder(self, row: WorkspaceRowPort) -> None:
+        """Another folder to work on, in place of those it has."""
+        self._window.go_to_workspace(row.id, lambda: self.ask_workspace_folder(row.id))
+
+    def ask_workspace_folder(self, workspace: str) -> None:
+        ask_folder(self._window, tr("Workspace folder"), lambda path: self._set_workspace_folders(workspace, [path]))
+
+    def _set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> None:
+        window = self._window
+
+        def notice_folders_changed(bench: WorkbenchPort) -> None:
+            window.notices.show_notice(tr("“{name}” now uses {folder}.", name=bench.name, folder=bench.main_folder))
+
+        window.change_and_reopen(
+            workspace, window.workbenches.set_workspace_folders(workspace, folders), notice_folders_changed
+        )
+
+    # --- to a file and back
+
+    def ask_workspace_export_file(self, row: WorkspaceRowPort) -> None:
+        """History and cache as one file; keys never."""
+        name = file_name_from_title(row.name, "workspace") + EXPORT_SUFFIX
+        ask_new_file(self._window, tr("Export workspace"), name, partial(self._export_workspace_to, row))
+
+    def _export_workspace_to(self, row: WorkspaceRowPort, path: Path) -> None:
+        window = self._window
+        lasting = ProgressDialog(tr("Exporting “{name}”", name=row.name), window)
+        lasting.rejected.connect(lambda: window.notices.show_notice(tr("Export stopped. Nothing was written.")))
+        words = tr("“{name}” was exported to {file}: history and cache, without keys.", name=row.name, file=path.name)
+
+        def notice_workspace_exported(damaged: Sequence[str]) -> None:
+            if damaged:
+                names = ", ".join(name[:12] for name in damaged[:3]) + (", …" if len(damaged) > 3 else "")
+                left_out = format_count(
+                    len(damaged),
+                    "{n} entry is damaged and was left out:",
+                    "{n} entries are damaged and were left out:",
+                )
+                window.notices.show_notice(f"{words}\n{left_out} {names}", stays=NOTICE_MILLISECONDS)
+            else:
+                window.notices.show_notice(words)
+
+        work = window.workbenches.export_workspace(row.id, path, lasting.show_byte_progress)
+        lasting.run_with_progress(
+            window.background_runner, work, notice_workspace_exported, window.notices.show_error_notice
+        )
+
+    def ask_workspace_import_file(self) -> None:
+        patterns = tr("Exported workspaces ({pattern})", pattern=f"*{EXPORT_SUFFIX}")
+        ask_file(self._window, tr("Import workspace"), patterns, self.import_workspace_from)
+
+    def import_workspace_from(self, path: Path) -> None:
+        window = self._window
+        lasting = ProgressDialog(tr("Importing {file}", file=path.name), window)
+        lasting.rejected.connect(lambda: window.notices.show_notice(tr("Import stopped. Nothing was added.")))
+        work = window.workbenches.import_workspace(path, report=lasting.show_byte_progress)
+        lasting.run_with_progress(
+            window.background_runner, work, self._open_imported_workspace, window.notices.show_error_notice
+        )
+
+    def _open_imported_workspace(self, imported: ImportedWorkspacePort) -> None:
+        window = self._window
+        window.refresh_workspaces()
+        window.go_to_workspace(imported.id, lambda: self._notice_workspace_imported(imported))
+
+    def _notice_workspace_imported(self, imported: ImportedWorkspacePort) -> None:
+        """What came, what could not, and that nothing of it is in force."""
+        words = [tr("“{name}” was imported with its history and cache.", name=imported.name)]
+        words.append(tr("Its permissions, MCP servers and folders are not active."))
+        words += map(translate_sentences, imported.left_out[:5])
+        act = partial(self.ask_workspace_folder, imported.id)
+        self._window.notices.show_notice(
+            "\n".join(words), button=tr("Choose a folder…"), act=act, stays=NOTICE_MILLISECONDS
+        )
+
+    # --- the trash
+
+    def open_trash_dialog(self) -> None:
+        window = self._window
+        WorkspaceTrashDialog(
+            window,
+            window.background_runner,
+            window.workbenches,
+            window.refresh_workspaces,
+            window.memory.forget_deleted_ids,
+        ).open()
+
+    def act_on_current_workspace(self, act: Callable[[WorkspaceRowPort], object]) -> None:
+        """Do something with the workspace in front."""
+        bench = self._window.current_workbench
+        row = next((row for row in self._window.listed_workspaces() if bench is not None and row.id == bench.id), None)
+        if row is not None:
+            act(row)
+
+    def _on_workspace_renamed(self) -> None:
+        self._window.refresh_workspaces(self._update_sidebar_name)
+
+    def _update_sidebar_name(self) -> None:
+        window = self._window
+        row = next(
+            (
+                r
+                for r in window.listed_workspaces()
+                if window.current_workbench is not None and r.id == window.current_workbench.id
+            ),
+            None,
+        )
+        if row is not None:
+            window.sidebar.show_workspace_title(row.name, row.main_folder)

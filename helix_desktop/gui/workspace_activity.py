@@ -1,0 +1,182 @@
+"""What goes on in all open workspaces, also those that are not in front: the rail's dots, the list, notifications."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from helix_desktop.engine.facts import (
+    ConversationChanged,
+    ConversationStarted,
+    Folded,
+    ModelReplied,
+    Refolded,
+    TurnEnded,
+    Unfolded,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    FactAppended,
+    MessagesQueued,
+    MeterChanged,
+    QuestionAsked,
+    ReplyStreamed,
+    ToolPrinted,
+)
+from helix_desktop.gui.chat.attachment_chips import encode_message_parts
+from helix_desktop.gui.event_bridge import EventBridge
+from helix_desktop.gui.unfinished_output import UnfinishedOutput
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
+
+_STATES_BY_URGENCY = (
+    ConversationActivity.ASKING,
+    ConversationActivity.FAILED,
+    ConversationActivity.TOOLS,
+    ConversationActivity.THINKING,
+)
+# What a line of the list shows: its title, its place, its bar.
+_FACTS_THAT_CHANGE_ROWS = (
+    ConversationChanged,
+    ConversationStarted,
+    Folded,
+    ModelReplied,
+    Refolded,
+    TurnEnded,
+    Unfolded,
+)
+LIST_INTERVAL_MS = 300  # milliseconds; the list of a busy workspace is made anew no more often
+MessageQueue = tuple[tuple[UserPart, ...], ...]
+WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING})
+
+
+class WorkspaceActivity(QObject):
+    """One open workspace. `settings_changed`: also by the command line. `settled(conversation, running, why)`: it is done, waits for the user, or failed."""
+
+    list_changed = Signal()
+    settings_changed = Signal()
+    state_changed = Signal(str, object)
+    activity_ended = Signal(str, object, str)
+
+    def __init__(self, bench: WorkbenchPort, memory: WindowMemory, parent: QObject) -> None:
+        super().__init__(parent)
+        self.bench = bench
+        self._memory = memory
+        self._unfinished = UnfinishedOutput()
+        self._queued: dict[str, MessageQueue] = {}
+        self._unrecorded: dict[str, MessageQueue] = {}  # left the queue; not in the journal yet
+        failed: list[str] = memory.get_remembered("failed", bench.id, default=[])
+        self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
+        self._seen_failures: set[str] = set()  # failures that are no news
+        self._bridge = EventBridge(self)
+        self._bridge.events_arrived.connect(self._handle_events)
+        self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)
+        self._list_timer.timeout.connect(self.list_changed)
+        self._unsubscribe_all = (
+            bench.subscribe_to_events(self._note_workspace_event),
+            bench.workspace.watch_settings(self.settings_changed.emit),
+        )
+
+    def stop_watching_workspace(self) -> None:
+        for leave in self._unsubscribe_all:
+            leave()
+
+    @property
+    def most_urgent_state(self) -> ConversationActivity:
+        """The most urgent of what its conversations do."""
+        news = {state for name, state in self._states.items() if name not in self._seen_failures}
+        return next((state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE)
+
+    def failed_conversations(self) -> tuple[str, ...]:
+        """The conversations whose last turn failed, also before the program was started."""
+        return tuple(name for name, state in self._states.items() if state is ConversationActivity.FAILED)
+
+    def events_in_progress(self, session: SessionPort) -> tuple[Event, ...]:
+        """What goes on in a conversation just now and is no fact yet, for somebody who comes to see it."""
+        asked = (QuestionAsked(session.id, number, question) for number, question in session.questions.items())
+        return (
+            ActivityChanged(session.id, session.running),
+            *asked,
+            *self._unfinished.unfinished_events_of(session.id),
+        )
+
+    def note_failure_seen(self, conversation: str) -> None:
+        """The user looks at it: a failure is no news any more. In the list it stands until the conversation goes on."""
+        if self._states.get(conversation) is ConversationActivity.FAILED:
+            self._seen_failures.add(conversation)
+            self.state_changed.emit(conversation, ConversationActivity.FAILED)
+
+    def remove_unrecorded_message(self, conversation: str, message: tuple[UserPart, ...]) -> None:
+        """The user took a message out of the queue."""
+        left = self._unrecorded.get(conversation, ())
+        self._unrecorded[conversation] = tuple(each for each in left if each != message)
+        self._save_unrecorded_messages(conversation)
+
+    def _note_workspace_event(self, event: Event) -> None:
+        self._unfinished.note_streamed_event(event)
+        if isinstance(event, MessagesQueued):
+            before = self._queued.get(event.conversation, ())
+            left = tuple(each for each in before if each not in event.messages)
+            again = self._unrecorded.get(event.conversation, ())
+            self._unrecorded[event.conversation] = (*(each for each in again if each not in event.messages), *left)
+            self._queued[event.conversation] = event.messages
+            self._save_unrecorded_messages(event.conversation)
+        elif isinstance(event, FactAppended) and isinstance(event.recorded.fact, UserSaid):
+            self._note_message_recorded(event.recorded.conversation, event.recorded.fact)
+        if not isinstance(event, ReplyStreamed | ToolPrinted):
+            self._bridge.queue_event(event)
+
+    def _note_message_recorded(self, conversation: str, said: UserSaid) -> None:
+        """The journal has it; long texts are recorded in another shape than they were sent in."""
+        left = list(self._unrecorded.get(conversation, ()))
+        if said.parts in left:
+            left.remove(said.parts)
+        elif left and not said.by:
+            del left[0]
+        self._unrecorded[conversation] = tuple(left)
+        self._save_unrecorded_messages(conversation)
+
+    def _save_unrecorded_messages(self, conversation: str) -> None:
+        """A message that is not recorded yet outlives the program, as a draft does."""
+        messages = (*self._unrecorded.get(conversation, ()), *self._queued.get(conversation, ()))
+        self._memory.remember_value(
+            "waiting", self.bench.id, conversation, value=list(map(encode_message_parts, messages))
+        )
+
+    def _handle_events(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            if isinstance(event, ActivityChanged):
+                self._note_state_change(event)
+        facts = (event.recorded.fact for event in events if isinstance(event, FactAppended))
+        listed = any(isinstance(fact, _FACTS_THAT_CHANGE_ROWS) for fact in facts) or any(
+            isinstance(each, MeterChanged) for each in events
+        )
+        if listed and not self._list_timer.isActive():
+            self._list_timer.start()
+
+    def _note_state_change(self, event: ActivityChanged) -> None:
+        if self._is_working_subagent(event.conversation):
+            return
+        before = self._states.get(event.conversation, ConversationActivity.IDLE)
+        self._states[event.conversation] = event.running
+        self._seen_failures.discard(event.conversation)
+        if ConversationActivity.FAILED in (before, event.running):
+            self._memory.remember_value("failed", self.bench.id, value=list(self.failed_conversations()))
+        if event.running is before:
+            return
+        self.state_changed.emit(event.conversation, event.running)
+        ended = before in WORKING_STATES and event.running is ConversationActivity.IDLE
+        if ended or event.running in (ConversationActivity.ASKING, ConversationActivity.FAILED):
+            self.activity_ended.emit(event.conversation, event.running, event.why)
+
+    def _is_working_subagent(self, conversation: str) -> bool:
+        """A sub-agent at work: what becomes of it is told to the conversation that waits for it, and is no news by itself."""
+        row = self.bench.conversation_row(conversation)
+        while row is not None and row.parent:
+            if self._states.get(row.parent) in WORKING_STATES:
+                return True
+            row = self.bench.conversation_row(row.parent)
+        return False

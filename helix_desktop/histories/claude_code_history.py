@@ -1,0 +1,455 @@
+"""Sessions of Claude Code: `~/.claude/projects/<project>/<session>.jsonl`, one event per line.
+
+Tried with what 2.1.197 writes here and with files of 1.0 and 2.0. A reply stands in several lines with one `message.id`, one per
+content block, and results may stand between them. Lines form a tree by `parentUuid`. A compaction is a `compact_boundary` and,
+behind it, the summary as a message; what came before is still in the file. What the program showed the model beside the messages
+stands in `attachment` lines. Sub-agents stand in the same file (`isSidechain`, until 2.0) or in `<session>/subagents/`. A large
+result stands in `<session>/tool-results/`, and the line has what the model saw of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    UnreadableRow,
+    arguments_json,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    pictures_in_content,
+    text_of_message_content,
+    usage_from_anthropic,
+)
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+    format_opaque_json,
+)
+
+KIND = "claude-code"
+TAG = "anthropic api.anthropic.com"
+LARGEST_RESULT = 256 << 20
+_TITLES = {"summary": "summary", "ai-title": "aiTitle", "custom-title": "customTitle"}
+_TEXTS = ("prompt", "content", "snippet", "text", "message", "stdout")
+_SAVED = re.compile(r"[\\/]tool-results[\\/]([\w.-]{1,200})")
+
+
+def is_claude_code_row(value: Mapping[str, object]) -> bool:
+    """Whether a row is an event of Claude Code."""
+    known = value.get("type") in ("user", "assistant") and isinstance(value.get("message"), Mapping)
+    return known and "payload" not in value and "parentId" not in value
+
+
+def read_claude_code_recordings(
+    rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
+) -> list[RecordedSession]:
+    """The lines of the session and its sub-agents."""
+    main = [row for row in rows if not row.value.get("isSidechain")]
+    aside = [row for row in rows if row.value.get("isSidechain")]
+    alone = not main or path.parent.name == "subagents"
+    session = path.stem if alone else _session_of_rows(main) or path.stem
+    made = _ClaudeCodeFile(told, path.parent / path.stem).read_recordings(main or aside, session, str(path))
+    if alone:
+        return _mark_as_subagent(made, path, rows)
+    children = [
+        child for group in _group_by_subagent(aside) for child in _read_subagent(group, told, path, session, made)
+    ]
+    beside = _link_results_to_subagents(made, path)
+    return [*beside, *children]
+
+
+def _session_of_rows(rows: Sequence[HistoryRow]) -> str:
+    return next(
+        (first_text_field(row.value, "sessionId") for row in rows if first_text_field(row.value, "sessionId")), ""
+    )
+
+
+# --- lines ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _ClaudeCodeFile:
+    """Everything of one file. `beside`: the folder of what belongs to the session."""
+
+    told: ReadingComplaints
+    beside: Path
+    title: str = ""
+
+    def read_recordings(self, rows: Sequence[HistoryRow], session: str, name: str) -> list[RecordedSession]:
+        tree, title = HistoryTree(), ""
+        kept: list[str] = []
+        for index, row in enumerate(rows):
+            value = row.value
+            kind = first_text_field(value, "type")
+            if kind in _TITLES:
+                title = first_text_field(value, _TITLES[kind]) or title
+            node = _node_of_event(value)
+            if node is None:
+                if kind not in _TITLES:
+                    self.told.left_out[_label_of_event(value)] += 1
+                continue
+            tree.add_node(index, node)
+            if kind == "system" and value.get("subtype") == "compact_boundary":
+                kept = _rows_kept_by_compaction(value)
+            elif value.get("isCompactSummary"):
+                tree.move_to_end(kept)
+        return self._build_claude_recordings(rows, tree, session, name, title)
+
+    def _build_claude_recordings(
+        self, rows: Sequence[HistoryRow], tree: HistoryTree, session: str, name: str, title: str
+    ) -> list[RecordedSession]:
+        first = next((row.value for row in rows if first_text_field(row.value, "cwd")), {})
+        made: list[RecordedSession] = []
+        for number, branch in enumerate(tree.branches):
+            writing = _ClaudeCodeMessages(
+                self.told if number == 0 else ReadingComplaints(), self.beside
+            ).read_claude_rows(rows[i] for i in tree.rows_of_branch(number))
+            shared = (
+                len(
+                    _ClaudeCodeMessages(ReadingComplaints(), self.beside)
+                    .read_claude_rows(rows[i] for i in tree.shared_rows(number))
+                    .made
+                )
+                if number
+                else 0
+            )
+            own = first_text_field(rows[branch.rows[0]].value, "uuid") if branch.rows else ""
+            made.append(
+                RecordedSession(
+                    name if not number else f"{name}#{number + 1}",
+                    tuple(writing.made),
+                    KIND,
+                    session if not number else f"{session}#{own}",
+                    title,
+                    first_text_field(first, "cwd"),
+                    first_text_field(first, "version"),
+                    tuple(writing.compactions),
+                    forked_from="" if not shared else session if not branch.of else made[branch.of].session,
+                    forked_at=shared,
+                )
+            )
+        return made
+
+
+def _node_of_event(value: Mapping[str, object]) -> HistoryNode | None:
+    """Its place in the tree; None for what is not part of the conversation."""
+    kind, message = value.get("type"), mapping_or_empty(value.get("message"))
+    boundary = kind == "system" and value.get("subtype") == "compact_boundary"
+    shown = kind == "attachment" and isinstance(value.get("attachment"), Mapping)
+    if not (boundary or shown or (kind in ("user", "assistant") and message)):
+        return None
+    parent = first_text_field(value, "parentUuid", "logicalParentUuid")
+    if not parent and "parentUuid" in value and not boundary:
+        parent = ROOT
+    step = first_text_field(message, "id") or first_text_field(value, "uuid") if kind == "assistant" else ""
+    return HistoryNode(
+        first_text_field(value, "uuid"), parent, kind == "user" and _is_person_speaking(value, message), step
+    )
+
+
+def _is_person_speaking(value: Mapping[str, object], message: Mapping[str, object]) -> bool:
+    """Whether a person says something: no result, no summary, nothing the program put in."""
+    if value.get("isMeta") or value.get("isCompactSummary") or "toolUseResult" in value:
+        return False
+    content = message.get("content")
+    if isinstance(content, str):
+        return not content.startswith(("<local-command-", "<command-", "[Request interrupted"))
+    blocks = objects_in_list(content)
+    first = first_text_field(blocks[0], "text") if blocks else ""
+    return all(block.get("type") != "tool_result" for block in blocks) and not first.startswith("[Request interrupted")
+
+
+def _rows_kept_by_compaction(boundary: Mapping[str, object]) -> list[str]:
+    """The rows a compaction left word for word."""
+    details = mapping_or_empty(boundary.get("compactMetadata"))
+    segment, messages = (
+        mapping_or_empty(details.get("preservedSegment")),
+        mapping_or_empty(details.get("preservedMessages")),
+    )
+    listed = messages.get("uuids")
+    names = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
+    ends = [first_text_field(segment, "headUuid"), first_text_field(segment, "tailUuid")]
+    return [
+        *names,
+        *(name for name in [*ends, first_text_field(boundary, "logicalParentUuid")] if name and name not in names),
+    ]
+
+
+def _label_of_event(value: Mapping[str, object]) -> str:
+    return "/".join(filter(None, (first_text_field(value, "type") or "no type", first_text_field(value, "subtype"))))
+
+
+# --- messages -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _ClaudeCodeMessages:
+    """The messages so far. `steps`: where the reply of each message id stands, while it is still being written."""
+
+    told: ReadingComplaints
+    beside: Path
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
+    steps: dict[str, int] = field(default_factory=dict)
+    places: dict[str, int] = field(default_factory=dict)  # of a line: the message it became
+    boundary: Mapping[str, object] | None = None
+    of: dict[str, str] = field(default_factory=dict)  # of a line of a reply: the reply's message id
+
+    def read_claude_rows(self, rows: Iterator[HistoryRow]) -> _ClaudeCodeMessages:
+        for row in rows:
+            try:
+                self._read_claude_event(row.value)
+            except UnreadableRow as error:
+                self.told.complaints.append(row.complaint_about_row(error))
+        return self
+
+    def _read_claude_event(self, value: Mapping[str, object]) -> None:
+        at = len(self.made)
+        kind, message = value.get("type"), mapping_or_empty(value.get("message"))
+        if kind == "system":
+            self.boundary = value
+        elif kind == "attachment":
+            self._read_claude_attachment(value)
+        elif value.get("isCompactSummary"):
+            self._read_claude_compaction(value, text_of_message_content(message.get("content")))
+        elif kind == "assistant" and value.get("isApiErrorMessage"):
+            self._add_recorded_message(
+                RecordedMessage(
+                    "failure", text_of_message_content(message.get("content")), time=parse_time(value.get("timestamp"))
+                )
+            )
+        elif kind == "assistant":
+            self._read_claude_reply(value, message)
+        else:
+            self._read_claude_user(value, message)
+        self.places.setdefault(first_text_field(value, "uuid"), min(at, max(0, len(self.made) - 1)))
+
+    def _add_recorded_message(self, message: RecordedMessage) -> None:
+        if message.role in ("user", "failure"):
+            self.steps.clear()
+        self.made.append(message)
+
+    def _read_claude_reply(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
+        time, name = parse_time(value.get("timestamp")), first_text_field(message, "id")
+        model = first_text_field(message, "model")
+        found = build_recorded_reply(
+            _claude_reply_parts(message.get("content"), model), model=model, time=time, usage=_claude_usage(message)
+        )
+        at = self.steps.get(name) if name else None
+        self.of[first_text_field(value, "uuid")] = name
+        if at is not None and (at == len(self.made) - 1 or self.of.get(first_text_field(value, "parentUuid")) == name):
+            before = self.made[at]
+            joined = build_recorded_reply(
+                (*before.parts, *found.parts), model=model, time=before.time, usage=found.usage
+            )
+            self.made[at] = joined
+            return
+        self._add_recorded_message(found)
+        self.steps[name] = len(self.made) - 1
+
+    def _read_claude_user(self, value: Mapping[str, object], message: Mapping[str, object]) -> None:
+        time, content = parse_time(value.get("timestamp")), message.get("content")
+        for block in objects_in_list(content):
+            if block.get("type") == "tool_result":
+                self._add_recorded_message(self._read_claude_result(value, block, time))
+        words = [block for block in objects_in_list(content) if block.get("type") != "tool_result"]
+        texts = [block for block in words if block.get("type") not in ("image", "document")]
+        text = text_of_message_content(texts) if isinstance(content, list) else text_of_message_content(content)
+        pictures = pictures_in_content(words)
+        if text.strip() or pictures:
+            beside = bool(value.get("isMeta")) or not _is_person_speaking(value, message)
+            self._add_recorded_message(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
+
+    def _read_claude_result(
+        self, value: Mapping[str, object], block: Mapping[str, object], time: float
+    ) -> RecordedMessage:
+        answers, content = first_text_field(block, "tool_use_id"), block.get("content")
+        if not answers:
+            raise UnreadableRow("a tool result names no call")
+        pictures = pictures_in_content(content)
+        parts = [part for part in objects_in_list(content) if part.get("type") != "image"] if pictures else content
+        text = text_of_message_content(parts)
+        ok, child = not block.get("is_error"), first_text_field(mapping_or_empty(value.get("toolUseResult")), "agentId")
+        whole = self._find_whole_result(text, value.get("toolUseResult"))
+        shown = text if whole else ""
+        return RecordedMessage(
+            "tool", whole or text, answers=answers, ok=ok, time=time, pictures=pictures, shown=shown, child=child
+        )
+
+    def _find_whole_result(self, text: str, result: object) -> str:
+        """All of a result the model saw the beginning of: from its file, or as the line has it."""
+        if not text.startswith("<persisted-output>"):
+            return ""
+        if (found := _SAVED.search(text)) is not None:
+            with suppress(OSError):
+                name = f"{self.beside.name}/tool-results/{found[1]}"
+                return read_beneath(self.beside.parent, name, LARGEST_RESULT).decode("utf-8", "replace")
+        there = first_text_field(mapping_or_empty(result), "stdout")
+        return there if len(there) > len(text) else ""
+
+    def _read_claude_attachment(self, value: Mapping[str, object]) -> None:
+        """What the program showed the model beside the messages."""
+        found = mapping_or_empty(value.get("attachment"))
+        kind = first_text_field(found, "type") or "attachment"
+        text = (
+            text_of_message_content(found.get("prompt"))
+            if kind == "queued_command"
+            else f"[Claude Code showed: {kind}]\n{_text_of_claude_attachment(found)}"
+        )
+        if text.strip():
+            pictures = pictures_in_content(found.get("prompt")) if isinstance(found.get("prompt"), list) else ()
+            message = RecordedMessage(
+                "user", text, time=parse_time(value.get("timestamp")), pictures=pictures, beside=True
+            )
+            self.made.append(message)
+
+    def _read_claude_compaction(self, value: Mapping[str, object], text: str) -> None:
+        """A summary in the place of what came before; where nothing came before in this file, it is a message."""
+        time, boundary = parse_time(value.get("timestamp")), self.boundary or {}
+        self.boundary = None
+        if not self.made:
+            self._add_recorded_message(RecordedMessage("user", text, time=time, beside=True))
+            return
+        details = mapping_or_empty(boundary.get("compactMetadata"))
+        segment = first_text_field(mapping_or_empty(details.get("preservedSegment")), "headUuid")
+        keep = self.places.get(segment, len(self.made)) if segment else len(self.made)
+        trigger = first_text_field(details, "trigger")
+        why = "Claude Code compacted the conversation here" + (f" ({trigger})" if trigger else "")
+        self.compactions.append(RecordedCompaction(len(self.made), keep, text, time, why))
+        self.steps.clear()
+
+
+def _claude_reply_parts(content: object, model: str) -> list[ReplyPart]:
+    if not isinstance(content, list):
+        return [Text(text_of_message_content(content))]
+    parts: list[ReplyPart] = []
+    for block in objects_in_list(content):
+        kind = block.get("type")
+        if kind == "text":
+            parts.append(Text(first_text_field(block, "text")))
+        elif kind in ("thinking", "redacted_thinking"):
+            parts.append(read_claude_thinking(block, TAG, model))
+        elif kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+            parts.append(read_claude_call(block))
+        else:
+            parts.append(Text(text_of_message_content([block])))
+    return parts
+
+
+def read_claude_thinking(block: Mapping[str, object], tag: str, model: str) -> Reasoning:
+    """A block of thinking as Anthropic signed it; what is not signed cannot go back."""
+    if block.get("type") == "redacted_thinking":
+        return Reasoning(
+            "",
+            opaque=format_opaque_json(type="redacted_thinking", data=first_text_field(block, "data")),
+            provider=tag,
+            model=model,
+        )
+    text, signature = first_text_field(block, "thinking"), first_text_field(block, "signature")
+    opaque = format_opaque_json(type="thinking", thinking=text, signature=signature) if signature else ""
+    return Reasoning(text, opaque=opaque, provider=tag if opaque else "", model=model if opaque else "")
+
+
+def read_claude_call(block: Mapping[str, object]) -> ToolCall:
+    """A call of a tool, as Anthropic writes it."""
+    identity, name = first_text_field(block, "id"), first_text_field(block, "name")
+    if not identity or not name:
+        raise UnreadableRow("a call has no id or no name")
+    return ToolCall(identity, name, arguments_json(block.get("input")))
+
+
+def _claude_usage(message: Mapping[str, object]) -> Usage:
+    return usage_from_anthropic(message.get("usage"))
+
+
+def _text_of_claude_attachment(found: Mapping[str, object]) -> str:
+    """The text of an attachment: the field that has it, or all of it."""
+    for name in _TEXTS:
+        value = found.get(name)
+        if isinstance(value, str) and value.strip():
+            names = first_text_field(found, "filename", "path")
+            return f"{names}\n{value}" if names else value
+    if isinstance(lines := found.get("addedLines"), list):
+        return "\n".join(map(str, lines))
+    return json.dumps({name: value for name, value in found.items() if name != "type"}, ensure_ascii=False)
+
+
+# --- sub-agents -----------------------------------------------------------------------------------------------------
+
+
+def _group_by_subagent(rows: Sequence[HistoryRow]) -> list[list[HistoryRow]]:
+    """The sub-agents of one file: each begins with a row that has no parent among them."""
+    groups: dict[str, list[HistoryRow]] = {}
+    of: dict[str, str] = {}
+    for row in rows:
+        name, parent = first_text_field(row.value, "uuid"), first_text_field(row.value, "parentUuid")
+        root = of.get(parent) or first_text_field(row.value, "agentId") or name
+        of[name] = root
+        groups.setdefault(root, []).append(row)
+    return list(groups.values())
+
+
+def _read_subagent(
+    rows: list[HistoryRow], told: ReadingComplaints, path: Path, session: str, main: Sequence[RecordedSession]
+) -> Iterator[RecordedSession]:
+    name = first_text_field(rows[0].value, "agentId") or first_text_field(rows[0].value, "uuid")
+    made = _ClaudeCodeFile(told, path.parent / path.stem).read_recordings(rows, f"agent-{name}", f"{path}#agent-{name}")
+    task = made[0].messages[0].text if made[0].messages else ""
+    yield replace(
+        made[0], parent=session, parent_call=_call_that_started(main, task), title=" ".join(task.split())[:60]
+    )
+
+
+def _call_that_started(main: Sequence[RecordedSession], task: str) -> str:
+    """The call that gave a sub-agent this task."""
+    for message in (message for one in main for message in one.messages):
+        for one in message.calls:
+            if task.strip() and one.name in ("Task", "Agent") and _prompt_argument(one.arguments) == task.strip():
+                return one.id
+    return ""
+
+
+def _prompt_argument(arguments: str) -> str:
+    try:
+        return first_text_field(mapping_or_empty(json.loads(arguments)), "prompt").strip()
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _mark_as_subagent(made: list[RecordedSession], path: Path, rows: Sequence[HistoryRow]) -> list[RecordedSession]:
+    """A file of one sub-agent: the session that started it is named in its rows, or by its folder."""
+    parent = _session_of_rows(rows) or path.parent.parent.name
+    task = made[0].messages[0].text if made and made[0].messages else ""
+    return [
+        replace(one, parent=parent, title=" ".join(task.split())[:60]) if not one.forked_from else one for one in made
+    ]
+
+
+def _link_results_to_subagents(made: list[RecordedSession], path: Path) -> list[RecordedSession]:
+    """Results of calls of sub-agents name the conversation they came from."""
+    folder = path.parent / path.stem / "subagents"
+
+    def named(message: RecordedMessage) -> RecordedMessage:
+        if not message.child:
+            return message
+        there = (folder / f"agent-{message.child}.jsonl").is_file() or (
+            path.parent / f"agent-{message.child}.jsonl"
+        ).is_file()
+        return replace(message, child=f"agent-{message.child}" if there else "")
+
+    return [replace(one, messages=tuple(map(named, one.messages))) for one in made]

@@ -1,0 +1,159 @@
+"""Tasks of Cline: `…/saoudrizwan.claude-dev/tasks/<id>/api_conversation_history.json`, messages in Anthropic's form.
+
+Tried with what 2.18.0 of its command line writes here. Most models are asked to write their calls as tags, and the result comes in a
+user's text; both are read as what they are. What Cline cut out of the middle of a long task is told in `ui_messages.json` as a range of
+messages; it becomes a fold (untried).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from helix_desktop.histories import anthropic_history
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    count_or_zero,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    text_of_message_content,
+)
+from helix_desktop.histories.recorded_session import RecordedCompaction, RecordedMessage, RecordedSession
+
+KIND = "cline"
+NAME = "api_conversation_history.json"
+CUT = "[Some earlier messages of this conversation were left out to keep within the context window.]"
+
+
+_CALL = re.compile(r"<(\w+)>\n(.*)</\1>\s*\Z", re.DOTALL)
+_FIELD = re.compile(r"<(\w+)>(.*?)</\1>", re.DOTALL)
+_RESULT = re.compile(r"\[(\w+)[^\n]*\] Result:\n?")
+_FOLDER = re.compile(r"# Current Working Directory \((.*?)\) Files")
+_NOT_SAID = (
+    "<environment_details>",
+    "# task_progress",
+    "# TODO LIST",
+    "# todo",
+)  # what Cline puts behind a person's words
+
+
+def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+    """The one task of a folder."""
+    read = [list(_read_cline_row(row, told)) for row in _tagged_calls_as_blocks(rows)]
+    made = [message for each in read for message in each]
+    beside = _read_ui_messages(path)
+    begun = parse_time(count_or_zero(int(path.parent.name))) if path.parent.name.isdecimal() else 0.0
+    times = _spread_times(beside, begun)
+    timed = [replace(message, time=message.time or times(at, len(made))) for at, message in enumerate(made)]
+    title = next((first_text_field(one, "text") for one in beside if one.get("say") == "task"), "")
+    folder = next(filter(None, (folder_in_cline_text(message.text) for message in made)), "")
+    recording = RecordedSession(str(path), tuple(timed), KIND, path.parent.name, " ".join(title.split())[:60], folder)
+    return [replace(recording, version=_cline_version(path), compactions=_compactions_from_cuts(beside, read, timed))]
+
+
+def folder_in_cline_text(text: str) -> str:
+    """The folder that Cline tells the model it works in."""
+    found = _FOLDER.search(text)
+    return found[1] if found else ""
+
+
+def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
+    """The rows, with a call that is written as tags, and its result in the next row, as blocks of their own."""
+    values = [dict(row.value) for row in rows]
+    for at, (asked, answered) in enumerate(pairwise(values)):
+        blocks, back = objects_in_list(asked.get("content")), objects_in_list(answered.get("content"))
+        call = next(
+            ((n, found) for n, one in enumerate(blocks) if (found := _CALL.search(first_text_field(one, "text")))), None
+        )
+        result = next(
+            ((n, found) for n, one in enumerate(back) if (found := _RESULT.match(first_text_field(one, "text")))), None
+        )
+        if asked.get("role") != "assistant" or call is None or result is None or call[1][1] != result[1][1]:
+            continue
+        (place_of_call, said), (place, begins) = call, result
+        fields = {name: value.strip("\n") for name, value in _FIELD.findall(said[2])}
+        use = {"type": "tool_use", "id": f"cline_{at}", "name": said[1], "input": fields}
+        words = {**blocks[place_of_call], "text": said.string[: said.start()]}
+        asked["content"] = [
+            *blocks[:place_of_call],
+            *([words] if said.string[: said.start()].strip() else []),
+            use,
+            *blocks[place_of_call + 1 :],
+        ]
+        text = begins.string[begins.end() :]
+        end = place + 1 if text or place + 1 == len(back) else place + 2  # older ones: the output in a block of its own
+        output = {
+            "type": "tool_result",
+            "tool_use_id": f"cline_{at}",
+            "content": text or text_of_message_content(back[place + 1 : end]),
+        }
+        answered["content"] = [*back[:place], output, *back[end:]]
+    return [HistoryRow(value, row.place) for value, row in zip(values, rows, strict=True)]
+
+
+def _read_cline_row(row: HistoryRow, told: ReadingComplaints) -> Iterator[RecordedMessage]:
+    """What is said, and behind it what Cline adds."""
+    info, tokens = (
+        mapping_or_empty(row.value.get("modelInfo")),
+        mapping_or_empty(mapping_or_empty(row.value.get("metrics")).get("tokens")),
+    )
+    value = dict(row.value)
+    if info:
+        read = count_or_zero(tokens.get("cached"))
+        fresh = max(0, count_or_zero(tokens.get("prompt")) - read)
+        usage = {"input_tokens": fresh, "cache_read_input_tokens": read, "output_tokens": tokens.get("completion")}
+        value |= {"model": first_text_field(info, "modelId"), "usage": usage}
+    blocks = objects_in_list(value.get("content")) if value.get("role") == "user" else []
+    added = [block for block in blocks if first_text_field(block, "text").lstrip().startswith(_NOT_SAID)]
+    if added:
+        value["content"] = [block for block in blocks if block not in added]
+    yield from anthropic_history.read_anthropic_messages([HistoryRow(value, row.place)], told.complaints)
+    for block in added:
+        text = first_text_field(block, "text").strip()
+        yield RecordedMessage("user", text, time=parse_time(value.get("ts")), beside=True)
+
+
+def _cline_version(path: Path) -> str:
+    """Of Cline, as it was when the task was worked on last."""
+    try:
+        value = mapping_or_empty(json.loads(read_beneath(path.parent, "task_metadata.json").decode("utf-8", "replace")))
+    except (OSError, ValueError, RecursionError):
+        return ""
+    versions = [first_text_field(one, "cline_version") for one in objects_in_list(value.get("environment_history"))]
+    return versions[-1] if versions else ""
+
+
+def _read_ui_messages(path: Path) -> list[Mapping[str, object]]:
+    try:
+        return objects_in_list(json.loads(read_beneath(path.parent, "ui_messages.json").decode("utf-8", "replace")))
+    except (OSError, ValueError, RecursionError):
+        return []
+
+
+def _spread_times(beside: Sequence[Mapping[str, object]], begun: float) -> Callable[[int, int], float]:
+    """Cline notes no times in the history: spread between the first and the last it shows."""
+    shown = [time for one in beside if (time := parse_time(one.get("ts")))]
+    first = shown[0] if shown else begun
+    last = max(shown[-1] if shown else begun, first)
+    return lambda at, count: first + (last - first) * at / max(1, count - 1)
+
+
+def _compactions_from_cuts(
+    beside: Sequence[Mapping[str, object]], read: Sequence[Sequence[RecordedMessage]], made: Sequence[RecordedMessage]
+) -> tuple[RecordedCompaction, ...]:
+    ranges = [one.get("conversationHistoryDeletedRange") for one in beside]
+    found = [
+        one for one in ranges if isinstance(one, list) and len(one) == 2 and all(isinstance(at, int) for at in one)
+    ]
+    if not found or not all(read):
+        return ()
+    kept = sum(map(len, read[: int(found[-1][1]) + 1]))
+    return (RecordedCompaction(len(made), kept, CUT, made[-1].time if made else 0.0, "Cline cut here"),)

@@ -1,0 +1,340 @@
+"""Rollouts of Codex: `~/.codex/sessions/…/rollout-*.jsonl`, one item of the Responses API per line.
+
+Tried with what 0.169.0 writes here, and with the older bare items. Newer files wrap an item as
+`{"type": "response_item", "payload": item}` among other events. What the model put out between two inputs (reasoning, a message,
+its calls) is one reply. Events tell the model (`turn_context`), what a request cost (`token_count`), a command's whole output, and
+where the history was compacted.
+"""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    UnreadableRow,
+    arguments_json,
+    count_or_zero,
+    decode_picture,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    pictures_in_content,
+    text_of_message_content,
+)
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+    Speaker,
+    build_recorded_reply,
+    format_opaque_json,
+)
+
+KIND = "codex"
+TAG = "openai-responses api.openai.com"
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call", "tool_search_call")
+_HOSTED = ("web_search_call", "image_generation_call", "file_search_call", "computer_call", "code_interpreter_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "tool_search_output")
+_ITEMS = (*_CALLS, *_HOSTED, *_OUTPUTS, "message", "reasoning", "agent_message")
+_EVENTS = (
+    "session_meta",
+    "turn_context",
+    "event_msg",
+    "compacted",
+    "response_item",
+    "token_usage_record",
+    "world_state",
+)
+NOT_RECORDED = "[The provider ran this itself; the rollout does not have what came of it.]"
+
+
+def is_codex_row(value: Mapping[str, object]) -> bool:
+    """Whether a row is of a rollout: an event with a payload, or an item by itself."""
+    wrapped = value.get("type") in _EVENTS and isinstance(value.get("payload"), Mapping)
+    bare = value.get("type") in _ITEMS and "message" not in value and "parentId" not in value
+    return wrapped or bare
+
+
+def read_codex_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+    """The one session of a rollout. A fork begins with a copy of what it left."""
+    writing = _read_rollout(rows, told)
+    about = writing.about
+    source = mapping_or_empty(
+        mapping_or_empty(mapping_or_empty(about.get("source")).get("subagent")).get("thread_spawn")
+    )
+    parent, left = first_text_field(source, "parent_thread_id"), first_text_field(about, "forked_from_id")
+    shared = 0 if parent or not left else _count_copied_messages(writing.made, path, left)
+    return [
+        RecordedSession(
+            str(path),
+            tuple(writing.made),
+            KIND,
+            first_text_field(about, "id") or path.stem,
+            folder=first_text_field(about, "cwd"),
+            version=first_text_field(about, "cli_version"),
+            compactions=tuple(writing.compactions),
+            forked_from=left if shared else "",
+            forked_at=shared,
+            parent=parent,
+        )
+    ]
+
+
+def _read_rollout(rows: Iterable[HistoryRow], told: ReadingComplaints) -> _CodexMessages:
+    writing = _CodexMessages(told)
+    for row in rows:
+        try:
+            writing.read_codex_row(row.value)
+        except UnreadableRow as error:
+            told.complaints.append(row.complaint_about_row(error))
+    writing.close()
+    return writing
+
+
+def _count_copied_messages(made: Sequence[RecordedMessage], path: Path, left: str) -> int:
+    """How many messages are copied from the rollout it left: as far as both say the same, at whatever time."""
+    root = next((folder for folder in path.parents if folder.name == "sessions"), path.parent)
+    file = next((one for one in root.rglob(f"rollout-*{glob.escape(left)}.jsonl") if one != path), None)
+    if file is None:
+        return 0
+    try:
+        lines = read_beneath(root, str(file.relative_to(root))).splitlines()
+    except OSError:
+        return 0
+    before = _read_rollout(
+        (HistoryRow(value, "") for line in lines if (value := _object_of_line(line))), ReadingComplaints()
+    ).made
+    same = (_comparable_message(one) == _comparable_message(other) for one, other in zip(made, before, strict=False))
+    return sum(itertools.takewhile(bool, same))
+
+
+def _comparable_message(message: RecordedMessage) -> object:
+    return message.role, message.text, message.calls, message.answers
+
+
+def _object_of_line(line: bytes) -> Mapping[str, object]:
+    try:
+        return mapping_or_empty(json.loads(line))
+    except (ValueError, RecursionError):
+        return {}
+
+
+@dataclass(slots=True)
+class _CodexMessages:
+    """The messages so far, and the reply that is being put together."""
+
+    told: ReadingComplaints
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
+    parts: list[ReplyPart] = field(default_factory=list)
+    begun: float = 0.0
+    about: Mapping[str, object] = field(default_factory=dict)
+    model: str = ""
+    whole: dict[str, str] = field(default_factory=dict)  # by call: the whole output of a command
+    time: float = 0.0
+    last_reply: int = -1
+
+    def read_codex_row(self, value: Mapping[str, object]) -> None:
+        kind = value.get("type")
+        self.time = parse_time(value.get("timestamp")) or self.time
+        payload = mapping_or_empty(value.get("payload"))
+        if kind == "response_item":
+            self._read_codex_item(payload)
+        elif kind in _ITEMS:
+            self._read_codex_item(value)
+        elif kind == "session_meta":
+            self._read_session_meta(payload)
+        elif kind == "turn_context":
+            self.model = first_text_field(payload, "model") or self.model
+        elif kind == "compacted":
+            self._read_codex_compaction(payload)
+        elif kind == "event_msg":
+            self._read_codex_event(payload)
+        elif kind == "token_usage_record":
+            self._set_usage_of_reply(mapping_or_empty(payload.get("usage")))
+        elif "id" in value and "instructions" in value and not self.about:  # the first line of older files
+            self._read_session_meta(value)
+        else:
+            self.told.left_out[first_text_field(value, "type", "record_type") or "no type"] += 1
+
+    def _read_session_meta(self, about: Mapping[str, object]) -> None:
+        if not self.about:
+            self.about = about
+            base = about.get("base_instructions", about.get("instructions"))
+            text = (
+                text_of_message_content(base)
+                if isinstance(base, str)
+                else first_text_field(mapping_or_empty(base), "text")
+            )
+            if text:
+                self.made.append(RecordedMessage("system", text, time=self.time))
+
+    # --- items
+
+    def _read_codex_item(self, item: Mapping[str, object]) -> None:
+        kind = item.get("type")
+        if kind == "message":
+            self._read_codex_message(item)
+        elif kind == "reasoning":
+            self._read_codex_reasoning(item)
+        elif kind in _CALLS:
+            self._read_codex_call(item)
+        elif kind in _OUTPUTS:
+            self._read_codex_output(item)
+        elif kind in _HOSTED:
+            self._read_hosted_call(item)
+        elif kind == "agent_message":
+            self.close()
+            who = first_text_field(item, "author", "sender")
+            text = text_of_message_content(item.get("content", item.get("message")))
+            self.made.append(
+                RecordedMessage("user", f"[Message of the agent {who}]\n{text}", time=self.time, beside=True)
+            )
+        else:
+            self.told.left_out[f"item {kind}"] += 1
+
+    def _read_codex_message(self, item: Mapping[str, object]) -> None:
+        role, content = item.get("role"), item.get("content")
+        pictures = pictures_in_content(content)
+        kept = [part for part in objects_in_list(content) if part.get("type") != "input_image"] if pictures else content
+        text = text_of_message_content(kept)
+        if role == "assistant":
+            if any(isinstance(part, Text | ToolCall) for part in self.parts):
+                self.close()
+            self._add_reply_part_to_draft(Text(text))
+        elif role in ("user", "system", "developer"):
+            self.close()
+            beside = text.startswith(("<environment_context>", "<user_instructions>", "# AGENTS.md"))
+            speaker: Speaker = "user" if role == "user" else "system"
+            self.made.append(RecordedMessage(speaker, text, time=self.time, pictures=pictures, beside=beside))
+        else:
+            raise UnreadableRow(f"there is no role {role!r}")
+
+    def _read_codex_reasoning(self, item: Mapping[str, object]) -> None:
+        if any(isinstance(part, Text | ToolCall) for part in self.parts):
+            self.close()
+        text = text_of_message_content(item.get("summary")) or text_of_message_content(item.get("content"))
+        kept = {name: value for name, value in item.items() if name in ("type", "id", "summary", "encrypted_content")}
+        opaque = format_opaque_json(**kept) if first_text_field(item, "encrypted_content") else ""
+        self._add_reply_part_to_draft(
+            Reasoning(text, opaque=opaque, provider=TAG if opaque else "", model=self.model if opaque else "")
+        )
+
+    def _read_codex_call(self, item: Mapping[str, object]) -> None:
+        call, name = first_text_field(item, "call_id", "id"), first_text_field(item, "name")
+        arguments = item.get("arguments", item.get("input"))
+        if item.get("type") == "local_shell_call":
+            name, arguments = "shell", mapping_or_empty(item.get("action"))
+        elif item.get("type") == "tool_search_call":
+            name = name or "tool_search"
+        if not call or not name:
+            raise UnreadableRow("a call has no id or no name")
+        written = arguments if item.get("type") != "custom_tool_call" else {"input": arguments}
+        self._add_reply_part_to_draft(ToolCall(call, name, arguments_json(written)))
+
+    def _add_reply_part_to_draft(self, part: ReplyPart) -> None:
+        self.begun = self.begun if self.parts else self.time
+        self.parts.append(part)
+
+    def _read_codex_output(self, item: Mapping[str, object]) -> None:
+        answers, output = first_text_field(item, "call_id", "id"), item.get("output", item.get("tools"))
+        if not answers:
+            raise UnreadableRow("an output names no call")
+        self.close()
+        inner = mapping_or_empty(output)
+        content = inner.get("content") or inner.get("body") if inner else output
+        if item.get("type") == "tool_search_output":
+            content = json.dumps(content, ensure_ascii=False)
+        pictures = pictures_in_content(content)
+        text = text_of_message_content(
+            [part for part in objects_in_list(content) if part.get("type") != "input_image"] if pictures else content
+        )
+        ok = inner.get("success") is not False
+        whole = self.whole.pop(answers, "")
+        if len(whole) <= len(text) or whole.strip() in text:
+            whole = ""
+        message = RecordedMessage("tool", whole or text, answers=answers, ok=ok, time=self.time, pictures=pictures)
+        self.made.append(replace(message, shown=text) if whole else message)
+
+    def _read_hosted_call(self, item: Mapping[str, object]) -> None:
+        """A tool the provider ran: a call of it, and what there is of its result."""
+        kind = first_text_field(item, "type").removesuffix("_call")
+        call = first_text_field(item, "id", "call_id") or f"{kind}-{len(self.made)}-{len(self.parts)}"
+        action = {
+            name: value for name, value in item.items() if name not in ("type", "id", "call_id", "status", "result")
+        }
+        self._add_reply_part_to_draft(ToolCall(call, kind, arguments_json(action.get("action", action))))
+        drawn = decode_picture("image/png", item.get("result"))
+        self.close()
+        text = NOT_RECORDED if drawn is None else "(a picture)"
+        self.made.append(
+            RecordedMessage("tool", text, answers=call, time=self.time, pictures=(drawn,) if drawn else ())
+        )
+
+    # --- events
+
+    def _read_codex_event(self, payload: Mapping[str, object]) -> None:
+        kind = first_text_field(payload, "type")
+        item = mapping_or_empty(payload.get("item"))
+        if kind == "token_count":
+            self._set_usage_of_reply(mapping_or_empty(mapping_or_empty(payload.get("info")).get("last_token_usage")))
+        elif kind in ("exec_command_end", "item_completed") and "aggregated_output" in {**payload, **item}:
+            call = first_text_field(payload, "call_id") or first_text_field(item, "id")
+            self.whole[call] = first_text_field({**payload, **item}, "aggregated_output")
+        elif kind in ("error", "stream_error", "turn_aborted"):
+            self.close()
+            why = first_text_field(payload, "message") or first_text_field(payload, "reason") or kind
+            self.made.append(RecordedMessage("failure", why, time=self.time))
+        else:
+            self.told.left_out[f"event {kind}"] += 1
+
+    def _set_usage_of_reply(self, usage: Mapping[str, object]) -> None:
+        """What the last request cost; told behind the reply, or behind the results of its calls."""
+        self.close()
+        if usage and self.last_reply >= 0:
+            figures = Usage(
+                count_or_zero(usage.get("input_tokens")),
+                count_or_zero(usage.get("cached_input_tokens")),
+                count_or_zero(usage.get("cache_write_input_tokens")),
+                count_or_zero(usage.get("output_tokens")),
+                count_or_zero(usage.get("reasoning_output_tokens")),
+            )
+            self.made[self.last_reply] = replace(self.made[self.last_reply], usage=figures)
+
+    def _read_codex_compaction(self, payload: Mapping[str, object]) -> None:
+        self.close()
+        text = first_text_field(payload, "message")
+        kept = objects_in_list(payload.get("replacement_history"))
+        sealed_away = any(
+            first_text_field(item, "encrypted_content") for item in kept if item.get("type") != "reasoning"
+        )
+        if not text:
+            text = "\n\n".join(
+                text_of_message_content(item.get("content")) for item in kept if item.get("type") == "message"
+            )
+        if sealed_away:
+            text += "\n[The rest of the summary is sealed: only its provider can read it.]"
+        if self.made and text.strip():
+            self.compactions.append(
+                RecordedCompaction(
+                    len(self.made), len(self.made), text, self.time, "Codex compacted the conversation here"
+                )
+            )
+
+    def close(self) -> None:
+        """The reply so far is whole."""
+        if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in self.parts):
+            self.made.append(build_recorded_reply(self.parts, model=self.model, time=self.begun))
+            self.last_reply = len(self.made) - 1
+        self.parts.clear()

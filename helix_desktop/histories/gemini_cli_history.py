@@ -1,0 +1,269 @@
+"""Sessions of Gemini CLI: `~/.gemini/tmp/<project>/chats/session-*.jsonl`, and the older `.json` documents.
+
+Tried with what 0.61 writes here; the older documents are untried. A record with the id of an earlier one takes its place; `$rewindTo`
+goes on from before a message; `$set` with messages puts a new history in the place of the old, which is how it compresses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    UnreadableRow,
+    arguments_json,
+    count_or_zero,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    pictures_in_content,
+    text_of_message_content,
+)
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+)
+
+KIND = "gemini-cli"
+_NOTES = ("info", "error", "warning")
+
+
+def is_gemini_cli_row(value: Mapping[str, object]) -> bool:
+    """Whether a row is the head of a session, or one of its records."""
+    head = isinstance(value.get("sessionId"), str) and isinstance(value.get("projectHash"), str)
+    return head or "$set" in value or "$rewindTo" in value
+
+
+def read_gemini_cli_recordings(
+    rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path
+) -> list[RecordedSession]:
+    """The lines of the session."""
+    log = _GeminiLog()
+    for row in rows:
+        log.read_gemini_row(row)
+    session = first_text_field(log.about, "sessionId") or path.stem
+    parent = path.parent.name if path.parent.parent.name == "chats" else ""
+    made: list[RecordedSession] = []
+    for at, branch in enumerate(log.tree.branches):
+        nodes = log.tree.rows_of_branch(at)
+        writing = _GeminiMessages(told if not at else ReadingComplaints()).read_gemini_records(
+            [(i, log.records[i]) for i in nodes], log.compacted
+        )
+        shared = (
+            len(
+                _GeminiMessages(ReadingComplaints())
+                .read_gemini_records([(i, log.records[i]) for i in log.tree.shared_rows(at)], {})
+                .made
+            )
+            if at
+            else 0
+        )
+        own = first_text_field(log.records[branch.rows[0]].value, "id") if branch.rows else ""
+        made.append(
+            RecordedSession(
+                str(path) if not at else f"{path}#{at + 1}",
+                tuple(writing.made),
+                KIND,
+                session if not at else f"{session}#{own}",
+                first_text_field(log.about, "summary"),
+                _project_folder_of(path, log.about),
+                compactions=tuple(writing.compactions),
+                forked_from=made[branch.of].session if shared else "",
+                forked_at=shared,
+                parent=parent,
+            )
+        )
+    return made
+
+
+def _project_folder_of(path: Path, about: Mapping[str, object]) -> str:
+    """The project's folder: the program writes it beside the chats."""
+    listed = about.get("directories")
+    if isinstance(listed, list) and listed and isinstance(listed[0], str):
+        return listed[0]
+    for place in (path.parent.parent, path.parent.parent.parent):
+        try:
+            return read_beneath(place, ".project_root").decode("utf-8").strip()[:4096]
+        except (OSError, ValueError):
+            continue
+    return ""
+
+
+@dataclass(slots=True)
+class _GeminiLog:
+    """The records as they stand in the end, and where a new history took the place of the old."""
+
+    about: dict[str, object] = field(default_factory=dict)
+    records: list[HistoryRow] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+    tree: HistoryTree = field(default_factory=HistoryTree)
+    compacted: dict[int, list[HistoryRow]] = field(
+        default_factory=dict
+    )  # by the record they came behind: what stood instead
+    rewound: str = ""
+
+    def read_gemini_row(self, row: HistoryRow) -> None:
+        value = row.value
+        listed = mapping_or_empty(value.get("$set", value)).get("messages")
+        if "$rewindTo" in value:
+            self._rewind_records(first_text_field(value, "$rewindTo"))
+        elif isinstance(value.get("id"), str) and isinstance(value.get("type"), str):
+            self._add_or_replace_record(row)
+        else:
+            self.about |= {
+                name: one for name, one in mapping_or_empty(value.get("$set", value)).items() if name != "messages"
+            }
+        if isinstance(listed, list):
+            self._replace_whole_history([HistoryRow(one, row.place) for one in objects_in_list(listed)])
+
+    def _add_or_replace_record(self, row: HistoryRow) -> None:
+        name = first_text_field(row.value, "id")
+        if name in self.places:
+            self.records[self.places[name]] = row
+            return
+        before = self.records[-1].value if self.records else {}
+        parent = self.rewound or first_text_field(before, "id")
+        self.places[name] = len(self.records)
+        self.records.append(row)
+        kind = row.value.get("type")
+        self.tree.add_node(
+            len(self.records) - 1, HistoryNode(name, parent, kind == "user", name if kind == "gemini" else "")
+        )
+        self.rewound = ""
+
+    def _rewind_records(self, to: str) -> None:
+        at = self.places.get(to)
+        self.rewound = ROOT if not at else first_text_field(self.records[at - 1].value, "id")
+
+    def _replace_whole_history(self, rows: Iterable[HistoryRow]) -> None:
+        """A whole history: what is new of it comes behind, and stands for what is no longer in it."""
+        given = list(rows)
+        fresh = [row for row in given if first_text_field(row.value, "id") not in self.places]
+        kept = {first_text_field(row.value, "id") for row in given}
+        if self.records and fresh and any(name not in kept for name in self.places):
+            self.compacted[len(self.records) - 1] = fresh
+            return
+        for row in given:
+            self._add_or_replace_record(row)
+
+
+@dataclass(slots=True)
+class _GeminiMessages:
+    told: ReadingComplaints
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
+    answered: set[str] = field(default_factory=set)
+
+    def read_gemini_records(
+        self, rows: Sequence[tuple[int, HistoryRow]], compacted: Mapping[int, list[HistoryRow]]
+    ) -> _GeminiMessages:
+        for at, row in rows:
+            try:
+                self._read_gemini_record(row.value)
+            except UnreadableRow as error:
+                self.told.complaints.append(row.complaint_about_row(error))
+            if at in compacted and self.made:
+                text = "\n\n".join(text_of_message_content(one.value.get("content")) for one in compacted[at])
+                time = parse_time(compacted[at][0].value.get("timestamp"))
+                self.compactions.append(
+                    RecordedCompaction(len(self.made), len(self.made), text, time, "Gemini CLI compressed here")
+                )
+        return self
+
+    def _read_gemini_record(self, value: Mapping[str, object]) -> None:
+        kind, time = value.get("type"), parse_time(value.get("timestamp"))
+        if kind == "gemini":
+            self._read_gemini_reply(value, time)
+        elif kind == "user":
+            self._read_gemini_user(value.get("content"), time)
+        elif kind in _NOTES:
+            self.told.left_out[str(kind)] += 1
+        else:
+            raise UnreadableRow(f"there is no record of type {kind!r}")
+
+    def _read_gemini_user(self, content: object, time: float) -> None:
+        answers = [part for part in objects_in_list(content) if "functionResponse" in part]
+        for part in answers:
+            self._read_gemini_result(mapping_or_empty(part["functionResponse"]), time)
+        words = [part for part in content if part not in answers] if isinstance(content, list) else content
+        pictures = pictures_in_content(words)
+        text = text_of_message_content(
+            [part for part in objects_in_list(words) if "inlineData" not in part] if pictures else words
+        )
+        if text.strip() or pictures:
+            beside = text.startswith("<session_context>")
+            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
+
+    def _read_gemini_result(self, found: Mapping[str, object], time: float) -> None:
+        """Results stand in the reply's record as well; what stood there is not taken twice."""
+        name = first_text_field(found, "id")
+        if name in self.answered or not name:
+            return
+        self.answered.add(name)
+        self.made.append(RecordedMessage("tool", _text_of_gemini_response(found), answers=name, ok="error" not in mapping_or_empty(found.get("response")), time=time))  # fmt: skip
+
+    def _read_gemini_reply(self, value: Mapping[str, object], time: float) -> None:
+        thoughts = "\n\n".join(
+            "\n".join(filter(None, (first_text_field(one, "subject"), first_text_field(one, "description"))))
+            for one in objects_in_list(value.get("thoughts"))
+        )
+        parts: list[ReplyPart] = [Reasoning(thoughts)] if thoughts else []
+        parts.append(Text(text_of_message_content(value.get("content"))))
+        calls = objects_in_list(value.get("toolCalls"))
+        parts += [_gemini_tool_call(call) for call in calls]
+        if any(not isinstance(part, Reasoning) and (isinstance(part, ToolCall) or part.text) for part in parts):
+            self.made.append(
+                build_recorded_reply(
+                    parts,
+                    model=first_text_field(value, "model"),
+                    time=time,
+                    usage=_gemini_cli_usage(mapping_or_empty(value.get("tokens"))),
+                )
+            )
+        for call in calls:
+            self._read_gemini_call_result(call, time)
+
+    def _read_gemini_call_result(self, call: Mapping[str, object], time: float) -> None:
+        result = call.get("result")
+        if result is None:
+            return
+        time = parse_time(call.get("timestamp")) or time
+        found = [
+            mapping_or_empty(part["functionResponse"]) for part in objects_in_list(result) if "functionResponse" in part
+        ]
+        pictures = pictures_in_content(result)
+        text = "\n".join(map(_text_of_gemini_response, found)) if found else text_of_message_content(result)
+        ok = first_text_field(call, "status") not in ("error", "cancelled")
+        self.answered.add(first_text_field(call, "id"))
+        self.made.append(
+            RecordedMessage("tool", text, answers=first_text_field(call, "id"), ok=ok, time=time, pictures=pictures)
+        )
+
+
+def _gemini_tool_call(call: Mapping[str, object]) -> ToolCall:
+    if not first_text_field(call, "id") or not first_text_field(call, "name"):
+        raise UnreadableRow("a call has no id or no name")
+    return ToolCall(first_text_field(call, "id"), first_text_field(call, "name"), arguments_json(call.get("args")))
+
+
+def _text_of_gemini_response(found: Mapping[str, object]) -> str:
+    response = mapping_or_empty(found.get("response"))
+    text = first_text_field(response, "output", "error")
+    return text or json.dumps(response, ensure_ascii=False)
+
+
+def _gemini_cli_usage(found: Mapping[str, object]) -> Usage:
+    thoughts = count_or_zero(found.get("thoughts"))
+    written = count_or_zero(found.get("output")) + thoughts
+    return Usage(count_or_zero(found.get("input")), count_or_zero(found.get("cached")), 0, written, thoughts)

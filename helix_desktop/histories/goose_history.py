@@ -1,0 +1,166 @@
+"""Sessions of goose: the database `~/.local/share/goose/sessions/sessions.db`, and the older `.jsonl` files.
+
+Untried: written after goose's public sources. A message that the agent no longer sees (`agentVisible` false) was summarised; the
+summary is a message that only the agent sees.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import foreign_sqlite
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    UnreadableRow,
+    arguments_json,
+    count_or_zero,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    pictures_in_content,
+    text_of_message_content,
+)
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+)
+
+KIND = "goose"
+TABLES = frozenset({"sessions", "messages"})
+_CALLS = ("toolRequest", "frontendToolRequest")
+
+
+def is_goose_database(tables: frozenset[str]) -> bool:
+    return tables >= TABLES
+
+
+def is_goose_row(value: Mapping[str, object]) -> bool:
+    """Whether a row is of an older file: its head, or a message with a list of goose's parts."""
+    return "working_dir" in value or (value.get("role") in ("user", "assistant") and "created" in value)
+
+
+def read_goose_database(
+    connection: sqlite3.Connection, path: Path, told: ReadingComplaints, only: str = ""
+) -> Iterator[RecordedSession]:
+    """The sessions of the database, one by one. `only`: this one alone."""
+    for session in foreign_sqlite.query_until_damage(
+        connection, "SELECT * FROM sessions WHERE ? IN ('', id) ORDER BY id", [only], told
+    ):
+        query = "SELECT * FROM messages WHERE session_id = ? ORDER BY id"
+        rows = []
+        for row in foreign_sqlite.query_until_damage(connection, query, [first_text_field(session, "id")], told):
+            place = f"{path}, message {row.get('id')}"
+            content = foreign_sqlite.parse_json_column(f'{{"content": {row.get("content_json") or "[]"}}}', place, told)
+            about = foreign_sqlite.parse_json_column(row.get("metadata_json") or "{}", place, told)
+            if content is not None:
+                value = {**row, **content.value, "metadata": about.value if about else {}}
+                rows.append(HistoryRow({**value, "created": row.get("created_timestamp")}, place))
+        yield _build_goose_recording(session, rows, f"{path}#{first_text_field(session, 'id')}", told)
+
+
+def read_goose_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+    """The one session of an older file."""
+    head = next((row.value for row in rows if "working_dir" in row.value), {})
+    messages = [row for row in rows if "working_dir" not in row.value]
+    return [_build_goose_recording({**head, "id": path.stem}, messages, str(path), told)]
+
+
+def _build_goose_recording(
+    session: Mapping[str, object], rows: Sequence[HistoryRow], name: str, told: ReadingComplaints
+) -> RecordedSession:
+    writing = _GooseMessages()
+    for row in rows:
+        try:
+            writing.read_goose_message(row.value)
+        except UnreadableRow as error:
+            told.complaints.append(row.complaint_about_row(error))
+    return RecordedSession(
+        name,
+        tuple(writing.made),
+        KIND,
+        first_text_field(session, "id"),
+        first_text_field(session, "name", "description"),
+        first_text_field(session, "working_dir"),
+        compactions=tuple(writing.compactions),
+    )
+
+
+@dataclass(slots=True)
+class _GooseMessages:
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
+    hidden: int = 0  # messages so far that the agent no longer sees
+
+    def read_goose_message(self, value: Mapping[str, object]) -> None:
+        time, about = parse_time(value.get("created")), mapping_or_empty(value.get("metadata"))
+        content = value.get("content")
+        if about.get("agentVisible") is False:
+            self.hidden = len(self.made) + 1
+        elif about.get("userVisible") is False and self.hidden:
+            text = text_of_message_content([part for part in objects_in_list(content) if part.get("type") == "text"])
+            if text and self.hidden <= len(self.made):
+                self.compactions.append(
+                    RecordedCompaction(len(self.made), self.hidden, text, time, "goose compacted the conversation here")
+                )
+                self.hidden = 0
+            return
+        if value.get("role") == "assistant":
+            self._read_goose_reply(objects_in_list(content), time)
+        elif value.get("role") == "user":
+            self._read_goose_user(objects_in_list(content), time)
+        else:
+            raise UnreadableRow(f"there is no role {value.get('role')!r}")
+        if about.get("agentVisible") is False:
+            self.hidden = len(self.made)
+
+    def _read_goose_reply(self, content: Sequence[Mapping[str, object]], time: float) -> None:
+        parts = [found for part in content for found in _goose_reply_part(part)]
+        if parts:
+            self.made.append(build_recorded_reply(parts, time=time, usage=Usage()))
+
+    def _read_goose_user(self, content: Sequence[Mapping[str, object]], time: float) -> None:
+        for part in content:
+            if part.get("type") == "toolResponse":
+                self.made.append(_goose_result(part, time))
+        words = [part for part in content if part.get("type") in ("text", "image")]
+        pictures = pictures_in_content(words)
+        text = text_of_message_content([part for part in words if part.get("type") == "text"])
+        if text.strip() or pictures:
+            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures))
+
+
+def _goose_reply_part(part: Mapping[str, object]) -> Iterator[ReplyPart]:
+    kind = part.get("type")
+    if kind in _CALLS:
+        found = mapping_or_empty(part.get("toolCall"))
+        value = mapping_or_empty(found.get("value")) or found
+        name = first_text_field(value, "name") or "malformed"
+        yield ToolCall(first_text_field(part, "id") or "call", name, arguments_json(value.get("arguments")))
+    elif kind == "thinking":
+        yield Reasoning(first_text_field(part, "thinking"))
+    elif kind not in ("redactedThinking", "toolConfirmationRequest"):
+        yield Text(text_of_message_content([part]))
+
+
+def _goose_result(part: Mapping[str, object], time: float) -> RecordedMessage:
+    if not first_text_field(part, "id"):
+        raise UnreadableRow("a tool result names no call")
+    found = mapping_or_empty(part.get("toolResult"))
+    value = found.get("value", found.get("error"))
+    inner = mapping_or_empty(value)
+    content = inner.get("content", value) if inner else value
+    pictures = pictures_in_content(content)
+    text = text_of_message_content(
+        [one for one in objects_in_list(content) if one.get("type") != "image"] if pictures else content
+    )
+    ok = found.get("status") != "error" and not inner.get("isError") and count_or_zero(inner.get("error")) == 0
+    return RecordedMessage("tool", text, answers=first_text_field(part, "id"), ok=ok, time=time, pictures=pictures)

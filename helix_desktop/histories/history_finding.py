@@ -1,0 +1,238 @@
+"""Where the histories of other programs lie on this computer, without reading them whole.
+
+A file is one session, but for databases, which hold many. What is told of a session comes from the first lines of its file.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import orjson
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import (
+    claude_code_history,
+    cline_history,
+    codex_history,
+    foreign_sqlite,
+    gemini_cli_history,
+    goose_history,
+    opencode_history,
+    pi_history,
+)
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.history_rows import first_text_field, mapping_or_empty, parse_time
+
+_LOOKED_AT = 256 << 10  # bytes at the beginning of a file
+_LARGEST_ABOUT = 64 << 20  # bytes of a file that only tells of a session
+_EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHistories:
+    """Histories in one file. `folder`: where their work was done, as the file tells; empty where it does not."""
+
+    kind: str
+    path: Path
+    folder: str
+    conversations: int
+    size: int
+    first: float
+    last: float
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryPlaces:
+    """Where to look: a home folder, and what the programs' own variables say."""
+
+    home: Path
+    variables: Mapping[str, str]
+
+    @classmethod
+    def of_this_user(cls) -> HistoryPlaces:
+        return cls(Path.home(), os.environ)
+
+    def folder_from_variable(self, variable: str, *otherwise: str) -> Path:
+        named = self.variables.get(variable, "")
+        return Path(named) if named else self.home.joinpath(*otherwise)
+
+
+def history_folders(places: HistoryPlaces) -> Mapping[str, Sequence[Path]]:
+    """The folders each program keeps its histories under, there or not."""
+    codex_home, data = (
+        places.folder_from_variable("CODEX_HOME", ".codex"),
+        places.folder_from_variable("XDG_DATA_HOME", ".local", "share"),
+    )
+    return {
+        claude_code_history.KIND: [places.folder_from_variable("CLAUDE_CONFIG_DIR", ".claude") / "projects"],
+        codex_history.KIND: [codex_home / "sessions", codex_home / "archived_sessions"],
+        opencode_history.KIND: [data / "opencode"],
+        gemini_cli_history.KIND: [places.folder_from_variable("GEMINI_CLI_HOME") / ".gemini" / "tmp"],
+        pi_history.KIND: [places.folder_from_variable("PI_CODING_AGENT_DIR", ".pi", "agent") / "sessions"],
+        cline_history.KIND: list(_cline_folders(places)),
+        goose_history.KIND: [data / "goose" / "sessions"],
+    }
+
+
+def find_histories(places: HistoryPlaces) -> Iterator[FoundHistories]:
+    """All of them, program by program. A place that cannot be read has none."""
+    for kind, folders in history_folders(places).items():
+        for folder in folders:
+            yield from _FIND[kind](folder)
+
+
+def _finder_for_pattern(kind: str, pattern: str) -> Callable[[Path], Iterator[FoundHistories]]:
+    return lambda folder: _found_in_files(kind, _history_files_below(folder, pattern))
+
+
+def _find_claude_code(projects: Path) -> Iterator[FoundHistories]:
+    """Sub-agents come with the session they belong to."""
+    files = [
+        file
+        for file in _history_files_below(projects, "*.jsonl")
+        if "subagents" not in file.parts and not file.name.startswith("agent-")
+    ]
+    yield from _found_in_files(claude_code_history.KIND, files)
+
+
+def _find_gemini(folder: Path) -> Iterator[FoundHistories]:
+    yield from _found_in_files(
+        gemini_cli_history.KIND,
+        [file for file in _history_files_below(folder, "session-*.json*") if "chats" in file.parts],
+    )
+
+
+def _find_goose(folder: Path) -> Iterator[FoundHistories]:
+    yield from _found_in_database(goose_history.KIND, folder / "sessions.db", "SELECT working_dir, count(*), min(created_at), max(updated_at) FROM sessions GROUP BY working_dir")  # fmt: skip
+    yield from _found_in_files(goose_history.KIND, _history_files_below(folder, "*.jsonl"))
+
+
+def files_belonging_to(found: FoundHistories) -> Sequence[Path]:
+    """The files to bring in for it: itself, and those of its sub-agents."""
+    if found.kind != claude_code_history.KIND:
+        return (found.path,)
+    beside = found.path.parent
+    return (found.path, *_history_files_below(beside / found.path.stem / "subagents", "agent-*.jsonl", beside))
+
+
+def _history_files_below(folder: Path, pattern: str, root: Path | None = None) -> list[Path]:
+    """The files below it. Links that lead out of `root`, or out of the folder, are not followed."""
+    try:
+        inside = folder.resolve() if root is None else root.resolve()
+        return sorted(
+            file for file in folder.rglob(pattern) if file.is_file() and file.resolve().is_relative_to(inside)
+        )
+    except OSError:
+        return []
+
+
+def _found_in_files(kind: str, files: Sequence[Path]) -> Iterator[FoundHistories]:
+    for file in files:
+        try:
+            about = file.stat()
+        except OSError:
+            continue
+        folder, begun = _folder_and_time_of(kind, file)
+        if about.st_size:
+            yield FoundHistories(kind, file, folder, 1, about.st_size, begun or about.st_mtime, about.st_mtime)
+
+
+def _folder_and_time_of(kind: str, file: Path) -> tuple[str, float]:
+    """The folder and the time its first lines name."""
+    folder, time = "", 0.0
+    if kind == gemini_cli_history.KIND:
+        folder = _short_file_text(file.parent.parent, ".project_root")
+    try:
+        with file.open("rb") as opened:
+            begins = opened.read(_LOOKED_AT)
+    except OSError:
+        return folder, time
+    if kind == cline_history.KIND:
+        return cline_history.folder_in_cline_text(begins.decode("utf-8", "replace")), time
+    lines = begins.split(b"\n")
+    for line in lines:
+        value = _object_in_line(line)
+        inner = mapping_or_empty(value.get("payload"))
+        folder = folder or first_text_field(value, "cwd", "working_dir") or first_text_field(inner, "cwd")
+        time = time or parse_time(value.get("timestamp", value.get("startTime")))
+        if folder and time:
+            break
+    return folder, time
+
+
+def _object_in_line(line: bytes) -> Mapping[str, object]:
+    try:
+        return mapping_or_empty(orjson.loads(line))
+    except ValueError:
+        return {}
+
+
+def _short_file_text(folder: Path, name: str) -> str:
+    try:
+        return read_beneath(folder, name, _LOOKED_AT).decode("utf-8").strip()[:4096]
+    except (OSError, ValueError):
+        return ""
+
+
+def _find_opencode(data: Path) -> Iterator[FoundHistories]:
+    query = "SELECT directory, count(*), min(time_created), max(time_updated) FROM session WHERE parent_id IS NULL GROUP BY directory"
+    found = list(_found_in_database(opencode_history.KIND, data / "opencode.db", query))
+    yield from found
+    if not found:
+        for file in _history_files_below(data / "storage" / "session", "ses_*.json"):
+            value = _object_in_line(read_beneath(data, str(file.relative_to(data)), _LARGEST_ABOUT))
+            times = mapping_or_empty(value.get("time"))
+            if not value.get("parentID"):
+                size = file.stat().st_size + sum(
+                    one.stat().st_size
+                    for one in _history_files_below(data / "storage" / "message" / file.stem, "*.json")
+                )
+                yield FoundHistories(opencode_history.KIND, file, first_text_field(value, "directory"), 1, size, parse_time(times.get("created")), parse_time(times.get("updated")))  # fmt: skip
+
+
+def _found_in_database(kind: str, path: Path, query: str) -> Iterator[FoundHistories]:
+    """A line for each folder; the size of the file is shared out by how many sessions each has."""
+    if not foreign_sqlite.is_sqlite_file(path):
+        return
+    try:
+        with foreign_sqlite.open_foreign_database(path) as connection:
+            rows = [tuple(row) for row in connection.execute(query)]
+    except sqlite3.Error:
+        return
+    whole = max(1, sum(row[1] for row in rows))
+    size = path.stat().st_size
+    for folder, count, first, last in rows:
+        yield FoundHistories(
+            kind, path, str(folder or ""), count, size * count // whole, parse_time(first), parse_time(last)
+        )
+
+
+def _cline_folders(places: HistoryPlaces) -> Iterator[Path]:
+    """Cline is a part of an editor, and its tasks lie with that editor's data; newer versions have a folder of their own."""
+    yield places.home / ".cline" / "data" / "tasks"
+    data = _editor_data_folder(places)
+    for editor in _EDITORS:
+        yield data / editor / "User" / "globalStorage" / "saoudrizwan.claude-dev" / "tasks"
+
+
+def _editor_data_folder(places: HistoryPlaces) -> Path:
+    by_system: Mapping[str, Callable[[], Path]] = {
+        "darwin": lambda: places.home / "Library" / "Application Support",
+        "win32": lambda: places.folder_from_variable("APPDATA", "AppData", "Roaming"),
+    }
+    return by_system.get(sys.platform, lambda: places.folder_from_variable("XDG_CONFIG_HOME", ".config"))()
+
+
+_FIND: Mapping[str, Callable[[Path], Iterator[FoundHistories]]] = {
+    claude_code_history.KIND: _find_claude_code,
+    codex_history.KIND: _finder_for_pattern(codex_history.KIND, "rollout-*.jsonl"),
+    opencode_history.KIND: _find_opencode,
+    gemini_cli_history.KIND: _find_gemini,
+    pi_history.KIND: _finder_for_pattern(pi_history.KIND, "*.jsonl"),
+    cline_history.KIND: _finder_for_pattern(cline_history.KIND, cline_history.NAME),
+    goose_history.KIND: _find_goose,
+}

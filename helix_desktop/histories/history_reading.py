@@ -1,0 +1,320 @@
+"""Histories from files of every form: what an agent wrote, recorded traces, messages as JSON.
+
+A line that cannot be read is left out and gets a sentence naming file and line; a file in which nothing can be read is
+a `InvalidInput`. What a file says is data: nothing in it is carried out, looked up or opened.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import orjson
+
+from helix_desktop.errors import InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import (
+    anthropic_history,
+    claude_code_history,
+    cline_history,
+    codex_history,
+    foreign_sqlite,
+    gemini_cli_history,
+    goose_history,
+    openai_history,
+    opencode_history,
+    pi_history,
+    trajectories,
+)
+from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+
+LARGEST = 2 << 30  # bytes
+FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
+_BESIDE = (
+    ".usage.json",
+    ".compactions.json",
+    "ui_messages.json",
+    "task_metadata.json",
+)  # what recorders put beside a session
+
+_PARTS = ("msg_", "prt_")  # what opencode puts beside a session
+
+Is = Callable[[Mapping[str, object]], bool]
+Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]
+Databases = Callable[[sqlite3.Connection, Path, ReadingComplaints, str], Iterator[RecordedSession]]
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryForm:
+    """One form of history. `is_one`: whether a row shows that a file is of it."""
+
+    kind: str
+    is_one: Is
+    read: Read
+
+
+FORMS_OF_ROWS: Sequence[HistoryForm] = (
+    HistoryForm(pi_history.KIND, pi_history.is_pi_row, pi_history.read_pi_recordings),
+    HistoryForm(
+        claude_code_history.KIND,
+        claude_code_history.is_claude_code_row,
+        claude_code_history.read_claude_code_recordings,
+    ),
+    HistoryForm(codex_history.KIND, codex_history.is_codex_row, codex_history.read_codex_recordings),
+    HistoryForm(
+        gemini_cli_history.KIND, gemini_cli_history.is_gemini_cli_row, gemini_cli_history.read_gemini_cli_recordings
+    ),
+    HistoryForm(goose_history.KIND, goose_history.is_goose_row, goose_history.read_goose_recordings),
+    HistoryForm(trajectories.KIND, trajectories.is_swe_agent_trajectory, trajectories.read_trajectory_recordings),
+    HistoryForm(trajectories.KIND, trajectories.is_atif_trajectory, trajectories.read_trajectory_recordings),
+    HistoryForm(trajectories.KIND, trajectories.is_managed_agent_log, trajectories.read_trajectory_recordings),
+    HistoryForm("anthropic", anthropic_history.is_anthropic_message, anthropic_history.read_anthropic_recordings),
+    HistoryForm("openai", lambda _: True, openai_history.read_openai_recordings),
+)
+DATABASES: Sequence[tuple[str, Callable[[frozenset[str]], bool], Databases]] = (
+    (opencode_history.KIND, opencode_history.is_opencode_database, opencode_history.read_opencode_database),
+    (goose_history.KIND, goose_history.is_goose_database, goose_history.read_goose_database),
+)
+KINDS = tuple(dict.fromkeys([*(form.kind for form in FORMS_OF_ROWS), opencode_history.KIND, cline_history.KIND]))
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedSessions:
+    """The sessions of some files, and a sentence for each line that was left out."""
+
+    recordings: tuple[RecordedSession, ...]
+    complaints: tuple[str, ...]
+
+
+def sessions_for_replay(imported: ImportedSessions) -> ImportedSessions:
+    """What a replay plays: each session's first line, what the model was shown, and no notes of failed requests."""
+    main = [one for one in imported.recordings if not one.forked_from and not one.parent]
+    return replace(
+        imported,
+        recordings=tuple(replace(one, messages=tuple(_messages_as_shown(one))) for one in main or imported.recordings),
+    )
+
+
+def _messages_as_shown(recording: RecordedSession) -> Iterator[RecordedMessage]:
+    for message in recording.messages:
+        if message.role != "failure":
+            yield replace(message, text=message.shown) if message.shown else message
+
+
+def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
+    """Every session of the files; of a folder, of all files under it that hold one, whatever else is there."""
+    found = [
+        imported
+        for path in paths
+        for imported in (_read_files_under(path) if path.is_dir() else (read_history_file(path),))
+    ]
+    recordings = tuple(recording for imported in found for recording in imported.recordings)
+    return ImportedSessions(recordings, tuple(complaint for imported in found for complaint in imported.complaints))
+
+
+def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
+    """WrongUse where no file holds a session."""
+    useless: list[InvalidInput] = []
+    found = history_files_in(folder)
+    for file in found:
+        try:
+            yield read_history_file(file)
+        except InvalidInput as error:
+            useless.append(error)
+    if len(useless) == len(found):
+        raise useless[0]
+    yield ImportedSessions((), tuple(error.what for error in useless))
+
+
+def read_history_file(path: Path) -> ImportedSessions:
+    """The sessions of one file; WrongUse where there is none."""
+    told = ReadingComplaints()
+    recordings = tuple(read_sessions(path, told))
+    complaints = told.complaint_sentences(str(path))
+    if not any(message.role == "assistant" for recording in recordings for message in recording.messages):
+        why = f" {complaints[0]}" if complaints else ""
+        raise InvalidInput(f"{path} doesn't contain a session that can be read.{why}", remedy=FORMS)
+    return ImportedSessions(recordings, complaints)
+
+
+def read_sessions(path: Path, told: ReadingComplaints, kind: str = "") -> Iterator[RecordedSession]:
+    """The sessions of a file, one by one, whatever it holds; NotThere, and WrongUse for what is too large."""
+    try:
+        if not path.is_file() and path.exists():
+            raise InvalidInput(f"{path} is not a file.")
+        if path.stat().st_size > LARGEST:
+            raise InvalidInput(
+                f"{path} is larger than {LARGEST >> 30} GB.", remedy="Split the file into smaller files at line breaks."
+            )
+        if foreign_sqlite.is_sqlite_file(path):
+            yield from _sessions_in_database(path, told)
+        elif opencode_history.is_opencode_file(path):
+            yield from opencode_history.read_opencode_file(path, told)
+        else:
+            yield from _sessions_in_rows(path, told, kind)
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}.", remedy="Check the name.") from error
+
+
+def _sessions_in_database(path: Path, told: ReadingComplaints) -> Iterator[RecordedSession]:
+    try:
+        with foreign_sqlite.open_foreign_database(path) as connection:
+            tables = foreign_sqlite.table_names(connection)
+            for _, is_one, read_it in DATABASES:
+                if is_one(tables):
+                    yield from read_it(connection, path, told, "")
+    except sqlite3.Error as error:
+        told.complaints.append(f"{path}: the database cannot be read: {error}.")
+
+
+def _sessions_in_rows(path: Path, told: ReadingComplaints, kind: str) -> Iterator[RecordedSession]:
+    groups = list(_group_into_sessions(list(_read_rows(path, told.complaints))))
+    several = len(groups) > 1
+    for number, rows in enumerate(groups, 1):
+        try:
+            made = _form_of_file(rows, path, kind).read(rows, told, path)
+        except UnreadableRow as error:
+            told.complaints.append(f"{path}: {error}; the session was left out.")
+            continue
+        for recording in made:
+            if recording.messages:
+                name, session = recording.name, recording.session
+                yield (
+                    replace(recording, name=f"{name}#{number}", session=f"{session}#{number}") if several else recording
+                )
+
+
+def _form_of_file(rows: Sequence[HistoryRow], path: Path, kind: str) -> HistoryForm:
+    """What the file is: as the caller says, by its name, or by the first form that knows one of its rows."""
+    if kind == cline_history.KIND or (not kind and path.name == cline_history.NAME):
+        return HistoryForm(cline_history.KIND, lambda _: True, cline_history.read_cline_recordings)
+    for form in FORMS_OF_ROWS:
+        if form.kind == kind:
+            return form
+    if kind:
+        raise InvalidInput(f"Unknown kind of history: {kind!r}.", remedy=f"Available: {', '.join(KINDS)}.")
+    return next(
+        form for form in FORMS_OF_ROWS if any(form.is_one(row.value) for row in rows) or form is FORMS_OF_ROWS[-1]
+    )
+
+
+def history_files_in(folder: Path) -> Sequence[Path]:
+    """The files of a folder that may hold a session."""
+    endings = ("*.jsonl", "*.json", "*.traj", "*.db")
+    inside = folder.resolve()
+    found = sorted(
+        file
+        for ending in endings
+        for file in folder.rglob(ending)
+        if file.is_file() and file.resolve().is_relative_to(inside)
+    )
+    kept = [file for file in found if not file.name.endswith(_BESIDE) and not file.name.startswith(_PARTS)]
+    if not kept:
+        raise InvalidInput(
+            f"There is no .jsonl or .json file under {folder}.", remedy="Specify a file or a folder of sessions."
+        )
+    return kept
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def _read_rows(path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
+    """One JSON document, or one per line; each with a place for people."""
+    with path.open("rb") as file:
+        first = _first_line_of(file.read(1 << 16))
+        file.seek(0)
+        if first[:1] == b"[" or first == b"{":
+            yield from _rows_of_document(file.read(), path, complaints)
+            return
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            place = f"{path}, line {number}"
+            value = _parse_line(line if number > 1 else line.removeprefix(b"\xef\xbb\xbf"))
+            if isinstance(value, Mapping):
+                yield HistoryRow(value, place)
+            else:
+                complaints.append(f"{place}: this is not a JSON object; the line was left out.")
+
+
+def _first_line_of(begins: bytes) -> bytes:
+    return begins.removeprefix(b"\xef\xbb\xbf").strip().partition(b"\n")[0].rstrip()
+
+
+def _rows_of_document(content: bytes, path: Path, complaints: list[str]) -> Iterator[HistoryRow]:
+    try:
+        yield from _rows_of_value(json.loads(content.decode("utf-8-sig", "replace")), path)
+    except (ValueError, RecursionError) as error:
+        line = getattr(error, "lineno", 1)
+        kept = list(_objects_before_damage(content.decode("utf-8-sig", "replace")))
+        left = f"{len(kept)} messages before it were read" if kept else "the file was left out"
+        complaints.append(f"{path}, line {line}: the JSON is broken here; {left}.")
+        for number, item in enumerate(kept, 1):
+            yield HistoryRow(item, f"{path}, entry {number}")
+
+
+def _objects_before_damage(text: str) -> Iterator[Mapping[str, object]]:
+    """The whole objects of a list that is cut or damaged further on."""
+    decoder, at = json.JSONDecoder(), text.find("[") + 1
+    while at:
+        while at < len(text) and text[at] in " \r\n\t,":
+            at += 1
+        try:
+            value, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(value, Mapping):
+            yield value
+
+
+def _rows_of_value(whole: object, path: Path) -> Iterator[HistoryRow]:
+    items = whole if isinstance(whole, list) else [whole]
+    for number, item in enumerate(items, 1):
+        place = f"{path}, entry {number}" if len(items) > 1 else str(path)
+        if isinstance(item, Mapping):
+            yield HistoryRow(item, place)
+        elif isinstance(item, list):
+            yield HistoryRow({"messages": item}, place)
+
+
+def _group_into_sessions(rows: Sequence[HistoryRow]) -> Iterator[Sequence[HistoryRow]]:
+    """Rows that hold a list of messages are a session each; all other rows together are one."""
+    plain = []
+    for row in rows:
+        whole = (
+            trajectories.is_swe_agent_trajectory(row.value)
+            or trajectories.is_atif_trajectory(row.value)
+            or gemini_cli_history.is_gemini_cli_row(row.value)
+        )
+        inner = None if whole else openai_history.messages_in_object(row.value)
+        if inner is None:
+            plain.append(row)
+        else:
+            yield [
+                HistoryRow(item, f"{row.place}, message {number}")
+                for number, item in enumerate(_with_system_prompt(row, inner), 1)
+            ]
+    if plain:
+        yield plain
+
+
+def _with_system_prompt(row: HistoryRow, inner: Sequence[Mapping[str, object]]) -> Sequence[Mapping[str, object]]:
+    """A request to Anthropic has its system prompt beside the messages."""
+    system = row.value.get("system")
+    return [{"role": "system", "content": system}, *inner] if isinstance(system, str | list) and system else inner
+
+
+def _parse_line(line: bytes) -> object:
+    try:
+        return orjson.loads(line)
+    except ValueError:
+        pass
+    try:
+        return json.loads(line.decode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None

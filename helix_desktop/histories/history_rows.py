@@ -1,0 +1,180 @@
+"""One row of a recorded history, the careful reading of what may be anything, and what is told of it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+from datetime import UTC, datetime
+
+from helix_desktop.engine.facts import Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.recorded_session import RecordedPicture
+
+LATEST = 253402300799.0  # the end of the year 9999, the last a calendar shows
+
+
+class UnreadableRow(Exception):
+    """A row cannot be read; the message says why, to stand behind the place of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRow:
+    """`place` names file and line for people."""
+
+    value: Mapping[str, object]
+    place: str
+
+    def complaint_about_row(self, why: object) -> str:
+        """The sentence for a row that was left out."""
+        return f"{self.place}: {why}; the line was left out."
+
+
+@dataclass(slots=True)
+class ReadingComplaints:
+    """What is told of reading a file: a sentence for each row that cannot be read, and how many rows are no messages."""
+
+    complaints: list[str] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def complaint_sentences(self, name: str) -> tuple[str, ...]:
+        """All of it, for people."""
+        if not self.left_out:
+            return tuple(self.complaints)
+        kinds = ", ".join(f"{kind} ({count})" for kind, count in sorted(self.left_out.items()))
+        return (*self.complaints, f"{name}: these lines are not part of the conversation and were left out: {kinds}.")
+
+
+def text_of_message_content(content: object) -> str:
+    """Text of a message's content: a string, or a list of parts. A picture or a file becomes a short note."""
+    if content is None:
+        return ""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, Mapping):
+        return text_of_message_content([content])
+    if isinstance(content, list):
+        return "\n".join(piece for part in content if (piece := _text_of_content_part(part)))
+    raise UnreadableRow(f"a content of type {type(content).__name__} is neither text nor a list of parts")
+
+
+def first_text_field(value: Mapping[str, object], *names: str) -> str:
+    """The first of these fields that is a text; empty where none is."""
+    for name in names:
+        found = value.get(name)
+        if isinstance(found, str) and found:
+            return found
+    return ""
+
+
+def arguments_json(value: object) -> str:
+    """A call's arguments as JSON text."""
+    if isinstance(value, str):
+        return value
+    return json.dumps({} if value is None else value, ensure_ascii=False)
+
+
+def mapping_or_empty(value: object) -> Mapping[str, object]:
+    """The value, where it is an object; else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def objects_in_list(value: object) -> list[Mapping[str, object]]:
+    """The objects of a list; of anything else, none."""
+    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
+
+
+def count_or_zero(value: object) -> int:
+    """A count, where it is one; else 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1 << 60:
+        return 0
+    return int(value)
+
+
+def cost_or_zero(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9 else 0.0
+
+
+def parse_time(value: object) -> float:
+    """Seconds since 1970 from an ISO date, or a number of seconds, milliseconds or microseconds; 0 where it is none."""
+    if isinstance(value, str):
+        try:
+            found = datetime.fromisoformat(value)
+            return max(0.0, (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp())
+        except (ValueError, OverflowError):
+            return 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        return 0.0
+    for unit in (1, 1_000, 1_000_000):
+        if value / unit < 1e11:
+            return min(value / unit, LATEST)
+    return 0.0
+
+
+def decode_picture(media_type: object, data: object, name: str = "") -> RecordedPicture | None:
+    """A picture from base64 text; None where it is none."""
+    if not isinstance(data, str) or not data:
+        return None
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return RecordedPicture(
+        media_type if isinstance(media_type, str) and media_type else "application/octet-stream", content, name
+    )
+
+
+def picture_from_data_url(url: object) -> RecordedPicture | None:
+    """The picture in a `data:` address; None for any other."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return None
+    head, _, data = url.partition(",")
+    return decode_picture(head[5:].partition(";")[0], data) if head.endswith(";base64") else None
+
+
+def pictures_in_content(content: object) -> tuple[RecordedPicture, ...]:
+    """The pictures and documents among the parts of a content, in the shapes of all protocols."""
+    return tuple(found for part in _content_parts(content) if (found := _picture_of_part(part)) is not None)
+
+
+def _content_parts(content: object) -> Iterable[Mapping[str, object]]:
+    return [content] if isinstance(content, Mapping) else objects_in_list(content)
+
+
+def _picture_of_part(part: Mapping[str, object]) -> RecordedPicture | None:
+    source, inline = mapping_or_empty(part.get("source")), mapping_or_empty(part.get("inlineData"))
+    if source:
+        return decode_picture(source.get("media_type"), source.get("data"), first_text_field(part, "title"))
+    if inline:
+        return decode_picture(inline.get("mimeType"), inline.get("data"))
+    if part.get("type") == "image":
+        return decode_picture(part.get("mimeType"), part.get("data"))
+    url = part.get("image_url", part.get("url"))
+    return picture_from_data_url(mapping_or_empty(url).get("url") if isinstance(url, Mapping) else url)
+
+
+def usage_from_anthropic(value: object) -> Usage:
+    """Figures as Anthropic reports them: what was read from the cache is not part of the input."""
+    found = mapping_or_empty(value)
+    read, write = (
+        count_or_zero(found.get("cache_read_input_tokens")),
+        count_or_zero(found.get("cache_creation_input_tokens")),
+    )
+    return Usage(
+        count_or_zero(found.get("input_tokens")) + read + write, read, write, count_or_zero(found.get("output_tokens"))
+    )
+
+
+def _text_of_content_part(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if not isinstance(part, Mapping):
+        raise UnreadableRow("a part of the content is neither a text nor an object")
+    for name in ("text", "input_text", "output_text", "refusal", "content"):
+        if isinstance(part.get(name), str):
+            return str(part[name])
+    kind = part.get("type")
+    return f"[{kind}]" if isinstance(kind, str) else ""

@@ -1,0 +1,82 @@
+"""A history written as a tree: which rows make which line of the conversation.
+
+The first line keeps its rows for ever, so that reading a file again after it has grown gives the same lines and more. A row whose
+parent another row has followed already begins a line of its own, where it is a new beginning and no late part of the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+
+from helix_desktop.fast_dataclass import dataclass
+
+ROOT = "\0root"  # the parent of a row that says it has none
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryNode:
+    """`begins`: a person's words, with which a new line can begin. `step`: what belongs to one reply has one name."""
+
+    id: str
+    parent: str
+    begins: bool = False
+    step: str = ""
+
+
+@dataclass(slots=True)
+class HistoryBranch:
+    """`rows`: the places of its own rows; `of` and `at`: the branch it left, and behind which of that one's rows."""
+
+    rows: list[int] = field(default_factory=list)
+    of: int = -1
+    at: int = -1
+
+
+@dataclass(slots=True)
+class HistoryTree:
+    """Branches as rows come in. A parent that nobody knows is taken for the row before."""
+
+    branches: list[HistoryBranch] = field(default_factory=lambda: [HistoryBranch()])
+    nodes: dict[int, HistoryNode] = field(default_factory=dict)
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # of a row: its branch, and its place there
+    current: int = 0
+
+    def add_node(self, index: int, node: HistoryNode) -> int:
+        """Take the next row; the number of its branch."""
+        here = (self.current, len(self.branches[self.current].rows) - 1)
+        branch, at = (0, -1) if node.parent == ROOT else self.places.get(node.parent, here)
+        if node.begins and self._begins_new_branch(branch, at, node):
+            self.branches.append(HistoryBranch(of=branch, at=at))
+            branch = len(self.branches) - 1
+        rows = self.branches[branch].rows
+        rows.append(index)
+        self.nodes[index] = node
+        if node.id:
+            self.places[node.id] = (branch, len(rows) - 1)
+        self.current = branch
+        return branch
+
+    def move_to_end(self, ids: Sequence[str]) -> None:
+        """What follows these rows follows the newest one: a compaction kept them."""
+        for name in ids:
+            self.places[name] = (self.current, len(self.branches[self.current].rows) - 1)
+
+    def _begins_new_branch(self, branch: int, at: int, node: HistoryNode) -> bool:
+        rows = self.branches[branch].rows
+        step = self.nodes[rows[at]].step if 0 <= at < len(rows) else ""
+        later = (self.nodes[index] for index in rows[at + 1 :])
+        return any(one.begins or (one.step and one.step != step) for one in later)
+
+    def rows_of_branch(self, branch: int) -> list[int]:
+        """All rows of a line, those it shares included."""
+        found = self.branches[branch]
+        shared = self.shared_rows(branch)
+        return [*shared, *found.rows]
+
+    def shared_rows(self, branch: int) -> list[int]:
+        """The rows a line has in common with the one it left."""
+        found = self.branches[branch]
+        if found.of < 0:
+            return []
+        return [*self.shared_rows(found.of), *self.branches[found.of].rows[: found.at + 1]]

@@ -1,0 +1,64 @@
+"""What looks like a key in a history, so that its owner can have it forgotten."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import field
+
+from helix_desktop.fast_dataclass import dataclass
+
+_MARKS = (
+    "sk-",
+    "ghp_",
+    "gho_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "AKIA",
+    "ASIA",
+    "AIza",
+    "hf_",
+    "gsk_",
+    "xai-",
+    "PRIVATE KEY",
+)
+_KEY = re.compile(
+    r"\b(?:sk-[A-Za-z0-9_-]{20,}|gh[po]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{18,}"
+    r"|xox[abps]-[A-Za-z0-9-]{16,}|A[KS]IA[0-9A-Z]{16}|AIza[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|gsk_[A-Za-z0-9]{30,}"
+    r"|xai-[A-Za-z0-9]{30,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]{40,}?-----END [A-Z ]*PRIVATE KEY-----"
+)
+_AT_ONCE = 1 << 16  # characters a pattern looks through at a time: it holds the interpreter meanwhile
+_OVERLAP = 4_096
+
+
+def find_keys(text: str) -> Iterator[str]:
+    """Everything in a text that looks like a key, each as often as it stands there."""
+    if not any(mark in text for mark in _MARKS):
+        return
+    start = 0
+    while start < len(text):
+        end = start + _AT_ONCE
+        for match in _KEY.finditer(text, start, min(len(text), end + _OVERLAP)):
+            if match.start() < end:
+                yield match[0]
+        start = end
+
+
+def mask_key(key: str) -> str:
+    """Enough of a key to know it by, and no more."""
+    if key.startswith("-----BEGIN"):
+        return key.partition("\n")[0].partition("\\n")[0] + "…"
+    return f"{key[:7]}…{key[-2:]}"
+
+
+@dataclass(slots=True)
+class LeakedKeyPlaces:
+    """The keys of many histories: where each stands, and how often."""
+
+    places: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def note_key(self, conversation: str, key: str) -> None:
+        counts = self.places.setdefault(key, {})
+        counts[conversation] = counts.get(conversation, 0) + 1

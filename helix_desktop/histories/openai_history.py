@@ -1,0 +1,111 @@
+"""OpenAI's chat completions, the form of the traces: `{"role", "content", "tool_calls"?, "tool_call_id"?, "name"?}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from helix_desktop.engine.facts import Usage
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    UnreadableRow,
+    arguments_json,
+    count_or_zero,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    pictures_in_content,
+    text_of_message_content,
+)
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession, Speaker
+
+KIND = "messages"
+_ROLES: Mapping[str, Speaker] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def messages_in_object(value: Mapping[str, object]) -> Sequence[Mapping[str, object]] | None:
+    """The messages of an object that holds a list of them (a request, a fine-tuning example); None for any other."""
+    for name in ("messages", "input", "conversation", "history"):
+        found = value.get(name)
+        if isinstance(found, list) and found and "role" not in value:
+            return [item if isinstance(item, Mapping) else {"role": None} for item in found]
+    return None
+
+
+def read_openai_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+    if rows and not any("role" in row.value for row in rows):
+        told.complaints.append(f"{path}: no line of it is a message: none has a role.")
+        return []
+    return [RecordedSession(str(path), tuple(read_openai_messages(rows, told.complaints)), KIND, path.stem)]
+
+
+def read_openai_messages(rows: Sequence[HistoryRow], complaints: list[str]) -> list[RecordedMessage]:
+    """The messages of the rows; a sentence for each that cannot be read."""
+    made: list[RecordedMessage] = []
+    for row in rows:
+        try:
+            made.append(_read_openai_message(row.value, len(made), made))
+        except UnreadableRow as error:
+            complaints.append(row.complaint_about_row(error))
+    return made
+
+
+def _read_openai_message(value: Mapping[str, object], place: int, before: Sequence[RecordedMessage]) -> RecordedMessage:
+    role = _ROLES.get(str(value.get("role")))
+    if role is None:
+        raise UnreadableRow(f"there is no role {value.get('role')!r}")
+    content, time = value.get("content"), parse_time(value.get("_ts", value.get("timestamp")))
+    pictures = pictures_in_content(content)
+    text = text_of_message_content(
+        [part for part in objects_in_list(content) if part.get("type") != "image_url"] if pictures else content
+    )
+    if role == "assistant":
+        reasoning, model = first_text_field(value, "reasoning_content", "reasoning"), first_text_field(value, "model")
+        calls, usage = _openai_calls(value, place), _openai_usage(mapping_or_empty(value.get("usage")))
+        return RecordedMessage(role, text, calls, reasoning=reasoning, time=time, model=model, usage=usage)
+    if role == "tool":
+        answers = first_text_field(value, "tool_call_id") or _last_call_named(value, before)
+        return RecordedMessage(role, text, answers=answers, time=time, pictures=pictures)
+    return RecordedMessage(role, text, time=time, pictures=pictures)
+
+
+def _openai_usage(found: Mapping[str, object]) -> Usage:
+    cached = count_or_zero(mapping_or_empty(found.get("prompt_tokens_details")).get("cached_tokens"))
+    return Usage(count_or_zero(found.get("prompt_tokens")), cached, 0, count_or_zero(found.get("completion_tokens")))
+
+
+def _openai_calls(value: Mapping[str, object], number: int) -> tuple[RecordedCall, ...]:
+    raw = value.get("tool_calls") or []
+    if not isinstance(raw, list):
+        raise UnreadableRow("its tool_calls are not a list")
+    legacy = value.get("function_call")
+    entries = [*raw, {"function": legacy}] if isinstance(legacy, Mapping) else raw
+    made = []
+    for index, entry in enumerate(entries):
+        call = mapping_or_empty(entry)
+        function = mapping_or_empty(call.get("function")) or mapping_or_empty(call.get("custom"))
+        name = first_text_field(function, "name")
+        if not name:
+            raise UnreadableRow(f"its call {index + 1} has no name")
+        arguments = arguments_json(function.get("arguments", function.get("input")))
+        made.append(RecordedCall(first_text_field(call, "id") or f"call-{number}-{index}", name, arguments))
+    return tuple(made)
+
+
+def _last_call_named(value: Mapping[str, object], before: Sequence[RecordedMessage]) -> str:
+    """Old function results name the function alone: the last call of that name is meant."""
+    name = first_text_field(value, "name")
+    for message in reversed(before):
+        for call in message.calls:
+            if not name or call.name == name:
+                return call.id
+    raise UnreadableRow("it answers no call: there is no tool_call_id")

@@ -1,0 +1,277 @@
+"""Sessions of opencode: the database `~/.local/share/opencode/opencode.db`, and the JSON files before it (`storage/`).
+
+Tried with what 1.18.33 writes here, and 1.1.65 for the JSON files. A message has
+parts; a tool's part has the call and the result. A result that opencode cleared is marked so, and is still there. A compaction is a part of
+a message, and the reply to it, marked `summary`, is the summary.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import foreign_sqlite
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.history_rows import (
+    ReadingComplaints,
+    arguments_json,
+    cost_or_zero,
+    count_or_zero,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    picture_from_data_url,
+)
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedPicture,
+    RecordedSession,
+    build_recorded_reply,
+)
+
+KIND = "opencode"
+TABLES = frozenset({"session", "message", "part"})
+CLEARED = "[Old tool result content cleared]"
+_SESSIONS = "SELECT * FROM session WHERE ? IN ('', id) ORDER BY parent_id IS NOT NULL, id"
+_PARTS = "SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY message_id, id"
+_MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+Parts = Sequence[Mapping[str, object]]
+
+
+def is_opencode_database(tables: frozenset[str]) -> bool:
+    return tables >= TABLES
+
+
+def read_opencode_database(
+    connection: sqlite3.Connection, path: Path, told: ReadingComplaints, only: str = ""
+) -> Iterator[RecordedSession]:
+    """The sessions of the database, one by one. `only`: this one alone."""
+    for session in foreign_sqlite.query_until_damage(connection, _SESSIONS, [only], told):
+        name = first_text_field(session, "id")
+        parts: dict[str, list[Mapping[str, object]]] = {}
+        for row in foreign_sqlite.query_until_damage(connection, _PARTS, [name], told):
+            if (part := foreign_sqlite.parse_json_column(row["data"], f"{path}, part {row['id']}", told)) is not None:
+                parts.setdefault(first_text_field(row, "message_id"), []).append(part.value)
+        listed = foreign_sqlite.query_until_damage(connection, _MESSAGES, [name], told)
+        found = [
+            ({"id": row["id"], **one.value}, parts.get(first_text_field(row, "id"), []))
+            for row in listed
+            if (one := foreign_sqlite.parse_json_column(row["data"], f"{path}, message {row['id']}", told)) is not None
+        ]
+        yield from _opencode_recordings(session, found, path, told)
+
+
+def is_opencode_file(path: Path) -> bool:
+    """Whether it is the file of a session of the older kind: `storage/session/<project>/<id>.json`."""
+    return path.suffix == ".json" and path.stem.startswith("ses_") and path.parent.parent.name == "session"
+
+
+def read_opencode_file(path: Path, told: ReadingComplaints) -> Iterator[RecordedSession]:
+    """The session of an older file, with its messages and their parts from the folders beside."""
+    storage = path.parent.parent.parent
+    session = _load_opencode_json(storage, path, told)
+    if session is None:
+        return
+    found = []
+    for file in sorted((storage / "message" / path.stem).glob("*.json")):
+        message = _load_opencode_json(storage, file, told)
+        if message is not None:
+            parts = [
+                part
+                for one in sorted((storage / "part" / file.stem).glob("*.json"))
+                if (part := _load_opencode_json(storage, one, told))
+            ]
+            found.append((message, parts))
+    found.sort(key=lambda one: parse_time(mapping_or_empty(one[0].get("time")).get("created")))
+    yield from _opencode_recordings({**session, "parent_id": session.get("parentID")}, found, path, told)
+
+
+def _load_opencode_json(storage: Path, path: Path, told: ReadingComplaints) -> Mapping[str, object] | None:
+    try:
+        content = read_beneath(storage, str(path.relative_to(storage)))
+        value = json.loads(content.decode("utf-8", "replace"))
+    except (OSError, ValueError, RecursionError):
+        value = None
+    if isinstance(value, Mapping):
+        return value
+    told.complaints.append(f"{path}: this is not a JSON object; it was left out.")
+    return None
+
+
+def _opencode_recordings(
+    session: Mapping[str, object],
+    found: Sequence[tuple[Mapping[str, object], Parts]],
+    path: Path,
+    told: ReadingComplaints,
+) -> Iterator[RecordedSession]:
+    """The session; and where its end was reverted, a branch that still has it."""
+    back = _first_reverted_message(session)
+    stands = sum(not back or first_text_field(message, "id") < back for message, _ in found)
+    writing, shared = _OpencodeMessages(told), 0
+    for at, (message, parts) in enumerate(found):
+        if at == stands:
+            shared = len(writing.made)
+            yield _build_opencode_recording(session, writing, path)
+        writing.read_opencode_message(message, parts)
+    whole = _build_opencode_recording(session, writing, path)
+    if stands == len(found):
+        yield whole
+        return
+    name = f"{whole.session}#{back}"
+    yield replace(whole, session=name, forked_from=whole.session, forked_at=shared, name=f"{path}#{name}")
+
+
+def _first_reverted_message(session: Mapping[str, object]) -> str:
+    """The message from which on opencode shows nothing any more: it is removed with the next prompt."""
+    value = session.get("revert")
+    try:
+        return first_text_field(mapping_or_empty(json.loads(value) if isinstance(value, str) else value), "messageID")
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _build_opencode_recording(session: Mapping[str, object], writing: _OpencodeMessages, path: Path) -> RecordedSession:
+    return RecordedSession(
+        f"{path}#{first_text_field(session, 'id')}",
+        tuple(writing.made),
+        KIND,
+        first_text_field(session, "id"),
+        first_text_field(session, "title"),
+        first_text_field(session, "directory"),
+        first_text_field(session, "version"),
+        tuple(writing.compactions),
+        parent=first_text_field(session, "parent_id"),
+    )
+
+
+@dataclass(slots=True)
+class _OpencodeMessages:
+    told: ReadingComplaints
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
+
+    def read_opencode_message(self, message: Mapping[str, object], parts: Parts) -> None:
+        time = parse_time(mapping_or_empty(message.get("time")).get("created"))
+        if message.get("role") == "user":
+            self._read_opencode_user(parts, time)
+        elif message.get("role") == "assistant" and message.get("summary"):
+            self._read_opencode_compaction(parts, time)
+        elif message.get("role") == "assistant":
+            self._read_opencode_reply(message, parts, time)
+        else:
+            self.told.complaints.append(f"A message of opencode has the role {message.get('role')!r}; it was left out.")
+
+    def _read_opencode_user(self, parts: Parts, time: float) -> None:
+        own = [part for part in parts if part.get("type") in ("text", "subtask") and not part.get("ignored")]
+        texts = [first_text_field(part, "text", "prompt") for part in own]
+        files = [
+            found for part in parts if part.get("type") == "file" and (found := _opencode_picture(part)) is not None
+        ]
+        for part in parts:
+            if part.get("type") not in ("text", "subtask", "file", "compaction"):
+                self.told.left_out[f"part {part.get('type')}"] += 1
+        text = "\n".join(text for text in texts if text)
+        beside = bool(own) and all(part.get("synthetic") for part in own)
+        if text.strip() or files:
+            self.made.append(RecordedMessage("user", text, time=time, pictures=tuple(files), beside=beside))
+
+    def _read_opencode_compaction(self, parts: Parts, time: float) -> None:
+        text = "\n".join(first_text_field(part, "text") for part in parts if part.get("type") == "text")
+        if self.made and text.strip():
+            self.compactions.append(
+                RecordedCompaction(
+                    len(self.made), len(self.made), text, time, "opencode compacted the conversation here"
+                )
+            )
+
+    def _read_opencode_reply(self, message: Mapping[str, object], parts: Parts, time: float) -> None:
+        """A reply whose calls stand with their results; a step that went on after results is one of its own."""
+        model, usage = first_text_field(message, "modelID"), _opencode_usage(message)
+        written: list[ReplyPart] = []
+        results: list[RecordedMessage] = []
+        for part in parts:
+            kind = part.get("type")
+            if kind in ("step-start", "text", "reasoning") and results:
+                self._add_opencode_reply(written, results, model, time)
+            if kind == "text" and not part.get("ignored"):
+                written.append(Text(first_text_field(part, "text")))
+            elif kind == "reasoning":
+                written.append(Reasoning(first_text_field(part, "text")))
+            elif kind == "tool":
+                written.append(_opencode_call(part))
+                results.extend(_opencode_result(part, time))
+            elif kind not in ("step-start", "step-finish", "text"):
+                self.told.left_out[f"part {kind}"] += 1
+        self._add_opencode_reply(written, results, model, time, usage)
+        if (error := mapping_or_empty(message.get("error"))) and not written and not results:
+            why = (
+                first_text_field(mapping_or_empty(error.get("data")), "message")
+                or first_text_field(error, "name")
+                or "error"
+            )
+            self.made.append(RecordedMessage("failure", why, time=time))
+
+    def _add_opencode_reply(
+        self,
+        written: list[ReplyPart],
+        results: list[RecordedMessage],
+        model: str,
+        time: float,
+        usage: Usage | None = None,
+    ) -> None:
+        if any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text) for part in written):
+            self.made.append(build_recorded_reply(written, model=model, time=time, usage=usage))
+            self.made.extend(results)
+            written.clear()
+            results.clear()
+
+
+def _opencode_call(part: Mapping[str, object]) -> ToolCall:
+    state = mapping_or_empty(part.get("state"))
+    name = first_text_field(part, "callID", "id") or "call"
+    return ToolCall(name, first_text_field(part, "tool") or "tool", arguments_json(state.get("input")))
+
+
+def _opencode_result(part: Mapping[str, object], time: float) -> Iterator[RecordedMessage]:
+    state = mapping_or_empty(part.get("state"))
+    status = first_text_field(state, "status")
+    if status not in ("completed", "error"):
+        return
+    times, about = mapping_or_empty(state.get("time")), mapping_or_empty(state.get("metadata"))
+    files = [
+        found for one in objects_in_list(state.get("attachments")) if (found := _opencode_picture(one)) is not None
+    ]
+    yield RecordedMessage(
+        "tool",
+        first_text_field(state, "output", "error"),
+        answers=first_text_field(part, "callID", "id") or "call",
+        ok=status == "completed",
+        time=parse_time(times.get("end")) or time,
+        pictures=tuple(files),
+        shown=CLEARED if times.get("compacted") else "",
+        child=first_text_field(about, "sessionId", "sessionID"),
+    )
+
+
+def _opencode_picture(part: Mapping[str, object]) -> RecordedPicture | None:
+    found = picture_from_data_url(part.get("url"))
+    return RecordedPicture(found.media_type, found.data, first_text_field(part, "filename")) if found else None
+
+
+def _opencode_usage(message: Mapping[str, object]) -> Usage:
+    tokens = mapping_or_empty(message.get("tokens"))
+    cache = mapping_or_empty(tokens.get("cache"))
+    read, write, thoughts = (
+        count_or_zero(cache.get("read")),
+        count_or_zero(cache.get("write")),
+        count_or_zero(tokens.get("reasoning")),
+    )
+    whole, written = count_or_zero(tokens.get("input")) + read + write, count_or_zero(tokens.get("output")) + thoughts
+    return Usage(whole, read, write, written, thoughts, cost_or_zero(message.get("cost")))

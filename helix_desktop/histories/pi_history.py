@@ -1,0 +1,228 @@
+"""Sessions of pi: `~/.pi/agent/sessions/<folder>/<time>_<id>.jsonl`, a tree of entries by `parentId`.
+
+Tried with what 0.73 writes here; the format is documented by pi itself (session-format, versions 1 to 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.history_rows import (
+    HistoryRow,
+    ReadingComplaints,
+    UnreadableRow,
+    arguments_json,
+    cost_or_zero,
+    count_or_zero,
+    first_text_field,
+    mapping_or_empty,
+    objects_in_list,
+    parse_time,
+    pictures_in_content,
+    text_of_message_content,
+)
+from helix_desktop.histories.history_tree import ROOT, HistoryNode, HistoryTree
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedSession,
+    build_recorded_reply,
+    format_opaque_json,
+)
+
+KIND = "pi"
+_SHOWN = ("message", "custom_message", "branch_summary", "compaction")
+_ABOUT = ("model_change", "thinking_level_change", "label", "custom", "session_info", "session")
+
+
+def is_pi_row(value: Mapping[str, object]) -> bool:
+    """Whether a row is the header of a session, or an entry of its tree."""
+    header = value.get("type") == "session" and "cwd" in value and isinstance(value.get("id"), str)
+    return header or (value.get("type") in (*_SHOWN, *_ABOUT) and ("parentId" in value))
+
+
+def read_pi_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
+    """The lines of the session."""
+    tree, title = HistoryTree(), ""
+    about: Mapping[str, object] = {}
+    for index, row in enumerate(rows):
+        kind = row.value.get("type")
+        if kind == "session":
+            about = row.value
+        elif kind == "session_info":
+            title = first_text_field(row.value, "name")
+        elif kind not in (*_SHOWN, *_ABOUT):
+            told.left_out[str(kind or "no type")] += 1
+            continue
+        if kind != "session":
+            tree.add_node(index, _node_of_pi_entry(row.value))
+    return _build_pi_recordings(rows, tree, told, path, (about, title))
+
+
+def _build_pi_recordings(
+    rows: Sequence[HistoryRow],
+    tree: HistoryTree,
+    told: ReadingComplaints,
+    path: Path,
+    about: tuple[Mapping[str, object], str],
+) -> list[RecordedSession]:
+    header, title = about
+    session = first_text_field(header, "id") or path.stem
+    made: list[RecordedSession] = []
+    for at, branch in enumerate(tree.branches):
+        writing = _PiMessages(told if not at else ReadingComplaints()).read_pi_rows(
+            [rows[i] for i in tree.rows_of_branch(at)]
+        )
+        shared = (
+            len(_PiMessages(ReadingComplaints()).read_pi_rows([rows[i] for i in tree.shared_rows(at)]).made)
+            if at
+            else 0
+        )
+        own = first_text_field(rows[branch.rows[0]].value, "id") if branch.rows else ""
+        made.append(
+            RecordedSession(
+                str(path) if not at else f"{path}#{at + 1}",
+                tuple(writing.made),
+                KIND,
+                session if not at else f"{session}#{own}",
+                title,
+                first_text_field(header, "cwd"),
+                f"format {count_or_zero(header.get('version')) or 1}",
+                tuple(writing.compactions),
+                forked_from=made[branch.of].session if shared else "",
+                forked_at=shared,
+            )
+        )
+    return made
+
+
+def _node_of_pi_entry(value: Mapping[str, object]) -> HistoryNode:
+    message = mapping_or_empty(value.get("message"))
+    parent = first_text_field(value, "parentId") or (ROOT if "parentId" in value else "")
+    begins = message.get("role") == "user" or value.get("type") == "branch_summary"
+    step = first_text_field(value, "id") if message.get("role") == "assistant" else ""
+    return HistoryNode(first_text_field(value, "id"), parent, begins, step)
+
+
+@dataclass(slots=True)
+class _PiMessages:
+    told: ReadingComplaints
+    made: list[RecordedMessage] = field(default_factory=list)
+    compactions: list[RecordedCompaction] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)  # of an entry: the message it became, or the next one
+
+    def read_pi_rows(self, rows: Sequence[HistoryRow]) -> _PiMessages:
+        for row in rows:
+            self.places[first_text_field(row.value, "id")] = len(self.made)
+            try:
+                self._read_pi_entry(row.value)
+            except UnreadableRow as error:
+                self.told.complaints.append(row.complaint_about_row(error))
+        return self
+
+    def _read_pi_entry(self, value: Mapping[str, object]) -> None:
+        time, kind = parse_time(value.get("timestamp")), value.get("type")
+        if kind == "message":
+            self._read_pi_message(mapping_or_empty(value.get("message")), time)
+        elif kind == "custom_message":
+            self._read_pi_user(value.get("content"), time)
+        elif kind == "branch_summary":
+            self._read_pi_user(f"[Summary of the branch that was left]\n{first_text_field(value, 'summary')}", time)
+        elif kind == "compaction":
+            keep = min(self.places.get(first_text_field(value, "firstKeptEntryId"), len(self.made)), len(self.made))
+            text = first_text_field(value, "summary")
+            if self.made and text:
+                self.compactions.append(
+                    RecordedCompaction(len(self.made), keep, text, time, "pi compacted the conversation here")
+                )
+
+    def _read_pi_message(self, message: Mapping[str, object], time: float) -> None:
+        time = parse_time(message.get("timestamp")) or time
+        role, content = message.get("role"), message.get("content")
+        if role == "assistant":
+            self._read_pi_reply(message, time)
+        elif role == "toolResult":
+            self.made.append(_pi_result(message, time))
+        elif role == "user":
+            self._read_pi_user(content, time, beside=False)
+        elif role == "bashExecution" and not message.get("excludeFromContext"):
+            self._read_pi_user(
+                f"Ran `{first_text_field(message, 'command')}`\n```\n{first_text_field(message, 'output')}\n```", time
+            )
+        elif role in ("custom", "hookMessage"):
+            self._read_pi_user(content, time)
+        elif role in ("branchSummary", "compactionSummary"):
+            self._read_pi_user(first_text_field(message, "summary"), time)
+        elif role == "bashExecution":
+            self.told.left_out["bash command outside the context"] += 1
+        else:
+            raise UnreadableRow(f"there is no role {role!r}")
+
+    def _read_pi_user(self, content: object, time: float, *, beside: bool = True) -> None:
+        pictures = pictures_in_content(content)
+        text = text_of_message_content(
+            [part for part in objects_in_list(content) if part.get("type") != "image"] if pictures else content
+        )
+        if text.strip() or pictures:
+            self.made.append(RecordedMessage("user", text, time=time, pictures=pictures, beside=beside))
+
+    def _read_pi_reply(self, message: Mapping[str, object], time: float) -> None:
+        content, model = message.get("content"), first_text_field(message, "model")
+        if message.get("stopReason") == "error" and not objects_in_list(content):
+            self.made.append(
+                RecordedMessage("failure", first_text_field(message, "errorMessage") or "error", time=time)
+            )
+            return
+        parts = [_pi_reply_part(block, message) for block in objects_in_list(content)] or [
+            Text(text_of_message_content(content))
+        ]
+        self.made.append(
+            build_recorded_reply(parts, model=model, time=time, usage=_pi_usage(mapping_or_empty(message.get("usage"))))
+        )
+
+
+def _pi_reply_part(block: Mapping[str, object], message: Mapping[str, object]) -> ReplyPart:
+    if block.get("type") == "toolCall":
+        if not first_text_field(block, "id") or not first_text_field(block, "name"):
+            raise UnreadableRow("a call has no id or no name")
+        return ToolCall(
+            first_text_field(block, "id"), first_text_field(block, "name"), arguments_json(block.get("arguments"))
+        )
+    if block.get("type") == "thinking":
+        return _pi_reasoning(block, message)
+    return Text(text_of_message_content([block]))
+
+
+def _pi_reasoning(block: Mapping[str, object], message: Mapping[str, object]) -> Reasoning:
+    """Reasoning as its provider sealed it: only what came from the two providers' own addresses can go back."""
+    text, signature = first_text_field(block, "thinking"), first_text_field(block, "thinkingSignature")
+    api, model = first_text_field(message, "api"), first_text_field(message, "model")
+    if signature and api == "anthropic-messages" and message.get("provider") == "anthropic":
+        kind = {"type": "redacted_thinking", "data": signature} if block.get("redacted") else {"type": "thinking", "thinking": text, "signature": signature}  # fmt: skip
+        return Reasoning(text, opaque=format_opaque_json(**kind), provider="anthropic api.anthropic.com", model=model)
+    if signature.startswith("{") and api == "openai-responses" and message.get("provider") == "openai":
+        return Reasoning(text, opaque=signature, provider="openai-responses api.openai.com", model=model)
+    return Reasoning(text)
+
+
+def _pi_result(message: Mapping[str, object], time: float) -> RecordedMessage:
+    answers, content = first_text_field(message, "toolCallId"), message.get("content")
+    if not answers:
+        raise UnreadableRow("a tool result names no call")
+    pictures = pictures_in_content(content)
+    text = text_of_message_content(
+        [part for part in objects_in_list(content) if part.get("type") != "image"] if pictures else content
+    )
+    return RecordedMessage("tool", text, answers=answers, ok=not message.get("isError"), time=time, pictures=pictures)
+
+
+def _pi_usage(found: Mapping[str, object]) -> Usage:
+    read, write = count_or_zero(found.get("cacheRead")), count_or_zero(found.get("cacheWrite"))
+    paid = cost_or_zero(mapping_or_empty(found.get("cost")).get("total"))
+    return Usage(
+        count_or_zero(found.get("input")) + read + write, read, write, count_or_zero(found.get("output")), cost=paid
+    )

@@ -1,0 +1,127 @@
+"""A recorded session of an agent, whoever recorded it: the messages in their order, and where it branched and compacted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+
+Speaker = Literal["system", "user", "assistant", "tool", "failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """`arguments` is JSON text as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPicture:
+    """A picture, or another file, that stood in a message."""
+
+    media_type: str
+    data: bytes
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedMessage:
+    """One message. `answers`: for a tool's, the id of the call; `ok`: False where the recorder says it failed.
+
+    `parts`: a reply's parts in their order, reasoning as the provider sealed it; without them, reasoning, text, calls.
+    `shown`: what the model was shown of a tool's output, where that is not `text`. `beside`: not a person's own words, or said
+    while the agent worked. A `failure` is no message: the recorder notes that a request failed.
+    """
+
+    role: Speaker
+    text: str
+    calls: tuple[RecordedCall, ...] = ()
+    answers: str = ""
+    ok: bool = True
+    reasoning: str = ""
+    parts: tuple[ReplyPart, ...] = ()
+    time: float = 0.0
+    model: str = ""
+    usage: Usage = Usage()
+    pictures: tuple[RecordedPicture, ...] = ()
+    shown: str = ""
+    child: str = ""
+    beside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCompaction:
+    """Before message `at` the recorder's own program put `text` in the place of what came before message `keep`."""
+
+    at: int
+    keep: int
+    text: str
+    time: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSession:
+    """`name` says where it comes from: the file, and a number where one file holds several sessions.
+
+    `kind` and `session` name it among all; `forked_from` shares its first `forked_at` messages; `parent_call` of `parent`
+    made it, for a sub-agent.
+    """
+
+    name: str
+    messages: tuple[RecordedMessage, ...]
+    kind: str = ""
+    session: str = ""
+    title: str = ""
+    folder: str = ""
+    version: str = ""
+    compactions: tuple[RecordedCompaction, ...] = ()
+    forked_from: str = ""
+    forked_at: int = 0
+    parent: str = ""
+    parent_call: str = ""
+
+    @property
+    def identity_of_session(self) -> tuple[str, str]:
+        """What names it among all."""
+        return self.kind, self.session
+
+
+def message_texts(message: RecordedMessage) -> Sequence[str]:
+    """What the message says: its text and the arguments of its calls."""
+    return (message.text, *(call.arguments for call in message.calls))
+
+
+def texts_to_count(message: RecordedMessage) -> Sequence[str]:
+    """The texts whose tokens are counted, each by itself."""
+    names = (part for call in message.calls for part in (call.name, call.arguments))
+    sealed_too = (part.text for part in message.parts if not isinstance(part, ToolCall))
+    return [text for text in (message.text, message.reasoning, *names, *sealed_too) if text]
+
+
+def build_recorded_reply(
+    parts: Iterable[ReplyPart], *, model: str = "", time: float = 0.0, usage: Usage | None = None
+) -> RecordedMessage:
+    """A model's message of these parts."""
+    parts = tuple(part for part in parts if not isinstance(part, Text) or part.text)
+    return RecordedMessage(
+        "assistant",
+        "\n".join(part.text for part in parts if isinstance(part, Text)),
+        tuple(RecordedCall(part.id, part.name, part.arguments) for part in parts if isinstance(part, ToolCall)),
+        reasoning="\n".join(part.text for part in parts if isinstance(part, Reasoning) and part.text),
+        parts=parts,
+        model=model,
+        time=time,
+        usage=usage or Usage(),
+    )
+
+
+def format_opaque_json(**fields: object) -> str:
+    """What a provider needs back, as compact JSON for `Reasoning.opaque`."""
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))

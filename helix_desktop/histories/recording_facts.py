@@ -1,0 +1,326 @@
+"""A recorded history as facts of a conversation: pure, and the same each time a file is read.
+
+The content of outputs and pictures comes beside the facts, to be stored before them. Nothing is left out: an output that answers no
+call stands as an attachment, a failed request ends a turn, what the other program showed in the place of an output is a fold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field, replace
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationStarted,
+    Fact,
+    Folded,
+    FoldKind,
+    ModelReplied,
+    Origin,
+    PartRef,
+    Reasoning,
+    Recorded,
+    ReplyPart,
+    Span,
+    Stop,
+    Stored,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserPart,
+    UserSaid,
+)
+from helix_desktop.engine.history.live_folds import DOCUMENTS
+from helix_desktop.engine.ports import EntryOrigin, TokenCounter
+from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import leaked_keys
+from helix_desktop.histories.recorded_session import (
+    RecordedCompaction,
+    RecordedMessage,
+    RecordedPicture,
+    RecordedSession,
+)
+from helix_desktop.store.incoming_content import count_text_lines
+
+TITLE = 80
+LONG = 200  # characters of a text that is nobody's own words: a longer one stands as an attachment
+HEAD = 2_000  # characters of an output that stand in its fact
+SUMMARY = "[Conversation History Summary]"
+PICTURE_TOKENS = 1_000
+IMAGES = "image/"
+Content = tuple[bytes, EntryOrigin]
+
+
+@dataclass(frozen=True, slots=True)
+class FactDraft:
+    """A fact before it has its place. A cover counts from the first draft, from 1; so does what it is compared by."""
+
+    time: float
+    fact: Fact
+    contents: tuple[Content, ...] = ()
+    message: int = 0  # the recorded message it comes from
+
+    @property
+    def was_said_or_done(self) -> bool:
+        """Whether it is part of what was said and done, by which an earlier import is recognised."""
+        return isinstance(self.fact, UserSaid | ModelReplied | ToolReturned | SystemSet)
+
+
+def comparable_text(fact: Fact) -> str:
+    """What two facts are compared by: everything but where they stand."""
+    return fact_encoding.encode_fact(replace(fact, saw=0) if isinstance(fact, ModelReplied) else fact)
+
+
+def started_fact(
+    recording: RecordedSession, *, parent: str = "", fork: tuple[str, int] = ("", 0)
+) -> ConversationStarted:
+    """The fact a conversation begins with, or goes on with as a fork."""
+    source, at = fork
+    return ConversationStarted(
+        title_of_recording(recording),
+        parent,
+        recording.parent_call if parent else "",
+        source,
+        at,
+        origin_of_recording(recording),
+    )
+
+
+def title_of_recording(recording: RecordedSession) -> str:
+    """Its title, or how a person's first words begin."""
+    said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
+    text = (recording.title or next(said, ""))[:2_000]
+    for key in leaked_keys.find_keys(text):  # a title is shown in many places
+        text = text.replace(key, leaked_keys.mask_key(key))
+    return " ".join(text.split())[:TITLE]
+
+
+def origin_of_recording(recording: RecordedSession) -> Origin:
+    return Origin(recording.kind, recording.session, recording.name, recording.version)
+
+
+def draft_facts(recording: RecordedSession, tokens: TokenCounter, child: Callable[[str], str]) -> list[FactDraft]:
+    """What was said and done, in order. `child`: the conversation that a sub-agent's session becomes; empty where there is none."""
+    writing = _FactDrafting(tokens, child, folds=bool(recording.compactions))
+    compactions = {one.at: one for one in recording.compactions}
+    system = _count_leading_system(recording.messages)
+    if system:
+        text = "\n\n".join(message.text for message in recording.messages[:system])
+        writing.put_draft(recording.messages[0].time, SystemSet(text, tokens.count_tokens(text)))
+    for at, message in enumerate(recording.messages):
+        if at in compactions:
+            writing.draft_compaction(compactions[at])
+        if at >= system:
+            writing.draft_message(at, message)
+    if len(recording.messages) in compactions:
+        writing.draft_compaction(compactions[len(recording.messages)])
+    writing.end_last_turn()
+    return writing.made
+
+
+def _count_leading_system(messages: Sequence[RecordedMessage]) -> int:
+    return next((at for at, message in enumerate(messages) if message.role != "system"), len(messages))
+
+
+@dataclass(slots=True)
+class _FactDrafting:
+    """The drafts so far. `state` is kept where folds are to come: one that would not hold becomes a message."""
+
+    tokens: TokenCounter
+    child: Callable[[str], str]
+    folds: bool = False
+    made: list[FactDraft] = field(default_factory=list)
+    state: ConversationState = field(default_factory=ConversationState)
+    places: dict[int, int] = field(default_factory=dict)  # of a message: the number of its first draft
+    waiting: dict[str, ToolCall] = field(default_factory=dict)  # calls without a result
+    calls: bool = False  # whether the last reply called something
+    talking: bool = False
+    fold_number: int = 0
+    time: float = 0.0
+    message: int = 0
+
+    def put_draft(self, time: float, fact: Fact, contents: tuple[Content, ...] = ()) -> int:
+        """The number of the draft."""
+        self.time = max(self.time, time)
+        self.made.append(FactDraft(self.time, fact, contents, self.message))
+        if self.folds:
+            self.state.advance_state(Recorded("", len(self.made), self.time, fact))
+        return len(self.made)
+
+    def draft_message(self, at: int, message: RecordedMessage) -> None:
+        self.places[at] = len(self.made) + 1
+        self.message = at
+        if message.role == "assistant":
+            self._draft_reply(message)
+        elif message.role == "tool":
+            self._draft_result(message)
+        elif message.role == "failure":
+            self._draft_turn_end(message.time, TurnEnd.FAILED, message.text)
+        else:
+            self._draft_user_message(message)
+
+    def end_last_turn(self) -> None:
+        """The last turn is over where its last reply called nothing."""
+        if self.talking and not self.calls:
+            self._draft_turn_end(self.time, TurnEnd.DONE)
+
+    # --- messages
+
+    def _draft_user_message(self, message: RecordedMessage) -> None:
+        if not message.beside:
+            self._draft_turn_end(message.time, TurnEnd.STOPPED if self.waiting else TurnEnd.DONE)
+        text = message.text if message.role == "user" else f"[System message]\n{message.text}"
+        parts: list[UserPart] = []
+        contents: list[Content] = []
+        if message.beside and len(text) > LONG:
+            name = " ".join(re.sub(r"[<>\[\]]", " ", text.split("\n", 1)[0]).split())[:60] or "text"
+            parts.append(
+                Attachment(name, reference_to_content(text.encode("utf-8", "replace")), self.tokens.count_tokens(text))
+            )
+            contents.append((text.encode("utf-8", "replace"), EntryOrigin("user", name)))
+        elif text.strip():
+            parts.append(Text(text, self.tokens.count_tokens(text)))
+        for number, picture in enumerate(message.pictures, 1):
+            name = picture.name or f"picture {number}"
+            parts.append(
+                Attachment(name, reference_to_content(picture.data, picture.media_type), self._picture_tokens(picture))
+            )
+            contents.append((picture.data, EntryOrigin("user", name, picture.media_type)))
+        if parts:
+            self.put_draft(
+                message.time, UserSaid(tuple(parts), steering=message.beside and self.talking), tuple(contents)
+            )
+            self.talking = True
+
+    def _draft_reply(self, message: RecordedMessage) -> None:
+        parts = tuple(self._with_part_tokens(part) for part in message.parts or _parts_of_recorded(message))
+        if not parts:
+            return
+        self.waiting = {part.id: part for part in parts if isinstance(part, ToolCall)}
+        self.calls, self.talking = bool(self.waiting), True
+        stop = Stop.CALLS if self.waiting else Stop.END
+        self.put_draft(message.time, ModelReplied(parts, message.model, stop, message.usage))
+
+    def _draft_result(self, message: RecordedMessage) -> None:
+        content = message.text.encode("utf-8", "replace")
+        call = self.waiting.pop(message.answers, None)
+        about = EntryOrigin(call.name if call else "tool", " ".join(call.arguments.split())[:200] if call else "")
+        output, tokens = reference_to_content(content), self.tokens.count_tokens(message.text)
+        if call is None:
+            parts = (Text("[An output that answers no call]", 8), Attachment("output.txt", output, tokens))
+            self.put_draft(message.time, UserSaid(parts, steering=self.talking), ((content, about),))
+            return
+        images = tuple(one for one in message.pictures if one.media_type.startswith(IMAGES))
+        fact = ToolReturned(
+            message.answers,
+            output,
+            tokens,
+            ok=message.ok,
+            head=message.text if len(message.text) <= HEAD else "",
+            images=tuple(reference_to_content(one.data, one.media_type) for one in images),
+            child=self.child(message.child) if message.child else "",
+        )
+        pictures = ((one.data, EntryOrigin(about.tool, about.source, one.media_type)) for one in images)
+        number = self.put_draft(message.time, fact, ((content, about), *pictures))
+        if message.shown:
+            self._draft_excerpt(number, message, output, tokens)
+
+    def _draft_excerpt(self, number: int, message: RecordedMessage, output: Stored, before: int) -> None:
+        """What the other program showed in the place of the output."""
+        text = f'{message.shown}\n[All of it: recall_cached_content("{output.digest}")]'
+        tokens = self.tokens.count_tokens(text)
+        if tokens < before:
+            name = self._next_fold_name(FoldKind.EXCERPT)
+            why = "the other program showed this instead"
+            fold = Folded(
+                name, FoldKind.EXCERPT, PartRef(number), text, tokens, before, entries=(output.digest,), why=why
+            )
+            self.put_draft(message.time, fold)
+
+    def _draft_turn_end(self, time: float, reason: TurnEnd, why: str = "") -> None:
+        if self.talking:
+            self.put_draft(time, TurnEnded(reason, why))
+        self.talking, self.calls, self.waiting = False, False, {}
+
+    # --- folds
+
+    def draft_compaction(self, compaction: RecordedCompaction) -> None:
+        """A fold over what came before, all of which is here; where it would save nothing, the summary is a message."""
+        text = f"{SUMMARY}\n{compaction.text}"
+        tokens = self.tokens.count_tokens(text)
+        cover = self._cover_of_compaction(compaction)
+        if cover is not None:
+            name = self._next_fold_name(FoldKind.HANDOVER)
+            number = sum(isinstance(one.fact, Folded) and one.fact.kind in DOCUMENTS for one in self.made) + 1
+            before = self.state.branch.shown_tokens(cover)
+            fold = Folded(name, FoldKind.HANDOVER, cover, text, tokens, before, number=number, why=compaction.why)
+            self.put_draft(compaction.time, fold)
+            if name in self.state.branch.live:
+                return
+            self.made.pop()
+            self.state = build_state(Recorded("", at, one.time, one.fact) for at, one in enumerate(self.made, 1))
+        self.put_draft(compaction.time, UserSaid((Text(compaction.text, tokens),), steering=self.talking))
+
+    def _cover_of_compaction(self, compaction: RecordedCompaction) -> Span | None:
+        """All messages before the first that was kept; calls stay with their results."""
+        end = self.places.get(compaction.keep, len(self.made) + 1)
+        while end <= len(self.made) and isinstance(self.made[end - 1].fact, ToolReturned | Folded):
+            end += 1
+        numbers = [number for number in self.state.branch.order if number < end]
+        waiting = any(
+            isinstance(self.made[number - 1].fact, ToolReturned) for number in self.state.branch.order if number >= end
+        )
+        if not numbers or (waiting and not self._keeps_calls_whole(end)):
+            return None
+        return Span(numbers[0], numbers[-1])
+
+    def _keeps_calls_whole(self, end: int) -> bool:
+        """Whether no result from there on answers a call before it."""
+        calls = {
+            part.id
+            for draft in self.made[: end - 1]
+            if isinstance(draft.fact, ModelReplied)
+            for part in draft.fact.parts
+            if isinstance(part, ToolCall)
+        }
+        answered = {one.fact.call for one in self.made[: end - 1] if isinstance(one.fact, ToolReturned)}
+        later = {one.fact.call for one in self.made[end - 1 :] if isinstance(one.fact, ToolReturned)}
+        return not (calls - answered) & later
+
+    def _next_fold_name(self, kind: FoldKind) -> str:
+        self.fold_number += 1
+        return f"{kind.value}-{self.fold_number}"
+
+    # --- counting
+
+    def _with_part_tokens(self, part: ReplyPart) -> ReplyPart:
+        if isinstance(part, ToolCall):
+            return replace(part, tokens=self.tokens.count_tokens(part.name) + self.tokens.count_tokens(part.arguments))
+        return replace(part, tokens=self.tokens.count_tokens(part.text))
+
+    def _picture_tokens(self, picture: RecordedPicture) -> int:
+        if picture.media_type.startswith("text/"):
+            return self.tokens.count_tokens(picture.data.decode("utf-8", "replace"))
+        return PICTURE_TOKENS
+
+
+def _parts_of_recorded(message: RecordedMessage) -> Iterator[ReplyPart]:
+    if message.reasoning:
+        yield Reasoning(message.reasoning)
+    if message.text:
+        yield Text(message.text)
+    for call in message.calls:
+        yield ToolCall(call.id, call.name, call.arguments)
+
+
+def reference_to_content(content: bytes, media_type: str = "text/plain") -> Stored:
+    """The reference to content that is about to be stored."""
+    lines = count_text_lines(content, EntryOrigin(media_type=media_type))
+    return Stored(Digest.of_content(content), len(content), lines, media_type)

@@ -1,0 +1,324 @@
+"""What is wrong with this installation, and what to do about it.
+
+Each check is a small function that yields findings; one that fails in a way nobody thought of is a finding too. The
+diagnostics file holds the findings, versions, settings and the end of the log, blotted: nothing of what was said or
+stored, so that a user can read it in a minute and then send it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib.metadata
+import importlib.util
+import json
+import logging
+import platform
+import shutil
+import sqlite3
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import __version__, display, logs, program_settings, resources
+from helix_desktop.errors import ConfigFileMistake, HelixError, NoUsableKeyring, StoreBusy
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.secrets import ProviderKey, SecretStorage
+
+MEGABYTE = 1_000_000
+LITTLE_ROOM, NO_ROOM = 1_000 * MEGABYTE, 100 * MEGABYTE
+LOG_LINES = 200
+LIBRARIES = (
+    "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "zstandard",
+    "platformdirs", "tomlkit", "markdown-it-py", "Pygments",
+)  # fmt: skip
+EITHER = {"plyvel", "plyvel-ci"}
+_OVER = "Free up space in Settings > Storage or by running helix-desktop cache collect, or raise the limit. Nothing is removed automatically."
+_QT_REMEDY = (
+    "On Debian and Ubuntu: apt-get install libegl1 libgl1 libxcb-cursor0. "
+    "In a checkout, `python3 packaging/dev.py run` installs it or tells you how."
+)
+log = logging.getLogger(__name__)
+
+
+class DoctorFindingState(StrEnum):
+    GOOD = "good"
+    NOTE = "note"
+    BAD = "bad"
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorFinding:
+    """What was looked at, how it is, and what to do about it."""
+
+    what: str
+    state: DoctorFindingState
+    says: str
+    remedy: str = ""
+
+
+async def check_installation(where: ProgramFolders, secrets: SecretStorage) -> tuple[DoctorFinding, ...]:
+    """Every check, in the order a person would ask."""
+    checks: tuple[Callable[[], Iterator[DoctorFinding] | AsyncIterator[DoctorFinding]], ...] = (
+        _check_python, _check_libraries, _check_qt_plugin, _check_screen, _check_sqlite, _check_leveldb, _check_token_vocabularies, lambda: _check_keyring(secrets),
+        lambda: _check_disk_space(where), lambda: _check_settings_file(where), lambda: _check_providers_file(where),
+        lambda: _check_key_file(secrets), lambda: _check_workspaces(where),
+    )  # fmt: skip
+    findings: list[DoctorFinding] = []
+    for check in checks:
+        try:
+            found = check()
+            findings.extend([one async for one in found] if isinstance(found, AsyncIterator) else found)
+        except Exception as error:  # a broken installation breaks in ways nobody thought of
+            log.info("a check failed", exc_info=error)
+            name = getattr(check, "__name__", "check").strip("_<>")
+            findings.append(
+                DoctorFinding(
+                    name, DoctorFindingState.BAD, f"This check failed unexpectedly: {type(error).__name__}: {error}."
+                )
+            )
+    return tuple(findings)
+
+
+def _check_python() -> Iterator[DoctorFinding]:
+    version = platform.python_version()
+    fits = sys.version_info >= (3, 11)
+    yield DoctorFinding(
+        "Python", DoctorFindingState.GOOD if fits else DoctorFindingState.BAD, f"{platform.python_implementation()} {version}, {platform.platform()}.",
+        "" if fits else "Python 3.11 or newer is needed.",
+    )  # fmt: skip
+
+
+def _check_libraries() -> Iterator[DoctorFinding]:
+    versions = installed_library_versions()
+    missing = [name for name in LIBRARIES if name not in versions and name not in EITHER]
+    if not EITHER & versions.keys():
+        missing.append("plyvel")
+    if missing:
+        yield DoctorFinding(
+            "Libraries", DoctorFindingState.BAD, f"Missing: {', '.join(missing)}.", "Reinstall Helix Desktop."
+        )
+    else:
+        yield DoctorFinding(
+            "Libraries",
+            DoctorFindingState.GOOD,
+            ", ".join(f"{name} {version}" for name, version in versions.items()) + ".",
+        )
+    qt = versions.get("PySide6-Essentials", "")
+    if sys.version_info < (3, 12) and qt.startswith("6.12"):
+        yield DoctorFinding(
+            "Qt",
+            DoctorFindingState.BAD,
+            f"PySide6 {qt} crashes on Python 3.11.",
+            "Install a version of PySide6-Essentials earlier than 6.12.",
+        )
+
+
+def installed_library_versions() -> dict[str, str]:
+    """The versions of our libraries, of those that are there."""
+    found = {}
+    for name in LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _check_qt_plugin() -> Iterator[DoctorFinding]:
+    """Load Qt's X11 plugin as the system's linker would, without Qt itself: what is missing names itself."""
+    package = importlib.util.find_spec("PySide6")
+    if sys.platform != "linux" or package is None or package.origin is None:
+        return
+    plugin = Path(package.origin).parent / "Qt/plugins/platforms/libqxcb.so"
+    try:
+        ctypes.CDLL(str(plugin))
+    except OSError as error:
+        why = error.__cause__ or error  # a bundle puts words of its own in front
+        yield DoctorFinding("System libraries", DoctorFindingState.BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
+    else:
+        yield DoctorFinding("System libraries", DoctorFindingState.GOOD, "All libraries that Qt needs are installed.")
+
+
+def _check_screen() -> Iterator[DoctorFinding]:
+    if reason := display.why_no_screen():
+        yield DoctorFinding(
+            "Display", DoctorFindingState.NOTE, f"The window couldn't be opened: {reason}.", display.INSTEAD
+        )
+    else:
+        yield DoctorFinding("Display", DoctorFindingState.GOOD, "A display is available.")
+
+
+def _check_sqlite() -> Iterator[DoctorFinding]:
+    with sqlite3.connect(":memory:") as connection:
+        options = {row[0] for row in connection.execute("PRAGMA compile_options")}
+    connection.close()
+    if "ENABLE_FTS5" in options:
+        yield DoctorFinding("SQLite", DoctorFindingState.GOOD, f"{sqlite3.sqlite_version}, with full-text search.")
+    else:
+        yield DoctorFinding(
+            "SQLite",
+            DoctorFindingState.BAD,
+            f"{sqlite3.sqlite_version} has no FTS5.",
+            "Use a Python build whose SQLite includes FTS5.",
+        )
+
+
+def _check_leveldb() -> Iterator[DoctorFinding]:
+    import plyvel
+
+    with tempfile.TemporaryDirectory() as folder:
+        database = plyvel.DB(folder, create_if_missing=True)
+        database.put(b"key", b"value", sync=True)
+        kept = database.get(b"key")
+        database.close()
+    yield DoctorFinding(
+        "LevelDB",
+        DoctorFindingState.GOOD if kept == b"value" else DoctorFindingState.BAD,
+        "LevelDB can store and read data.",
+    )
+
+
+def _check_token_vocabularies() -> Iterator[DoctorFinding]:
+    from helix_desktop.token_counting import TiktokenCounter
+
+    try:
+        counts = {name: TiktokenCounter(name).count_tokens("hello world") for name in ("o200k_base", "cl100k_base")}
+    except (HelixError, OSError) as error:
+        yield DoctorFinding(
+            "Encodings",
+            DoctorFindingState.BAD,
+            str(error),
+            f"Put the vocabulary files in {resources.resources_folder() / 'encodings'}.",
+        )
+        return
+    good = set(counts.values()) == {2}
+    yield DoctorFinding(
+        "Encodings",
+        DoctorFindingState.GOOD if good else DoctorFindingState.BAD,
+        f"{' and '.join(counts)} are installed.",
+    )
+
+
+async def _check_keyring(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
+    try:
+        await secrets.check_keyring()
+    except NoUsableKeyring as error:
+        yield DoctorFinding("Keyring", DoctorFindingState.NOTE, error.what, error.remedy)
+    else:
+        yield DoctorFinding("Keyring", DoctorFindingState.GOOD, "The system's keyring works.")
+
+
+def _check_disk_space(where: ProgramFolders) -> Iterator[DoctorFinding]:
+    place = next(path for path in (where.data, *where.data.parents) if path.exists())
+    free = shutil.disk_usage(place).free
+    state = (
+        DoctorFindingState.BAD
+        if free < NO_ROOM
+        else DoctorFindingState.NOTE
+        if free < LITTLE_ROOM
+        else DoctorFindingState.GOOD
+    )
+    remedy = "" if state is DoctorFindingState.GOOD else "Free up disk space, or remove old entries."
+    yield DoctorFinding("Disk", state, f"{free // MEGABYTE:,} MB free for {where.data}.", remedy)
+
+
+def _check_settings_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
+    mistakes = program_settings.ProgramSettings(where.settings_file).file_mistakes
+    for mistake in mistakes:
+        yield DoctorFinding("Settings", DoctorFindingState.NOTE, mistake.what, mistake.remedy)
+    if not mistakes:
+        yield DoctorFinding("Settings", DoctorFindingState.GOOD, f"{where.settings_file} has no errors.")
+
+
+def _check_providers_file(where: ProgramFolders) -> Iterator[DoctorFinding]:
+    from helix_desktop.providers.configured_providers import find_mistake_in
+
+    if mistake := find_mistake_in(where.providers_file):
+        yield DoctorFinding("Providers", DoctorFindingState.BAD, mistake.what, mistake.remedy)
+
+
+async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding]:
+    """The file with the keys, where the user allowed one."""
+    try:
+        await secrets.read_secret(ProviderKey("nobody"))
+    except ConfigFileMistake as mistake:
+        yield DoctorFinding("Keys", DoctorFindingState.BAD, mistake.what, mistake.remedy)
+    except NoUsableKeyring:
+        return  # which was said before
+
+
+async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFinding]:
+    from helix_desktop.store.all_workspaces import AllWorkspaces
+
+    workspaces = AllWorkspaces(where.workspaces_folder)
+    for sentence in workspaces.tidy_unfinished():
+        yield DoctorFinding("Left over", DoctorFindingState.NOTE, sentence)
+    for known in workspaces.list_workspaces():
+        what = f"Workspace {known.name}"
+        if known.mistake:
+            yield DoctorFinding(what, DoctorFindingState.BAD, known.mistake)
+            continue
+        for warning in known.settings.warnings:
+            yield DoctorFinding(what, DoctorFindingState.NOTE, warning)
+        try:
+            workspace = await workspaces.open_stored_workspace(known.id)
+        except StoreBusy:
+            yield DoctorFinding(what, DoctorFindingState.GOOD, "The workspace is already open in a running program.")
+        except HelixError as error:
+            yield DoctorFinding(what, DoctorFindingState.BAD, error.what, error.remedy)
+        else:
+            conversations, over = await workspace.journal.list_conversations(), await workspace.bytes_over_limit()
+            await workspace.aclose()
+            for note in workspace.notes:  # what opening it had to mend
+                yield DoctorFinding(what, DoctorFindingState.NOTE, note)
+            if over:
+                yield DoctorFinding(
+                    what, DoctorFindingState.NOTE, f"The workspace's cache exceeds its limit by {over:,} bytes.", _OVER
+                )
+            yield DoctorFinding(
+                what, DoctorFindingState.GOOD, f"The workspace opens and has {len(conversations)} conversations."
+            )
+
+
+def build_diagnostics_text(
+    findings: Sequence[DoctorFinding], where: ProgramFolders, redaction: logs.LogRedaction
+) -> str:
+    """The text of the file: JSON, indented for reading, with the home folder shortened and secrets blotted out."""
+    content: dict[str, Any] = {
+        "read this before you send it": "This report describes the installation. It contains nothing that you or an agent wrote or stored.",
+        "program": __version__,
+        "libraries": installed_library_versions(),
+        "findings": [asdict(finding) for finding in findings],
+        "settings that differ": _changed_settings(where),
+        "end of the log": _read_log_lines(where.logs / "helix.log"),
+    }
+    text = redaction(json.dumps(content, ensure_ascii=False, indent=1))
+    return text.replace(json.dumps(str(Path.home()))[1:-1], "~") + "\n"
+
+
+def _changed_settings(where: ProgramFolders) -> dict[str, Any]:
+    found = program_settings.ProgramSettings(where.settings_file)
+    return {each.key: found[each] for each in program_settings.ALL if found[each] != each.default}
+
+
+def _read_log_lines(file: Path) -> list[Any]:
+    try:
+        lines = file.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+    except OSError:
+        return []
+    return [json.loads(line) if line.startswith("{") and line.endswith("}") else line for line in lines]
+
+
+def run_checks_with_diagnostics(where: ProgramFolders) -> tuple[tuple[DoctorFinding, ...], str]:
+    """The findings, and the diagnostics file's text, for a caller without a loop."""
+    redaction = logs.LogRedaction()
+    consent = program_settings.ProgramSettings(where.settings_file)[program_settings.KEYS_IN_FILE]
+    secrets = SecretStorage(where.key_file, consent=lambda: consent, seen=redaction.add_secret_to_redact, limit=3.0)
+    findings = asyncio.run(check_installation(where, secrets))
+    return findings, build_diagnostics_text(findings, where, redaction)

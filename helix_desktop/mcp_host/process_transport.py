@@ -1,0 +1,176 @@
+"""A server as a process: lines of JSON both ways, its standard error into a log, and an end that comes in any case.
+
+The SDK's own transport copies a long line again for every piece of it, parses without a limit and waits two seconds at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import field
+from typing import cast
+
+import anyio
+import mcp_types as types
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, start_process
+
+LONGEST = 24 << 20  # bytes of one message
+IN_THREAD = 1 << 20  # what is longer is parsed beside the event loop
+MOST_LOG_LINES = 500
+_PIECE = 1 << 16
+_ASK, _FORCE = 0.4, 0.4
+Incoming = SessionMessage | Exception
+Streams = tuple[MemoryObjectReceiveStream[Incoming], MemoryObjectSendStream[SessionMessage]]
+
+
+@dataclass(slots=True)
+class ServerLog:
+    """The last lines a server wrote to its standard error, and what is wrong with what it wrote to its standard output."""
+
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_LOG_LINES))
+    why: str = ""  # why the connection ended, where we know better than the SDK
+
+    def append_log_text(self, text: str) -> None:
+        self.lines.append(text[:2_000])
+
+
+@asynccontextmanager
+async def start_server_process(
+    argv: Sequence[str], environment: Mapping[str, str], folder: str, record: ServerLog, lost: Callable[[], None]
+) -> AsyncIterator[Streams]:
+    """Start it, give the SDK's streams to it, and leave nothing of it behind. `lost` is called when its output ends."""
+    launch = ProcessLaunch(CommandAuthor.USER, argv, folder, environment, has_own_session=True)
+    process = await start_process(launch, stdin=PIPE, end=_wait_until_process_ended)
+    to_session, incoming = anyio.create_memory_object_stream[Incoming](0)
+    outgoing, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with incoming, outgoing, to_session, from_session, anyio.create_task_group() as group:
+            group.start_soon(_read_process_messages, process, to_session, record, lost)
+            group.start_soon(_write_process_messages, process, from_session)
+            group.start_soon(_read_standard_error, process, record)
+            try:
+                yield incoming, outgoing
+            finally:
+                group.cancel_scope.cancel()
+    finally:
+        await _wait_until_process_ended(process)
+
+
+async def _read_process_messages(
+    process: Process,
+    to_session: MemoryObjectSendStream[Incoming],
+    record: ServerLog,
+    lost: Callable[[], None],
+) -> None:
+    """Its messages, until it closes its standard output or sends one that is too long."""
+    printed = cast(asyncio.StreamReader, process.stdout)
+    pieces: list[bytes] = []
+    size = 0
+    async with to_session:
+        while size <= LONGEST and (data := await printed.read(_PIECE)):
+            *ended, rest = data.split(b"\n")
+            for part in ended:
+                await _deliver_message_line(b"".join((*pieces, part)), to_session, record)
+                pieces, size = [], 0
+            pieces.append(rest)
+            size += len(rest)
+        too_long = f"it sent a message of more than {LONGEST:,} bytes"
+        record.why = too_long if size > LONGEST else "it closed the connection"
+    await _wait_for_standard_error(process)
+    lost()
+
+
+async def _wait_for_standard_error(process: Process) -> None:
+    """Let what it wrote to its standard error arrive, before it is asked why it ended."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await process.wait()
+            await asyncio.sleep(0.02)
+
+
+async def _deliver_message_line(line: bytes, to_session: MemoryObjectSendStream[Incoming], record: ServerLog) -> None:
+    if not line.strip():
+        return
+    try:
+        parse = types.jsonrpc_message_adapter.validate_json
+        found = (
+            await asyncio.to_thread(parse, line, by_name=False) if len(line) > IN_THREAD else parse(line, by_name=False)
+        )
+    except ValueError:
+        record.append_log_text(f"[on standard output, and no message] {line[:200].decode('utf-8', 'replace')}")
+        return
+    with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await to_session.send(SessionMessage(found))
+
+
+async def _write_process_messages(process: Process, from_session: MemoryObjectReceiveStream[SessionMessage]) -> None:
+    async with from_session:
+        stdin = cast(asyncio.StreamWriter, process.stdin)
+        async for each in from_session:
+            with suppress(OSError):  # it has gone: its closed output says so
+                stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await stdin.drain()
+
+
+async def _read_standard_error(process: Process, record: ServerLog) -> None:
+    """Its standard error, line by line; a line without an end is cut."""
+    printed = cast(asyncio.StreamReader, process.stderr)
+    rest = b""
+    while data := await printed.read(_PIECE):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            record.append_log_text(line.decode("utf-8", "replace").rstrip())
+        rest = rest[-4_000:]
+    if rest:
+        record.append_log_text(rest.decode("utf-8", "replace"))
+
+
+async def _wait_until_process_ended(process: Process) -> None:
+    with anyio.CancelScope(shield=True):
+        await _end_server_process(process)
+
+
+async def _end_server_process(process: Process) -> None:
+    """Close its input, ask it to end, make it end: the whole group, in under a second.
+
+    Not with `asyncio.timeout`: in a task that is being cancelled, as here, Python 3.11.2 lets it cancel and not time out.
+    """
+    if process.stdin is not None:
+        with suppress(OSError):
+            process.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL if sys.platform != "win32" else signal.SIGTERM):
+        if number is not None:
+            _signal_process_group(process, number)
+        try:
+            await asyncio.wait_for(process.wait(), _ASK if number is None else _FORCE)
+            break
+        except TimeoutError:
+            continue
+    if sys.platform != "win32":
+        _signal_process_group(process, signal.SIGKILL)  # children that outlived it
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(TimeoutError):  # to its end: a pipe nobody reads is never closed
+                await asyncio.wait_for(_read_until_empty(stream), _FORCE)
+
+
+async def _read_until_empty(stream: asyncio.StreamReader) -> None:
+    while await stream.read(_PIECE):
+        pass
+
+
+def _signal_process_group(process: Process, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.terminate()
+        else:
+            os.killpg(process.pid, number)

@@ -1,0 +1,466 @@
+"""The configuration of MCP servers in the forms people paste, and as the workspace keeps it.
+
+Accepted: `{"mcpServers": {…}}` (Claude, Cursor), `{"servers": {…}, "inputs": […]}` (VS Code), `{"context_servers": {…}}`
+(Zed), a table of servers, a single server, a bare address, a bare command line; with comments and trailing commas.
+What looks like a secret is taken out and goes to the keyring; a server can name its own secrets and no others. `autoApprove` and its like are kept to be shown, and never obeyed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.secrets import McpServerSecret, McpSignIn
+
+START_SECONDS, CALL_SECONDS = 60.0, 600.0
+_WRAPPERS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp.servers")
+_APPROVALS = ("autoApprove", "alwaysAllow", "auto_approve", "trust")
+_SECRET = re.compile(r"(?i)key|token|secret|passw|credential|auth|cookie|\bpat\b|_pat$|dsn|private")
+_LOOKS_SECRET = re.compile(
+    r"(?i)^(bearer |basic |token )|^(sk-|ghp_|gho_|github_pat_|glpat-|xox[abp]-|AKIA|AIza)|://[^/@\s]+:[^/@\s]+@"
+)
+_REFERENCE = re.compile(r"\$\{(?:(env|input|secret|config):)?([^}:]+)(?::-([^}]*))?\}")
+_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+_NAMED = re.compile(r"(-{0,2}[A-Za-z][\w.-]*)(=|: *)(.+)", re.DOTALL)
+_PARAMETER = re.compile(r"([?&])([^=&#]+)=([^&#]+)")
+_PASSWORD = re.compile(r"^(\w+://[^/@:\s]+:)([^/@\s$]+)@")
+_SHORTEST = 8
+_LONGEST = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ServerConfig:
+    """One server. `kind`: stdio, http or sse. Values may hold `${secret:…}` and `${env:…}`, filled in when it starts.
+
+    `off`: tools the user switched off. `reading`: those the user marked as only reading: they run in plan mode too. `approvals`: what the file asked to be approved unseen; shown, never obeyed.
+    `other`: keys of the pasted form that mean nothing here, kept as they were. `bound`: the workspace it was pasted into: its secrets are then
+    those of this server, as it is, in that workspace. Servers of older versions, and those written by hand, have none.
+    """
+
+    name: str
+    kind: str = "stdio"
+    command: str = ""
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    enabled: bool = True
+    start_seconds: float = START_SECONDS
+    call_seconds: float = CALL_SECONDS
+    off: tuple[str, ...] = ()
+    reading: tuple[str, ...] = ()
+    approvals: tuple[str, ...] = ()
+    other: Mapping[str, Any] = field(default_factory=dict)
+    bound: str = ""
+
+    def as_settings_table(self) -> dict[str, Any]:
+        """As a table of the workspace's settings; `parse_server_table` reads it."""
+        values = {
+            "kind": self.kind,
+            "command": self.command,
+            "args": list(self.args),
+            "env": dict(self.env),
+            "folder": self.folder,
+            "url": self.url,
+            "headers": dict(self.headers),
+            "enabled": self.enabled,
+            "start_seconds": self.start_seconds,
+            "call_seconds": self.call_seconds,
+            "off": list(self.off),
+            "reading": list(self.reading),
+            "approvals": list(self.approvals),
+            "other": json.dumps(dict(self.other), ensure_ascii=False) if self.other else "",
+            "bound": self.bound,
+        }
+        return {key: value for key, value in values.items() if value not in ("", [], {}) or key == "enabled"}
+
+    @property
+    def registered_client(self) -> Mapping[str, str]:
+        """What the user has registered this program as with a server that registers nobody by itself: `clientId`,
+        `clientSecret`, `callbackPort`.
+        """
+        return _get_text_table(self.other, "oauth")
+
+    @property
+    def description_without_secrets(self) -> str:
+        """What it runs or reaches, on one line, without any secret."""
+        return self.url if self.kind != "stdio" else shlex.join([self.command, *self.args])
+
+    @property
+    def texts_with_references(self) -> tuple[tuple[str, str], ...]:
+        """Every text of it that may hold a reference, each with the place it goes to, in words."""
+        return (
+            ("command", self.command),
+            *((f"argument {number}", value) for number, value in enumerate(self.args, 1)),
+            *((f"environment variable {name}", value) for name, value in self.env.items()),
+            ("address", self.url),
+            *((f"header {name}", value) for name, value in self.headers.items()),
+            *((f"sign-in setting {name}", value) for name, value in self.registered_client.items()),
+        )
+
+    @property
+    def full_description_without_secrets(self) -> str:
+        """The same with every header and variable it is given, a line for each; secrets are dots, wherever they stand."""
+        lines = [
+            self.description_without_secrets,
+            *(f"{name}={value}" for name, value in self.env.items()),
+            *(f"{name}: {value}" for name, value in (*self.headers.items(), *self.registered_client.items())),
+        ]
+        return "\n".join(_mask_secrets(line)[:500] for line in lines)
+
+    @property
+    def _secret_binding(self) -> str:
+        if not self.bound:
+            return ""
+        what = self.url_origin if self.kind != "stdio" else shlex.join([self.command, *self.args])
+        return hashlib.sha256(f"{self.bound}\0{self.kind}\0{what}".encode("utf-8", "replace")).hexdigest()[:16]
+
+    @property
+    def url_origin(self) -> str:
+        """Of its address: what decides who gets what is sent there."""
+        try:
+            parts = urlsplit(_REFERENCE.sub("", self.url))
+        except ValueError:
+            return self.url
+        return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}".lower()
+
+    @property
+    def sign_in_secret(self) -> McpSignIn:
+        """Whose tokens it is that come from signing in."""
+        return McpSignIn(self.name, self._secret_binding)
+
+    def referenced_secret(self, reference: str) -> McpServerSecret:
+        """The secret that `${secret:…}` names; Refused where it is not this server's own."""
+        own = f"mcp/{self.name}/"
+        if not reference.startswith(own):
+            place = next(
+                (place for place, value in self.texts_with_references if f"secret:{reference}" in value),
+                "configuration",
+            )
+            raise ActionRefused(
+                f"The MCP server {self.name} asks for the secret {reference[:60]!r} in its {place}, which belongs to something else. It was not given.",
+                remedy="Enter the value itself in place of the reference.",
+            )
+        return McpServerSecret(self.name, reference.removeprefix(own), self._secret_binding)
+
+
+@dataclass(frozen=True, slots=True)
+class PastedServers:
+    """What a pasted text holds: servers without their secrets, and these by the name they are kept under."""
+
+    servers: tuple[ServerConfig, ...]
+    secrets: Mapping[str, str]
+
+
+def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
+    """From a workspace's settings, under its name there; a hand-written table may be any of the pasted forms."""
+    if "kind" not in table:
+        return replace(_build_server_config(name, table), name=name)
+    other = table.get("other", "")
+    return ServerConfig(
+        name,
+        kind=_get_text_value(table, "kind"),
+        command=_get_text_value(table, "command"),
+        args=_get_text_list(table, "args"),
+        env=_get_text_table(table, "env"),
+        folder=_get_text_value(table, "folder"),
+        url=_get_text_value(table, "url"),
+        headers=_get_text_table(table, "headers"),
+        enabled=table.get("enabled", True) is True,
+        start_seconds=float(table.get("start_seconds", START_SECONDS)),
+        call_seconds=float(table.get("call_seconds", CALL_SECONDS)),
+        off=_get_text_list(table, "off"),
+        reading=_get_text_list(table, "reading"),
+        approvals=_get_text_list(table, "approvals"),
+        other=json.loads(other) if isinstance(other, str) and other else {},
+        bound=_get_text_value(table, "bound"),
+    )
+
+
+def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
+    """The servers of a pasted text; WrongUse says what is the matter with it. `name`: for a form that carries none."""
+    if len(text) > _LONGEST:
+        raise InvalidInput("This is too long for an MCP server configuration.")
+    text = text.strip()
+    if not text.startswith(("{", '"', "[")):
+        return _separate_secrets([_parse_bare_server(text, name)])
+    found = _parse_lenient_json(text)
+    tables = _find_server_tables(found, name)
+    if not tables:
+        raise InvalidInput(
+            "This text doesn't contain an MCP server configuration.",
+            remedy='An MCP server needs a "command" or a "url".',
+        )
+    return _separate_secrets([_build_server_config(each, table) for each, table in tables.items()])
+
+
+def _parse_bare_server(text: str, name: str) -> ServerConfig:
+    """An address, or a command line."""
+    if re.match(r"https?://\S+$", text):
+        host = _host_of_url(text)
+        return ServerConfig(tidy_server_name(name or host.split(".")[-2 if host.count(".") else 0]), "http", url=text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = []
+    if not words or "\n" in text:
+        raise InvalidInput("This is not JSON, an address or a command line.", remedy="Paste the server's JSON.")
+    guess = next((word for word in reversed(words) if not word.startswith(("-", "/", "."))), words[0])
+    return ServerConfig(
+        tidy_server_name(name or guess.rpartition("/")[2].partition("@")[0]), command=words[0], args=tuple(words[1:])
+    )
+
+
+def _host_of_url(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or "server"
+    except ValueError as error:
+        raise InvalidInput(f"This address couldn't be read: {error}.", remedy="Check its brackets.") from None
+
+
+def _parse_lenient_json(text: str) -> dict[str, Any]:
+    if text.startswith('"'):  # a piece cut out of a larger file: "github": {…}
+        text = "{" + text.rstrip().rstrip(",") + "}"
+    try:
+        found = json.loads(_strip_json_comments(text))
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(
+            f"This is not valid JSON: {error}.",
+            remedy="Paste the whole configuration, from the first brace to the last.",
+        ) from None
+    if not isinstance(found, dict):
+        raise InvalidInput("This JSON is not an object.")
+    return found
+
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|,(?=\s*(?://[^\n]*\n\s*)*[}\]])', re.DOTALL)
+
+
+def _strip_json_comments(text: str) -> str:
+    """Without comments and without commas before a closing bracket."""
+    return _TOKENS.sub(lambda match: match.group() if match.group().startswith('"') else " ", text)
+
+
+def _find_server_tables(found: Mapping[str, Any], name: str) -> dict[str, Mapping[str, Any]]:
+    if isinstance(found.get("mcp"), dict):  # VS Code's settings.json
+        found = found["mcp"]
+    for wrapper in _WRAPPERS:
+        if isinstance(found.get(wrapper), dict):
+            found = found[wrapper]
+            break
+    else:
+        if any(key in found for key in ("command", "url", "serverUrl", "httpUrl")) and not _are_all_tables(found):
+            return {str(found.get("name") or name or "server"): found}
+    return {str(key): table for key, table in found.items() if isinstance(table, dict)}
+
+
+def _are_all_tables(found: Mapping[str, Any]) -> bool:
+    return all(isinstance(value, dict) and "args" not in found for value in found.values())
+
+
+def _build_server_config(name: str, table: Mapping[str, Any]) -> ServerConfig:
+    command, args = table.get("command", ""), _get_text_list(table, "args")
+    if isinstance(command, dict):  # Zed: {"command": {"path": …, "args": …, "env": …}}
+        table = {**table, **command}
+        command, args = command.get("path", ""), _get_text_list(command, "args")
+    if isinstance(command, list):
+        command, args = (str(command[0]) if command else ""), (*map(str, command[1:]), *args)
+    url = next((str(table[key]) for key in ("url", "serverUrl", "httpUrl") if table.get(key)), "")
+    if not isinstance(command, str) or not (command or url):
+        raise InvalidInput(f"The server {name[:60]!r} has neither a command nor a url.")
+    known = {"command", "args", "env", "url", "serverUrl", "httpUrl", "headers", "cwd", "disabled", "enabled", "type"}
+    known |= {"timeout", "name", "transport", "path", *_APPROVALS}
+    kind = str(table.get("type") or table.get("transport") or "").lower()
+    return ServerConfig(
+        tidy_server_name(name),
+        kind="stdio" if command else "sse" if kind == "sse" else "http",
+        command=command,
+        args=args,
+        env=_get_text_table(table, "env"),
+        folder=_get_text_value(table, "cwd"),
+        url="" if command else url,
+        headers=_get_text_table(table, "headers"),
+        enabled=table.get("disabled") is not True and table.get("enabled") is not False,
+        call_seconds=_parse_timeout_seconds(table.get("timeout")),
+        approvals=_parse_approvals(table),
+        other={key: value for key, value in table.items() if key not in known},
+    )
+
+
+def _parse_approvals(table: Mapping[str, Any]) -> tuple[str, ...]:
+    found: list[str] = []
+    for key in _APPROVALS:
+        value = table.get(key)
+        found += [str(item) for item in value] if isinstance(value, list) else ["everything"] if value is True else []
+    return tuple(found)
+
+
+def _parse_timeout_seconds(value: object) -> float:
+    """Some programs count in seconds, some in milliseconds; nobody waits for an hour."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or value <= 0:
+        return CALL_SECONDS
+    return float(value) / 1000 if value > 3600 else float(value)
+
+
+def tidy_server_name(name: str) -> str:
+    """A name that can stand in the names of tools."""
+    return _NAME.sub("-", name).strip("-")[:40] or "server"
+
+
+# --- secrets and references ------------------------------------------------------------------------------------------
+
+
+def _separate_secrets(servers: list[ServerConfig]) -> PastedServers:
+    """The servers with `${secret:…}` where a secret stood."""
+    secrets: dict[str, str] = {}
+    out = []
+    for server in servers:
+        name = server.name
+        for reference in secret_references(server):  # as it was pasted: nothing of it is ours yet
+            server.referenced_secret(reference)
+        env = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.env.items()}
+        headers = {key: _hide_secret_value(name, key, value, secrets) for key, value in server.headers.items()}
+        args = _hide_secrets_in_args(name, server.args, secrets)
+        url = _hide_secrets_in_url(name, server.url, secrets)
+        other = _hide_secrets_inside(name, "other", dict(server.other), secrets)
+        out.append(replace(server, env=env, headers=headers, args=args, url=url, other=other))
+    return PastedServers(tuple(out), secrets)
+
+
+def _hide_secrets_in_args(server: str, args: Sequence[str], secrets: dict[str, str]) -> tuple[str, ...]:
+    """`--api-key X`, `--api-key=X`, `--header "Authorization: Bearer X"`, and what looks like a key by itself."""
+    out: list[str] = []
+    for at, value in enumerate(args):
+        named = _NAMED.match(value)
+        before = args[at - 1] if at and args[at - 1].startswith("-") and "=" not in args[at - 1] else ""
+        if named and _SECRET.search(named[1]) and _looks_like_secret_value(named[3]):
+            name = named[1].lstrip("-")
+            out.append(f"{named[1]}{named[2]}{_hide_secret_value(server, name, named[3], secrets)}")
+        elif _SECRET.search(before) and _looks_like_secret_value(value):
+            out.append(_hide_secret_value(server, before.lstrip("-"), value, secrets))
+        else:
+            out.append(_hide_secret_value(server, f"argument {at + 1}", value, secrets))
+    return tuple(out)
+
+
+def _looks_like_secret_value(value: str) -> bool:
+    """A short word is an option's choice, and a path only leads to one."""
+    return len(value) >= _SHORTEST and not value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
+
+
+def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
+    """A key among the address's parameters, and a password in front of its host."""
+
+    def replace_parameter(match: re.Match[str]) -> str:
+        if not _SECRET.search(match[2]) or _REFERENCE.search(match[3]):
+            return match.group()
+        name = f"mcp/{server}/{match[2]}"
+        secrets[name] = match[3]
+        return f"{match[1]}{match[2]}=${{secret:{name}}}"
+
+    def replace_password(match: re.Match[str]) -> str:
+        secrets[f"mcp/{server}/password"] = match[2]
+        return f"{match[1]}${{secret:mcp/{server}/password}}@"
+
+    return _PARAMETER.sub(replace_parameter, _PASSWORD.sub(replace_password, url))
+
+
+def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, str]) -> Any:
+    """The same in what is only kept: however deep it stands."""
+    if isinstance(value, str):
+        return _hide_secret_value(server, key, value, secrets)
+    if isinstance(value, list):
+        return [_hide_secrets_inside(server, key, each, secrets) for each in value]
+    if isinstance(value, dict):
+        return {name: _hide_secrets_inside(server, str(name), each, secrets) for name, each in value.items()}
+    return value
+
+
+def _hide_secret_value(server: str, key: str, value: str, secrets: dict[str, str]) -> str:
+    if _REFERENCE.search(value):
+        return _replace_inputs(server, value)
+    if not value or not (_SECRET.search(key) or _LOOKS_SECRET.search(value)):
+        return value
+    name = f"mcp/{server}/{key}"
+    secrets[name] = value
+    return f"${{secret:{name}}}"
+
+
+def _replace_inputs(server: str, value: str) -> str:
+    """VS Code's `${input:token}` becomes a secret that is asked for."""
+
+    def replace_input(match: re.Match[str]) -> str:
+        if match[1] != "input":
+            return match.group()
+        return f"${{secret:mcp/{server}/{match[2]}}}"
+
+    return _REFERENCE.sub(replace_input, value)
+
+
+def _mask_secrets(text: str) -> str:
+    return _REFERENCE.sub(lambda match: "••••••" if match[1] in ("secret", "input") else match.group(), text)
+
+
+def secret_references(server: ServerConfig) -> tuple[str, ...]:
+    """The names of the secrets a server needs."""
+    found = (
+        match[2]
+        for _, value in server.texts_with_references
+        for match in _REFERENCE.finditer(value)
+        if match[1] == "secret"
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def fill_in_references(
+    server: ServerConfig, secrets: Mapping[str, str], environment: Mapping[str, str]
+) -> ServerConfig:
+    """With the values in place of their references; WrongUse names a secret that is not there."""
+
+    def fill_in_text(text: str) -> str:
+        return _REFERENCE.sub(lambda match: _value_of_reference(match, server.name, secrets, environment), text)
+
+    return replace(
+        server,
+        env={key: fill_in_text(each) for key, each in server.env.items()},
+        headers={key: fill_in_text(each) for key, each in server.headers.items()},
+        args=tuple(fill_in_text(each) for each in server.args),
+        url=fill_in_text(server.url),
+        other={**server.other, "oauth": {key: fill_in_text(each) for key, each in server.registered_client.items()}},
+    )
+
+
+def _value_of_reference(
+    match: re.Match[str], server: str, secrets: Mapping[str, str], environment: Mapping[str, str]
+) -> str:
+    if match[1] == "secret":
+        if match[2] not in secrets:
+            raise InvalidInput(f"The secret {match[2]} for the server {server} is missing.", remedy="Enter it again.")
+        return secrets[match[2]]
+    if match[1] in (None, "env"):
+        return environment.get(match[2], match[3] or "")
+    return match.group()
+
+
+def _get_text_value(table: Mapping[str, Any], key: str) -> str:
+    value = table.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def _get_text_list(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    value = table.get(key)
+    return tuple(str(item) for item in value) if isinstance(value, list | tuple) else ()
+
+
+def _get_text_table(table: Mapping[str, Any], key: str) -> dict[str, str]:
+    value = table.get(key)
+    return {str(name): str(each) for name, each in value.items()} if isinstance(value, Mapping) else {}

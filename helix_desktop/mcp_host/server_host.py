@@ -1,0 +1,137 @@
+"""All of a workspace's MCP servers: started in the background, one task each, their tools under one roof."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from helix_desktop.errors import NotFound
+from helix_desktop.mcp_host.hosted_server import (
+    HostedServer,
+    McpConnectionState,
+    McpConnectionStatus,
+    McpSecret,
+    McpServerDependencies,
+    McpServerTool,
+)
+from helix_desktop.mcp_host.login_path import read_login_path
+from helix_desktop.mcp_host.server_config import ServerConfig
+
+# What a server gets of our environment, besides its own settings: enough to find its programs, and no key of ours.
+PASSED_ON = (
+    "HOME USER LOGNAME SHELL LANG LC_ALL LC_CTYPE TZ TMPDIR TEMP TMP SYSTEMROOT COMSPEC PATHEXT APPDATA LOCALAPPDATA "
+    "USERPROFILE PROGRAMFILES http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY SSL_CERT_FILE NODE_EXTRA_CA_CERTS"
+)
+Spawn = Callable[..., "asyncio.Task[Any]"]
+
+
+class McpServerHost:
+    """`changed` is called when a server's status or tools change; `approve` stores what the user allowed, `keep` a secret."""
+
+    def __init__(
+        self,
+        *,
+        spawn: Spawn,
+        secret: Callable[[McpSecret], Awaitable[str | None]],
+        keep: Callable[[McpSecret, str], Awaitable[None]],
+        changed: Callable[[], None] = lambda: None,
+        approved: Mapping[str, str] | None = None,
+        approve: Callable[[str, str], None] = lambda _name, _fingerprint: None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._spawn = spawn
+        self._given = environment
+        self._path: asyncio.Task[str] | None = None
+        self._needs = McpServerDependencies(
+            secret, self._login_environment, changed, dict(approved or {}), approve, keep
+        )
+        self._servers: dict[str, HostedServer] = {}
+        self._tasks: dict[str, asyncio.Task[Any]] = {}
+
+    @property
+    def hosted_servers(self) -> Sequence[HostedServer]:
+        return list(self._servers.values())
+
+    def find_hosted_server(self, name: str) -> HostedServer:
+        if name not in self._servers:
+            raise NotFound(
+                f"There is no MCP server {name[:60]!r}.", remedy=f"Available: {', '.join(self._servers) or 'none'}."
+            )
+        return self._servers[name]
+
+    def list_ready_tools(self) -> Sequence[McpServerTool]:
+        """Of all servers that are ready, now: what a Toolbox is given as `more`. Of two with one name only the first is offered, so that
+        a call goes to the server that the question names.
+        """
+        offered: dict[str, McpServerTool] = {}
+        for server in self._servers.values():
+            for tool in server.offered_tools:
+                offered.setdefault(tool.spec.name, tool)
+        return list(offered.values())
+
+    async def configure_servers(self, configs: Sequence[ServerConfig]) -> None:
+        """Have these servers and no others: what is new or different starts, what is gone ends."""
+        wanted = {config.name: config for config in configs}
+        ending = [name for name, server in self._servers.items() if wanted.get(name) != server.config]
+        kept = [
+            name
+            for name in ending
+            if name in wanted and _differs_only_in_switches(self._servers[name].config, wanted[name])
+        ]
+        for name in kept:
+            self._servers[name].config = wanted[name]
+        await asyncio.gather(*(self._stop_server(name) for name in ending if name not in kept))
+        for name, config in wanted.items():
+            if name not in self._servers:
+                self._servers[name] = HostedServer(config, self._needs)
+                if config.enabled:
+                    self._start_server(name)
+        self._needs.changed()
+
+    def _start_server(self, name: str) -> None:
+        self._servers[name].status = McpConnectionStatus(McpConnectionState.STARTING)
+        self._tasks[name] = self._spawn(self._servers[name].stay_connected(), name=f"MCP server {name}")
+
+    async def _stop_server(self, name: str) -> None:
+        del self._servers[name]
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task], timeout=2)
+
+    async def aclose(self) -> None:
+        """End all servers, side by side; none gets more than two seconds."""
+        await self.configure_servers([])
+
+    async def try_out_server(
+        self, config: ServerConfig
+    ) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
+        """Try a server out once: its status, its tools, and what it wrote to its standard error."""
+        ready = asyncio.Event()
+        needs = replace(self._needs, changed=ready.set)
+        server = HostedServer(replace(config, enabled=True), needs)
+        task = self._spawn(server.stay_connected(), name=f"test of MCP server {config.name}")
+        task.add_done_callback(lambda _: ready.set())  # the workspace is closed meanwhile
+        try:
+            while server.status.state in (McpConnectionState.OFF, McpConnectionState.STARTING) and not task.done():
+                ready.clear()
+                await ready.wait()
+            return server.status, server.all_tools, server.server_log_lines
+        finally:
+            task.cancel()
+            await asyncio.wait([task], timeout=2)
+
+    async def _login_environment(self) -> Mapping[str, str]:
+        """The shell is asked once, when the first server starts, by a task of its own: that server may be gone before it answers."""
+        if self._path is None:
+            self._path = self._spawn(read_login_path(self._given), name="login path")
+        path = await asyncio.shield(self._path)
+        return {name: self._given[name] for name in PASSED_ON.split() if name in self._given} | {"PATH": path}
+
+
+def _differs_only_in_switches(old: ServerConfig, new: ServerConfig) -> bool:
+    """Whether the same server goes on, with other tools switched off or another limit."""
+    return replace(old, off=new.off, reading=new.reading, call_seconds=new.call_seconds) == new

@@ -1,0 +1,126 @@
+"""One command as a process whose whole tree can be ended, and its output as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from helix_desktop import tasks
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes import jobs_windows, starter
+from helix_desktop.processes.jail import list_descendants
+from helix_desktop.processes.starter import Process, ProcessLaunch, start_unguarded
+
+_PIECE = 1 << 16
+_GRACE = 1.0
+CommandLine = Callable[[int], list[str]]  # given the lifeline's number
+
+
+@dataclass(slots=True)
+class RunningCommand:
+    """A running command. `lifeline`: what ends everything when it is closed: our end of the pipe to `jail.py`, or a job."""
+
+    process: Process
+    lifeline: int
+    is_reading: bool = False  # somebody waits for what it prints
+
+    @classmethod
+    async def start_locked_in(
+        cls,
+        launch: ProcessLaunch,
+        command_line: CommandLine,
+        *,
+        stdin: int = starter.DEVNULL,
+        stderr: int = starter.STDOUT,
+    ) -> RunningCommand:
+        """Start it by the command line that locks it in. What it prints and what it complains of are one stream, unless
+        `stderr` is a pipe of its own. If this is cancelled meanwhile, it is ended: asyncio would kill its keeper alone.
+        """
+        return await tasks.finish_making(
+            cls._start_with_lifeline(launch, command_line, stdin, stderr), cls.end_and_wait
+        )
+
+    @classmethod
+    async def _start_with_lifeline(
+        cls, launch: ProcessLaunch, command_line: CommandLine, stdin: int, stderr: int
+    ) -> RunningCommand:
+        launch = replace(launch, has_own_session=True)
+        if sys.platform == "win32":
+            process = await start_unguarded(replace(launch, argv=command_line(0)), stdin=stdin, stderr=stderr)
+            return cls(process, jobs_windows.create_job_for_process(process.pid))
+        reading, writing = os.pipe()
+        try:
+            locked_in = replace(launch, argv=command_line(reading), inherited=(reading,))
+            process = await start_unguarded(locked_in, stdin=stdin, stderr=stderr)
+        except BaseException:
+            os.close(writing)
+            raise
+        finally:
+            os.close(reading)
+        return cls(process, writing)
+
+    async def iterate_output(self) -> AsyncIterator[bytes]:
+        """What it prints, until it and all it started have ended."""
+        while piece := await self._read_output_piece():
+            yield piece
+
+    async def _read_output_piece(self) -> bytes:
+        self.is_reading = True
+        try:
+            return await cast(asyncio.StreamReader, self.process.stdout).read(_PIECE)
+        finally:
+            self.is_reading = False
+
+    async def _drain_output(self) -> None:
+        while await self._read_output_piece():
+            pass
+
+    def kill_process_tree(self) -> None:
+        """Kill the whole tree now; returns at once. Harmless when it has ended."""
+        if self.lifeline >= 0:
+            if sys.platform == "win32":
+                jobs_windows.close_job(self.lifeline)
+            else:
+                os.close(self.lifeline)
+            self.lifeline = -1
+
+    async def end_and_wait(self) -> int:
+        """End it and wait until nothing of it is left; the exit code. In a task that is being cancelled as well, where
+        `asyncio.timeout` of Python 3.11.2 does not time out.
+        """
+        self.kill_process_tree()
+        if not self.is_reading:  # a pipe nobody reads is never closed, and holds up the end of the process
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._drain_output(), _GRACE)
+        while True:
+            try:
+                return await asyncio.wait_for(self.process.wait(), _GRACE)
+            except TimeoutError:  # its keeper is held up, or stopped by the command: help it from here
+                _kill_below_keeper(self.process.pid)
+
+
+def _kill_below_keeper(keeper: int) -> None:
+    """Kill what a keeper keeps, and let it go on."""
+    if sys.platform != "win32":
+        for pid in list_descendants(keeper):
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        with suppress(OSError):
+            os.kill(keeper, signal.SIGCONT)
+
+
+def shell_command_line(command: str) -> list[str]:
+    """The command line as the system's shell takes it. PowerShell gets it encoded: no quoting can go wrong."""
+    if sys.platform == "win32":
+        script = f"{command}\nif ($LASTEXITCODE -ne $null) {{ exit $LASTEXITCODE }}"
+        encoded = base64.b64encode(script.encode("utf-16-le")).decode("ascii")
+        return ["powershell.exe", "-NoProfile", "-NonInteractive", "-EncodedCommand", encoded]
+    return ["/bin/bash" if Path("/bin/bash").exists() else "/bin/sh", "-c", command]

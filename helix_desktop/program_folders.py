@@ -1,0 +1,106 @@
+"""Where the program keeps things: the platform's own directories, or store everything in this folder.
+
+`HELIX_HOME` or `--home` moves all of it; that folder can be put on a stick, or thrown away, as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+
+APP = "helix-desktop"
+SOCKET_PATH_LIMIT = 90  # the system's limit is 104 to 108 bytes, for folder and socket name together
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFolders:
+    """`data` holds the workspaces, `run` is private to the user and holds the socket of the running program."""
+
+    data: Path
+    config: Path
+    logs: Path
+    run: Path
+
+    @property
+    def settings_file(self) -> Path:
+        return self.config / "settings.toml"
+
+    @property
+    def providers_file(self) -> Path:
+        return self.config / "providers.toml"
+
+    @property
+    def key_file(self) -> Path:
+        """Keys of a user who consented to a file, on a system without a keyring."""
+        return self.config / "keys.json"
+
+    @property
+    def window_memory_file(self) -> Path:
+        """What the window remembers: layouts, drafts, what was typed before."""
+        return self.config / "window.json"
+
+    @property
+    def tour_folder(self) -> Path:
+        """The folder the tour works in: the only one of the program's own that tools may enter, in that workspace alone."""
+        return self.data / "tour"
+
+    @property
+    def workspaces_folder(self) -> Path:
+        return self.data / "workspaces"
+
+
+def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> ProgramFolders:
+    """`home` beats `HELIX_HOME` beats the platform's directories. Nothing is created."""
+    chosen = home or (Path(environ["HELIX_HOME"]) if environ.get("HELIX_HOME") else None)
+    if chosen is None:
+        import platformdirs  # here, as hashlib below: the window is painted without them where they are not needed
+
+        data = platformdirs.user_data_path(APP, appauthor=False)
+        config = platformdirs.user_config_path(APP, appauthor=False)
+        return ProgramFolders(data, config, platformdirs.user_log_path(APP, appauthor=False), _socket_folder(data))
+    base = Path(os.path.abspath(chosen.expanduser()))  # noqa: PTH100 - resolve() would follow links
+    return ProgramFolders(base, base, base / "logs", _socket_folder(base))
+
+
+def why_not_writable(where: ProgramFolders) -> StoreFailed | None:
+    """Why the program cannot work here: the first of its folders that takes no file; None where all do. Nothing stays of the trial."""
+    for folder in dict.fromkeys((where.data, where.config)):
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with tempfile.TemporaryFile(dir=folder) as trial:
+                trial.write(b"helix")
+        except OSError as error:
+            return StoreFailed(
+                f"Helix Desktop cannot write to {folder}: {error.strerror or error}. Nothing was changed.",
+                remedy="Make the folder writable, or start with another folder (--home).",
+            )
+    return None
+
+
+def make_folders_private(where: ProgramFolders) -> None:
+    """The folders that are there, for this user alone, whatever the umask was."""
+    for folder in dict.fromkeys(
+        (where.data, where.config, where.logs, where.workspaces_folder, where.workspaces_folder / ".trash")
+    ):
+        if folder.is_dir():
+            atomic_files.make_path_private(folder)
+    for file in (where.settings_file, where.providers_file, where.key_file, where.window_memory_file):
+        atomic_files.make_path_private(file)
+
+
+def _socket_folder(data: Path) -> Path:
+    """In the data directory itself where a socket's path can be so long, else a short folder named after it."""
+    inside = data / "run"
+    if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
+        return inside
+    import hashlib
+
+    name = hashlib.sha256(os.fsencode(data)).hexdigest()[:16]
+    user = str(os.getuid()) if hasattr(os, "getuid") else "user"
+    return Path(tempfile.gettempdir(), f"{APP}-{user}-{name}")

@@ -1,0 +1,299 @@
+"""The settings of the program (those of a workspace are its own), each declared once.
+
+A declaration carries everything there is to know: the key in the file, the section and title of the settings page, a
+sentence, the default, and what is allowed. The page, the file's checks and its messages are all made from it.
+
+`settings.toml` is for hands as well: comments, order and keys we do not know survive a change made in the window. A
+mistake names its line, the key and what was expected; that one setting has its default until it is mended.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import ConfigFileMistake, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+T = TypeVar("T", bool, int, str, tuple[str, ...], dict[str, str])
+Value = bool | int | str | tuple[str, ...] | dict[str, str]
+
+
+@dataclass(frozen=True)
+class ProgramSetting(Generic[T]):
+    """One setting. `key` is "table.name" in the file; `choices`, or `least` and `most`, limit its value."""
+
+    key: str
+    section: str
+    title: str
+    sentence: str
+    default: T
+    choices: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
+    unit: str = ""
+    restart: bool = False  # takes effect at the next start
+    long: bool = False  # a text of several lines
+    font: str = ""  # "text" or "code": the name of a font, empty for the system's
+
+    def check_value(self, value: object) -> T:
+        """The value, if it is one this setting can have; else ConfigMistake, which says what was expected."""
+        if isinstance(value, list) and isinstance(self.default, tuple):
+            value = tuple(value)
+        if type(value) is not type(self.default) or not self._is_allowed(cast(Value, value)):
+            raise ConfigFileMistake(
+                f"{self.key} must be {self.expected_value}, not {value!r}.{self._suggest_choice(value)}"
+            )
+        return value
+
+    def _is_allowed(self, value: Value) -> bool:
+        if isinstance(value, tuple):
+            return all(isinstance(item, str) for item in value)
+        if isinstance(value, dict):
+            return all(isinstance(item, str) for item in value.values())
+        if isinstance(value, str):
+            return not self.choices or value in self.choices
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    @property
+    def expected_value(self) -> str:
+        if isinstance(self.default, bool):
+            return "true or false"
+        if isinstance(self.default, int):
+            limits = "" if self.least is None else f" from {self.least} to {self.most}"
+            return f"a whole number{limits}"
+        if isinstance(self.default, str):
+            return f"one of {', '.join(map(repr, self.choices))}" if self.choices else "a text"
+        return "a list of texts" if isinstance(self.default, tuple) else "a table of texts"
+
+    def _suggest_choice(self, value: object) -> str:
+        near = difflib.get_close_matches(str(value), self.choices, n=1)
+        return f" Did you mean {near[0]!r}?" if near else ""
+
+
+LANGUAGES = {
+    "en": "English",
+    "de": "Deutsch",
+    "zh_CN": "简体中文",
+}  # each but English with its files in resources/translations
+
+# --- the declarations ------------------------------------------------------------------------------------------------
+
+THEME = ProgramSetting(
+    "appearance.theme", "Appearance", "Theme", "Light, dark, or the same as the system.", "system",
+    choices=("system", "light", "dark"),
+)  # fmt: skip
+ZOOM = ProgramSetting(
+    "appearance.zoom", "Appearance", "Text size", "Total size of all text.", 100, least=50, most=300, unit="%",
+)  # fmt: skip
+LANGUAGE = ProgramSetting(
+    "appearance.language", "Appearance", "Language", "The language of the window. Agents answer in the language you write in.", "system",
+    choices=("system", *LANGUAGES), restart=True,
+)  # fmt: skip
+FONT = ProgramSetting(
+    "appearance.font", "Appearance", "Text font", "The font for the window and for messages.", "", font="text",
+)  # fmt: skip
+CODE_FONT = ProgramSetting(
+    "appearance.code_font", "Appearance", "Code font", "The font for code, outputs and diffs.", "", font="code",
+)  # fmt: skip
+INSTRUCTIONS = ProgramSetting(
+    "agents.instructions", "Instructions", "In every workspace",
+    "Sent to every agent with the system prompt, from the next message on.", "", long=True,
+)  # fmt: skip
+SEND_WITH = ProgramSetting(
+    "chat.send_with", "Chat", "Send with", "The key that sends a message. The other key starts a new line.", "enter",
+    choices=("enter", "ctrl+enter"),
+)  # fmt: skip
+ASK_ABOVE = ProgramSetting(
+    "chat.ask_above", "Chat", "Ask before a message that costs more than",
+    "Based on an estimate for one step. Further steps with tools are not included. 0 means never.", 0, least=0, most=1_000_000, unit="US cents",
+)  # fmt: skip
+NOTIFY_DONE = ProgramSetting(
+    "notifications.done", "Notifications", "When an agent finishes", "Only while the window is in the background.", True
+)  # fmt: skip
+NOTIFY_WAITING = ProgramSetting(
+    "notifications.waiting", "Notifications", "When an agent waits for you",
+    "When an agent asks for permission or has a question. Only while the window is in the background.", True,
+)  # fmt: skip
+NOTIFY_FAILED = ProgramSetting(
+    "notifications.failed", "Notifications", "When a turn fails", "Only while the window is in the background.", True
+)  # fmt: skip
+SHORTCUTS = ProgramSetting(
+    "shortcuts", "Shortcuts", "Changed shortcuts", "Shortcuts that differ from the defaults.",
+    dict[str, str](),
+)  # fmt: skip
+NEWER_VERSIONS = ProgramSetting(
+    "updates.address", "Updates", "Check for updates at",
+    "The address of a GitHub-style release feed (…/releases/latest), checked once a day. Leave empty to turn off.",
+    "",
+)  # fmt: skip
+LOG_LEVEL = ProgramSetting(
+    "logs.level", "Logs", "Level", "How much is logged. Content and keys are never logged.", "info",
+    choices=("debug", "info", "warning", "error"),
+)  # fmt: skip
+LOG_SIZE = ProgramSetting(
+    "logs.size", "Logs", "Size", "Maximum size of a log file. Four older files are kept.", 5, least=1, most=100, unit="MB",
+)  # fmt: skip
+FETCH_PAGES = ProgramSetting(
+    "tools.fetch", "Tools", "Agents may fetch web pages",
+    "Gives agents the fetch_url tool. You are asked before each page is fetched. Applies to workspaces opened from now on.", False,
+)  # fmt: skip
+MACHINE = ProgramSetting(
+    "sharing.machine", "Sharing", "Name of this computer",
+    "The name that other computers see in a shared workspace. If empty, the computer's network name is used. Applies to workspaces opened from now on.", "",
+)  # fmt: skip
+KEYS_IN_FILE = ProgramSetting(
+    "keys.file", "Keys", "Store keys in a file",
+    "For systems without a keyring. Only you can read this file, but the keys in it are not encrypted.", False,
+)  # fmt: skip
+
+ALL: tuple[ProgramSetting[Any], ...] = (
+    THEME, ZOOM, LANGUAGE, FONT, CODE_FONT, INSTRUCTIONS, SEND_WITH, ASK_ABOVE, NOTIFY_DONE, NOTIFY_WAITING, NOTIFY_FAILED, SHORTCUTS,
+    NEWER_VERSIONS, LOG_LEVEL, LOG_SIZE, FETCH_PAGES, MACHINE, KEYS_IN_FILE,
+)  # fmt: skip
+
+
+class ProgramSettings:
+    """The settings as they stand. `file_mistakes`: what is wrong in the file, in sentences for the user."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._values: dict[str, Any] = {}
+        self._listeners: list[Callable[[ProgramSetting[Any]], None]] = []
+        self._mistakes: dict[str, ConfigFileMistake] = {}
+        self._read_settings_file()
+
+    @property
+    def file_mistakes(self) -> tuple[ConfigFileMistake, ...]:
+        return tuple(self._mistakes.values())
+
+    def __getitem__(self, setting: ProgramSetting[T]) -> T:
+        return cast(T, self._values.get(setting.key, setting.default))
+
+    def subscribe_to_changes(self, listener: Callable[[ProgramSetting[Any]], None]) -> Callable[[], None]:
+        """`listener(setting)` after each change. Call what is returned to end it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def change_setting(self, setting: ProgramSetting[T], value: T) -> None:
+        """Check, write to the file, then tell the listeners. The default takes the key out of the file.
+
+        ConfigMistake for a value that is not allowed, or where the file itself cannot be read (it is left alone).
+        """
+        import tomlkit
+
+        checked = setting.check_value(value)
+        text = _read_file_text(self._path)
+        _parse_toml_text(self._path, text)
+        document = tomlkit.parse(text)
+        _put_into_toml(document, setting, checked)
+        atomic_files.write_file_atomically(self._path, tomlkit.dumps(document), private=True)
+        if checked == setting.default:
+            self._values.pop(setting.key, None)
+        else:
+            self._values[setting.key] = checked
+        self._mistakes.pop(setting.key, None)
+        for listener in tuple(self._listeners):
+            listener(setting)
+
+    def _read_settings_file(self) -> None:
+        try:
+            text = _read_file_text(self._path)
+            content = _parse_toml_text(self._path, text)
+        except ConfigFileMistake as mistake:
+            self._mistakes[""] = mistake
+            return
+        for setting in ALL:
+            value = _get_dotted_key(content, setting.key)
+            try:
+                if value is not None:
+                    self._values[setting.key] = setting.check_value(value)
+            except ConfigFileMistake as mistake:
+                self._mistakes[setting.key] = ConfigFileMistake(
+                    f"{self._path}, line {_line_number_of_key(text, setting.key)}: {mistake.what}",
+                    remedy=f"Until it is fixed, {setting.default!r} is used.",
+                )
+        self._mistakes |= _find_mistyped_keys(content, text, self._path)
+
+
+def _read_file_text(path: Path) -> str:
+    try:
+        return atomic_files.read_small_file(path).decode("utf-8") if path.exists() else ""
+    except InvalidInput as error:
+        raise ConfigFileMistake(error.what, remedy="The defaults apply until it is fixed.") from error
+    except (UnicodeDecodeError, OSError) as error:
+        raise ConfigFileMistake(
+            f"{path} cannot be read: {error}.", remedy="The defaults apply until it can be read."
+        ) from error
+
+
+def _parse_toml_text(path: Path, text: str) -> dict[str, Any]:
+    """Read by the standard library: what writes it as the user arranged it takes long to import."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        what, _, place = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", place)
+        raise ConfigFileMistake(
+            f"{path}, line {line[1] if line else text.count(chr(10)) + 1}: this is not valid TOML ({what}).",
+            remedy="The file is unchanged. The defaults apply until it is fixed.",
+        ) from error
+
+
+def _get_dotted_key(content: Mapping[str, Any], key: str) -> object:
+    table, _, name = key.rpartition(".")
+    inner = content.get(table, {}) if table else content
+    return inner.get(name) if isinstance(inner, Mapping) else None
+
+
+def _put_into_toml(document: TOMLDocument, setting: ProgramSetting[Any], value: Value) -> None:
+    table, _, name = setting.key.rpartition(".")
+    inner = cast(Any, document.setdefault(table, {}) if table else document)
+    if not isinstance(inner, MutableMapping):
+        raise ConfigFileMistake(f"{table} in the settings file is not a table, so {setting.key} cannot be written.")
+    if value == setting.default:
+        inner.pop(name, None)
+    else:
+        inner[name] = list(value) if isinstance(value, tuple) else value
+
+
+def _find_mistyped_keys(content: Mapping[str, Any], text: str, path: Path) -> dict[str, ConfigFileMistake]:
+    """Keys that look like one of ours. Any other key we do not know is kept, and none of our business."""
+    known = [setting.key for setting in ALL]
+    mistakes = {}
+    for key in _iterate_dotted_keys(content):
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.85)
+        if key not in known and near and not key.startswith(f"{SHORTCUTS.key}."):
+            what = f"{path}, line {_line_number_of_key(text, key)}: there is no setting {key}."
+            mistakes[key] = ConfigFileMistake(what, remedy=f"Did you mean {near[0]}?")
+    return mistakes
+
+
+def _iterate_dotted_keys(content: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in content.items():
+        if isinstance(value, Mapping):
+            yield from (f"{name}.{inner}" for inner in value)
+        else:
+            yield name
+
+
+def _line_number_of_key(text: str, key: str) -> int:
+    """The line on which `key` is set, or its table begins; 1 where it cannot be made out."""
+    current, begins = "", 1
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
+            current = header[1]
+            begins = number if current in {key, key.partition(".")[0]} else begins
+        elif assigned := re.match(r"\s*([\w.\"'-]+)\s*=", line):
+            name = assigned[1].replace('"', "").replace("'", "")
+            if key == (f"{current}.{name}" if current else name):
+                return number
+    return begins

@@ -1,0 +1,52 @@
+"""Agents as files: a name, what they are for, their tools, model and policy in front, their instructions behind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from helix_desktop.engine import context_policy
+from helix_desktop.errors import InvalidInput
+from helix_desktop.project.project_item import ProjectItem, list_value, read_plain_file, split_front_matter, text_value
+
+PLACES = (".agents/agents", ".claude/agents", ".opencode/agent", ".opencode/agents")
+_KNOWN = frozenset({"name", "description", "tools", "model", "policy", "agents", "color", "mode", "disallowedTools"})
+
+
+def find_agent_files(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
+    try:
+        files = sorted(place.rglob("*.md"))[:500]
+    except OSError:
+        return
+    for path in files:
+        text = read_plain_file(path, within)
+        if text is not None:
+            yield _read_agent_file(path, text, own=own)
+
+
+def _read_agent_file(path: Path, text: str, *, own: bool) -> ProjectItem:
+    try:
+        values, body = split_front_matter(text)
+    except InvalidInput as error:
+        return ProjectItem("agent", path.stem, path, text, "", own=own, notes=(str(error),), broken=True)
+    name = text_value(values.get("name")) or path.stem
+    about = " ".join(text_value(values.get("description")).split())
+    notes = [f"{key} is not supported for an agent and does nothing here." for key in values if key not in _KNOWN]
+    broken = False
+    if not re.fullmatch(r"[\w.-]{1,64}", name):
+        notes, broken = [*notes, f"{name[:60]!r} is no name for an agent: letters, digits, hyphens and dots."], True
+    chosen = text_value(values.get("policy"))
+    if chosen and chosen not in context_policy.PRESETS:
+        notes.append(f"There is no policy named {chosen!r}, so the workspace's policy is used.")
+    return ProjectItem("agent", name, path, text, body.strip(), about[:1_024], own, values, tuple(notes), broken=broken)
+
+
+def tools_of_agent(item: ProjectItem) -> tuple[str, ...]:
+    """The only tools it gets, as its file names them; empty: all."""
+    return list_value(item.values.get("tools"))
+
+
+def agents_it_may_call(item: ProjectItem) -> tuple[str, ...]:
+    """The agents it may delegate to."""
+    return list_value(item.values.get("agents"))

@@ -1,0 +1,112 @@
+"""Everything the workspace's folders and the user's own bring, with whether the user trusts it as it is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.project import agent_files, project_hooks, rules_files, skills, slash_commands
+from helix_desktop.project.hook_reach import runs_the_users_own_alone
+from helix_desktop.project.project_item import ProjectItem
+
+_OWN_COMMANDS = (".agents/commands", ".claude/commands", ".config/opencode/command", ".config/opencode/commands")
+_OWN_AGENTS = (".agents/agents", ".claude/agents", ".config/opencode/agent")
+
+
+def user_home() -> Path:
+    """Where the user's own skills, commands and agents lie."""
+    return Path.home()
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectItems:
+    """All items, the workspace's before the user's own; of two with one name the first counts."""
+
+    items: tuple[ProjectItem, ...] = ()
+
+    def items_of_kind(self, kind: str) -> tuple[ProjectItem, ...]:
+        return tuple(item for item in self.items if item.kind == kind)
+
+    def items_in_force(self, kind: str) -> tuple[ProjectItem, ...]:
+        """Those that are used now, one of each name."""
+        found: dict[str, ProjectItem] = {}
+        for item in self.items:
+            if item.kind == kind and item.is_in_force:
+                found.setdefault(item.settings_key if kind in ("rules", "hook") else item.name, item)
+        return tuple(found.values())
+
+    def find_item(self, kind: str, name: str) -> ProjectItem | None:
+        return next((item for item in self.items_in_force(kind) if item.name == name), None)
+
+    def items_to_ask_about(self) -> tuple[ProjectItem, ...]:
+        """New or changed ones the user has not seen yet."""
+        return tuple(item for item in self.items if not (item.trusted or item.off or item.broken))
+
+
+def read_project_files(
+    roots: Sequence[str], trusted: Mapping[str, object], off: Iterable[str] = (), touched: Iterable[Path] = ()
+) -> ProjectItems:
+    """Read the folders. Files on a disk that does not answer make this wait: it belongs beside the loop."""
+    folders = [Path(root) for root in roots]
+    mine, switched = user_home(), frozenset(off)
+    found: dict[str, ProjectItem] = {}
+    for item in (
+        *rules_files.find_rules_files(folders, touched),
+        *_items_of_folders(folders),
+        *_items_of_user(mine, folders),
+    ):
+        found.setdefault(item.settings_key, _with_trust(item, trusted, switched, folders))
+    return ProjectItems(_without_repeated_rules(found.values()))
+
+
+def _items_of_folders(folders: Sequence[Path]) -> Iterator[ProjectItem]:
+    for root in folders:
+        for place in project_hooks.PLACES:
+            yield from project_hooks.read_hooks_file(root / place, root, root)
+        for place in skills.PLACES:
+            yield from skills.find_skills(root / place, root)
+        for place in slash_commands.PLACES:
+            yield from slash_commands.find_command_files(root / place, root)
+        for place in agent_files.PLACES:
+            yield from agent_files.find_agent_files(root / place, root)
+
+
+def _items_of_user(mine: Path, folders: Sequence[Path]) -> Iterator[ProjectItem]:
+    yield from project_hooks.read_hooks_file(mine / project_hooks.PLACES[0], mine, next(iter(folders), mine), own=True)
+    for place in skills.PLACES:
+        yield from skills.find_skills(mine / place, mine, own=True)
+    for place in _OWN_COMMANDS:
+        yield from slash_commands.find_command_files(mine / place, mine, own=True)
+    for place in _OWN_AGENTS:
+        yield from agent_files.find_agent_files(mine / place, mine, own=True)
+
+
+def _with_trust(
+    item: ProjectItem, trusted: Mapping[str, object], off: frozenset[str], folders: Sequence[Path]
+) -> ProjectItem:
+    reaches = item.kind == "hook" and item.own and not item.broken and _reaches(item, folders)
+    agreed = (item.own and not reaches) or trusted.get(item.settings_key) == item.content_sha256
+    notes = item.notes
+    if trusted.get(f"{item.settings_key}#outside"):  # an earlier version could let a hook run outside the sandbox
+        notes += ("You once let this hook run outside the sandbox. Hooks of a folder no longer do: it runs inside.",)
+    known = item.settings_key in trusted
+    return replace(item, trusted=agreed, known=known, off=item.settings_key in off, notes=notes, reaches_folder=reaches)
+
+
+def _reaches(item: ProjectItem, folders: Sequence[Path]) -> bool:
+    return not runs_the_users_own_alone(item.body, user_home(), folders, next(iter(folders), user_home()))
+
+
+def _without_repeated_rules(items: Iterable[ProjectItem]) -> tuple[ProjectItem, ...]:
+    """Rules that say the same as others before them are one: CLAUDE.md is often a copy of AGENTS.md."""
+    seen: set[str] = set()
+    kept = []
+    for item in items:
+        if item.kind == "rules":
+            if item.body in seen:
+                continue
+            seen.add(item.body)
+        kept.append(item)
+    return tuple(kept)

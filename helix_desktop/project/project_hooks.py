@@ -1,0 +1,234 @@
+"""Hooks as Claude Code's settings files describe them: programs that run when something happens.
+
+A hook is trusted with its command and with the files it names (hook_reach.py), and runs in the sandbox. What it answers can hold a call back or add words; it can
+never allow what a rule or the user has not allowed.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.project.hook_reach import covered_text
+from helix_desktop.project.project_item import ProjectItem, read_plain_file
+
+PLACES = (".claude/settings.json", ".claude/settings.local.json", ".agents/hooks.json")
+EVENTS = (
+    "PreToolUse", "PostToolUse", "UserPromptSubmit", "Stop", "SubagentStop", "SessionStart", "PreCompact", "Notification",
+)  # fmt: skip
+USUAL_SECONDS, MOST_SECONDS = 60.0, 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectHook:
+    """One command for one event. `trust`: the hash that the user trusts; `is_of_user`: it is in the user's own settings and runs
+    nothing but what is theirs.
+    """
+
+    event: str
+    matcher: str
+    command: str
+    seconds: float
+    folder: Path
+    trust: str = ""
+    is_of_user: bool = False
+    only: str = ""  # the calls it is for, as in `Bash(git push *)`; all where there is none
+
+    def matches_arguments(self, values: Mapping[str, Any]) -> bool:
+        """Whether a call's arguments, as Claude Code names them, are those it is for."""
+        _, _, pattern = self.only.rstrip(")").partition("(")
+        if not pattern:
+            return True
+        about = str(values.get("command") or values.get("file_path") or values.get("path") or values.get("url") or "")
+        if pattern.endswith(":*"):
+            return about.startswith(pattern[:-2])
+        names = (about, about.rpartition("/")[2], about.removeprefix(f"{self.folder}/"))
+        return any(fnmatch.fnmatchcase(name, pattern.removeprefix("./").removeprefix("**/")) for name in names)
+
+    def matches_tool(self, name: str) -> bool:
+        """Whether it is meant for this tool (or this kind of start, or of compacting)."""
+        if self.only and not fnmatch.fnmatchcase(name, self.only.partition("(")[0]):
+            return False
+        if self.matcher in ("", "*"):
+            return True
+        try:
+            return re.fullmatch(self.matcher, name) is not None
+        except re.error:
+            return fnmatch.fnmatchcase(name, self.matcher)
+
+
+def read_hooks_file(path: Path, within: Path, folder: Path, *, own: bool = False) -> Iterator[ProjectItem]:
+    """Every hook of a settings file; what is not supported is said on the first, or on an item of its own."""
+    text = read_plain_file(path, within)
+    if text is None:
+        return
+    try:
+        found = json.loads(text)
+        table = found.get("hooks", {}) if isinstance(found, dict) else {}
+    except (ValueError, RecursionError):
+        yield ProjectItem("hook", "file", path, text, "", own=own, notes=("The file is not valid JSON.",), broken=True)
+        return
+    if not isinstance(table, dict):
+        yield ProjectItem(
+            "hook", "file", path, text, "", own=own, notes=("Its hooks are not a table of events.",), broken=True
+        )
+        return
+    for event, groups in table.items():
+        if event not in EVENTS:
+            why = f"The event {event} is not supported, so its hooks don't run."
+            yield ProjectItem(
+                "hook", str(event)[:60], path, json.dumps(groups, indent=1), "", own=own, notes=(why,), broken=True
+            )
+            continue
+        yield from _hooks_of_event(event, groups, path, folder, own=own)
+
+
+def _hooks_of_event(event: str, groups: Any, path: Path, folder: Path, *, own: bool) -> Iterator[ProjectItem]:
+    number = 0
+    for group in groups if isinstance(groups, list) else ():
+        if not isinstance(group, dict):
+            continue
+        matcher = group.get("matcher", "")
+        for each in group.get("hooks", ()) if isinstance(group.get("hooks"), list) else ():
+            number += 1
+            yield _item_of_hook(event, number, matcher if isinstance(matcher, str) else "", each, path, folder, own=own)
+
+
+def _item_of_hook(
+    event: str, number: int, matcher: str, hook: Any, path: Path, folder: Path, *, own: bool
+) -> ProjectItem:
+    name = event if number == 1 else f"{event} {number}"
+    command = hook.get("command") if isinstance(hook, dict) else None
+    kind = hook.get("type", "command") if isinstance(hook, dict) else ""
+    if kind != "command" or not isinstance(command, str) or not command.strip():
+        why = f"Hooks of type {str(kind)[:40]!r} are not supported, so this one doesn't run."
+        return ProjectItem("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
+    seconds = hook.get("timeout", USUAL_SECONDS)
+    seconds = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else USUAL_SECONDS
+    values = {"event": event, "matcher": matcher, "command": command, "timeout": min(max(seconds, 0.1), MOST_SECONDS)}
+    only = hook.get("if", "")
+    if not isinstance(only, str) or (only and not re.fullmatch(r"[\w*.-]+(?:\([^()]*\))?", only)):
+        why = f"The condition {str(only)[:80]!r} is not supported, so this hook doesn't run."
+        return ProjectItem("hook", name, path, json.dumps(hook, indent=1), "", own=own, notes=(why,), broken=True)
+    strange = sorted(set(hook) - {"type", "command", "timeout", "statusMessage", "if"})
+    notes = tuple(f"{key} is not supported in a hook and does nothing here." for key in strange)
+    values |= {"if": only} if only else {}
+    shown = json.dumps(values, indent=1, ensure_ascii=False) + covered_text(command, folder)
+    return ProjectItem("hook", name, path, shown, command, f"{event} {matcher}".strip(), own, values, notes)
+
+
+def current(item: ProjectItem, folder: Path) -> ProjectItem | None:
+    """The hook as it stands in its file now, with what it names as that is now; None where it has gone."""
+    found = read_hooks_file(item.path, item.path.parent.parent, folder, own=item.own)
+    return next((each for each in found if each.settings_key == item.settings_key), None)
+
+
+def hook_of_item(item: ProjectItem, folder: Path) -> ProjectHook:
+    values = item.values
+    event, matcher, command, seconds = (values[key] for key in ("event", "matcher", "command", "timeout"))
+    is_of_user = item.own and not item.reaches_folder
+    return ProjectHook(event, matcher, command, seconds, folder, item.content_sha256, is_of_user, values.get("if", ""))
+
+
+# --- what Claude Code calls things -----------------------------------------------------------------------------------
+
+
+def call_as_claude_code(name: str, values: Mapping[str, Any], folder: Path) -> tuple[str, dict[str, Any]]:
+    """A call as hooks written for Claude Code know it: its tool's name and its arguments."""
+    known = _CLAUDE.get(name)
+    if known is None:
+        return (f"mcp__{name}" if "__" in name else name), dict(values)
+    theirs, arguments = known
+    return theirs, arguments(values, str(folder / str(values.get("path") or ".")))
+
+
+def _claude_edit_arguments(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    old, new = values.get("old_text", ""), values.get("new_text", "")
+    return {"file_path": path, "old_string": old, "new_string": new, "replace_all": values.get("replace_all") is True}
+
+
+def _claude_bash_arguments(values: Mapping[str, Any], _: str) -> dict[str, Any]:
+    more = {"run_in_background": True} if values.get("background") else {}
+    return {"command": values.get("command", ""), "description": "", **more}
+
+
+def _claude_read_arguments(values: Mapping[str, Any], path: str) -> dict[str, Any]:
+    return {"file_path": path, **{key: values[key] for key in ("offset", "limit") if key in values}}
+
+
+def _claude_task_arguments(values: Mapping[str, Any], _: str) -> dict[str, Any]:
+    task = str(values.get("task", ""))
+    return {"description": task[:60], "prompt": task, "subagent_type": values.get("agent", "")}
+
+
+_CLAUDE: Mapping[str, tuple[str, Callable[[Mapping[str, Any], str], dict[str, Any]]]] = {
+    ToolName.RUN_COMMAND: ("Bash", _claude_bash_arguments),
+    ToolName.READ_FILE: ("Read", _claude_read_arguments),
+    ToolName.WRITE_FILE: ("Write", lambda values, path: {"file_path": path, "content": values.get("content", "")}),
+    ToolName.EDIT_FILE: ("Edit", _claude_edit_arguments),
+    ToolName.GLOB_FILES: ("Glob", lambda values, path: {"pattern": values.get("pattern", ""), "path": path}),
+    ToolName.SEARCH_FILES: ("Grep", lambda values, path: {"pattern": values.get("pattern", ""), "path": path}),
+    ToolName.LIST_FILES: ("LS", lambda _, path: {"path": path}),
+    ToolName.FETCH_URL: ("WebFetch", lambda values, _: {"url": values.get("url", ""), "prompt": ""}),
+    ToolName.SET_TODO: ("TodoWrite", lambda values, _: {"todos": values.get("items", [])}),
+    ToolName.DELEGATE: ("Task", _claude_task_arguments),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class HookAnswer:
+    """What a hook came to. `blocks`: why what was about to happen does not; `asks`: why the user is to be asked; `says`:
+    words for the model; `note`: for the user, what went wrong with it or what it may not do.
+    """
+
+    blocks: str = ""
+    asks: str = ""
+    says: str = ""
+    note: str = ""
+
+
+def parse_hook_answer(event: str, code: int | None, printed: str, complained: str) -> HookAnswer:
+    """Of an exit code and what was printed. 2 blocks with what stands on standard error; other failures do nothing."""
+    if code == 2:
+        return HookAnswer(blocks=complained.strip() or "A hook denied it.")
+    if code != 0:
+        return HookAnswer(note=f"it ended with exit code {code}. {complained.strip()[:300]}".strip())
+    found = _printed_object(printed)
+    if found is None:
+        says = printed.strip() if event in ("UserPromptSubmit", "SessionStart") else ""
+        return HookAnswer(says=says)
+    return _answer_from_decision(event, found)
+
+
+def _answer_from_decision(event: str, found: Mapping[str, Any]) -> HookAnswer:
+    inner = found.get("hookSpecificOutput")
+    inner = inner if isinstance(inner, dict) else {}
+    decision = inner.get("permissionDecision") or found.get("decision") or ""
+    why = inner.get("permissionDecisionReason") or found.get("reason") or found.get("stopReason") or "A hook denied it."
+    says = str(inner.get("additionalContext") or "")
+    if found.get("continue") is False or decision in ("block", "deny"):
+        return HookAnswer(blocks=str(why), says=says)
+    if decision == "ask":
+        return HookAnswer(asks=str(why), says=says)
+    notes = []
+    if decision in ("allow", "approve") and event == "PreToolUse":
+        notes.append("it tried to allow a call. Hooks can't do that in Helix Desktop, so the usual rules apply.")
+    if "updatedInput" in inner:
+        notes.append("it tried to change a call's arguments, which is not supported.")
+    return HookAnswer(says=says, note=" ".join(notes))
+
+
+def _printed_object(printed: str) -> dict[str, Any] | None:
+    if not printed.lstrip().startswith("{"):
+        return None
+    try:
+        found = json.loads(printed)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,119 @@
+"""Rules files of a folder: which there are, what they import, and when they come into force.
+
+Those of a root hold always; those of a folder below it from the moment a file below them is touched; Cursor's rules with
+`globs` from the moment a file that fits is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from helix_desktop.errors import InvalidInput
+from helix_desktop.project.project_item import ProjectItem, list_value, read_plain_file, split_front_matter, text_value
+
+NAMES = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+OF_A_ROOT = (".claude/CLAUDE.md", ".github/copilot-instructions.md", ".cursorrules")
+DEEPEST_IMPORT = 5
+MOST_IMPORTED = 256 * 1024
+_IMPORT = re.compile(r"(?<![\w`@/])@([~\w./][^\s`,;:!?)\]]*)")
+_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+
+
+def find_rules_files(roots: Sequence[Path], touched: Iterable[Path] = ()) -> Iterator[ProjectItem]:
+    """All that hold now; `touched`: files the agent has looked at or changed."""
+    files = tuple(touched)
+    for root in roots:
+        for name in (*NAMES, *OF_A_ROOT):
+            yield from _read_rules_file(root / name, root, "")
+        yield from _cursor_rules(root, root, files)
+        for folder in _folders_of_touched(root, files):
+            where = folder.relative_to(root).as_posix()
+            for name in NAMES:
+                yield from _read_rules_file(folder / name, root, f"a file in {where} was used", below=folder)
+            yield from _cursor_rules(folder, root, files)
+
+
+def _folders_of_touched(root: Path, touched: Sequence[Path]) -> list[Path]:
+    """Below the root, every folder a touched file lies in or below, outer ones first."""
+    found: dict[Path, None] = {}
+    for path in touched:
+        if path.is_relative_to(root):
+            for folder in reversed(path.parents):
+                if folder != root and folder.is_relative_to(root):
+                    found[folder] = None
+    return list(found)
+
+
+def _read_rules_file(path: Path, root: Path, why: str, below: Path | None = None) -> Iterator[ProjectItem]:
+    if path.is_symlink() and path.name in NAMES:
+        return  # most often CLAUDE.md that points to AGENTS.md: the same text once is enough
+    text = read_plain_file(path, root)
+    if text is not None and text.strip():
+        whole, notes = with_imports(text, path, root)
+        why = why or "it belongs to the workspace's folder"
+        yield ProjectItem(
+            "rules", path.relative_to(root).as_posix(), path, whole, whole, why=why, notes=notes, below=below
+        )
+
+
+def with_imports(text: str, path: Path, root: Path) -> tuple[str, tuple[str, ...]]:
+    """The text with every `@file` it imports behind it, word for word, and what could not be imported."""
+    notes: list[str] = []
+    parts = [text]
+    seen = {path}
+
+    def take(said: str, beside: Path, depth: int) -> None:
+        for name in _IMPORT.findall(_CODE.sub(" ", said)):
+            target = (beside.parent / name.rstrip(".")).resolve()
+            if target in seen or not ("/" in name or "." in name or target.is_file()):
+                continue
+            seen.add(target)
+            found = read_plain_file(target, root) if depth < DEEPEST_IMPORT else None
+            if found is None or sum(map(len, parts)) + len(found) > MOST_IMPORTED:
+                if "/" in name or "." in name[1:]:
+                    notes.append(
+                        f"@{name} was not imported: it is missing, too large, nested too deeply, or outside the folder."
+                    )
+                continue
+            parts.append(f"Imported from {target.relative_to(root.resolve())}:\n\n{found}")
+            take(found, target, depth + 1)
+
+    take(text, path, 0)
+    return "\n\n".join(parts), tuple(notes)
+
+
+def _cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator[ProjectItem]:
+    try:
+        files = sorted((folder / ".cursor" / "rules").rglob("*.mdc"))[:200]
+    except OSError:
+        return
+    for path in files:
+        text, name = read_plain_file(path, root), path.relative_to(root).as_posix()
+        if text is None:
+            continue
+        try:
+            values, body = split_front_matter(text)
+        except InvalidInput as error:
+            yield ProjectItem("rules", name, path, text, text, notes=(str(error),), broken=True)
+            continue
+        always, globs = text_value(values.get("alwaysApply")).lower() == "true", list_value(values.get("globs"))
+        below = None if always and folder == root else folder
+        if not always and not globs:
+            continue  # for the model to ask for: what it says of itself is no reason to send it
+        about = text_value(values.get("description"))
+        item = ProjectItem("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
+        if why := _why_cursor_rule_applies(item, touched):
+            yield replace(item, why=why)
+
+
+def _why_cursor_rule_applies(item: ProjectItem, touched: Sequence[Path]) -> str:
+    """Why a rule of Cursor's holds now; empty where it does not."""
+    if not item.is_nested:
+        return "it is set to always apply"
+    for path in touched:
+        if item.applies_to([path]):
+            return f"{path.name} was used, and this rule applies to {', '.join(item.globs) or 'all files there'}"
+    return ""

@@ -1,0 +1,81 @@
+"""Slash commands as files: a prompt with arguments, references to files and shell lines."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.project.project_item import ProjectItem, read_plain_file, split_front_matter, text_value
+
+PLACES = (".agents/commands", ".claude/commands", ".opencode/command", ".opencode/commands")
+_SHELL = re.compile(r"!`([^`\n]+)`")
+_FILE = re.compile(r"(?<![\w`@])@([\w~./-][^\s`'\",;:!?)\]]*)")
+_ARGUMENT = re.compile(r"\$(ARGUMENTS|\d)\b")
+_UNSUPPORTED = ("hooks", "context", "agent", "subtask")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPrompt:
+    """What a command comes to: its words, the shell lines to run first, the files to show with it."""
+
+    text: str
+    shell: tuple[str, ...]
+    files: tuple[str, ...]
+
+    def with_shell_outputs(self, outputs: dict[str, str]) -> str:
+        """With what the shell lines printed in their places."""
+        return _SHELL.sub(lambda found: outputs.get(found[1], found[0]), self.text)
+
+
+def find_command_files(place: Path, within: Path, *, own: bool = False) -> Iterator[ProjectItem]:
+    """The commands in a folder; those in folders below it carry its name: `frontend:test`."""
+    try:
+        files = sorted(place.rglob("*.md"))[:500]
+    except OSError:
+        return
+    for path in files:
+        text = read_plain_file(path, within)
+        if text is None:
+            continue
+        name = ":".join(path.relative_to(place).with_suffix("").parts)
+        if not re.fullmatch(r"[\w:.-]{1,80}", name):
+            continue
+        try:
+            values, body = split_front_matter(text)
+        except InvalidInput as error:
+            yield ProjectItem("command", name, path, text, "", own=own, notes=(str(error),), broken=True)
+            continue
+        about = text_value(values.get("description")) or next(
+            (line.strip("# ") for line in body.splitlines() if line.strip()), ""
+        )
+        notes = tuple(
+            f"{key} is not supported in a command and does nothing here." for key in values if key in _UNSUPPORTED
+        )
+        yield ProjectItem("command", name, path, text, body.strip(), about[:200], own, values, notes)
+
+
+def build_command_prompt(item: ProjectItem, arguments: str) -> CommandPrompt:
+    """The command's words with its arguments in place; what comes out of an argument is no shell line and no reference."""
+    try:
+        words = shlex.split(arguments)
+    except ValueError:
+        words = arguments.split()
+    shell = tuple(dict.fromkeys(_SHELL.findall(item.body)))
+    files = tuple(dict.fromkeys(_FILE.findall(_SHELL.sub(" ", item.body))))
+    taken = bool(_ARGUMENT.search(item.body))
+
+    def fill(found: re.Match[str]) -> str:
+        if found[1] == "ARGUMENTS":
+            return arguments
+        number = int(found[1])
+        return words[number - 1] if 0 < number <= len(words) else ""
+
+    pieces = _SHELL.split(item.body)  # text, shell line, text, …
+    text = "".join(_ARGUMENT.sub(fill, piece) if at % 2 == 0 else f"!`{piece}`" for at, piece in enumerate(pieces))
+    if arguments.strip() and not taken:
+        text = f"{text}\n\n{arguments.strip()}"
+    return CommandPrompt(text, shell, files)

@@ -1,0 +1,273 @@
+"""The providers the user has set up: `providers.toml` in the program's settings folder, a file made for hands.
+
+Comments and order survive changes. No key is ever in it: those are in the keyring under the provider's name.
+
+    [provider.work]
+    kind = "openai-chat"
+    base_url = "https://llm.example.org/v1"
+    variable = "WORK_KEY"
+
+    [provider.work.models."big-model"]      # what the catalogue does not know, or knows wrongly
+    window = 200000
+    input = 1.5                              # dollars per million tokens
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import ConfigFileMistake, HelixError, InvalidInput, NotFound, StoreFailed
+from helix_desktop.providers.http_transport import ProviderPatience
+from helix_desktop.providers.json_values import Object, dump_json, object_at, parse_object
+from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, check_provider_config
+
+NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,40}")
+_TEXTS = ("kind", "base_url", "variable", "key_host", "key_header")
+_TABLES = ("headers", "query")
+CORRECTABLE = (
+    "window",
+    "max_output",
+    "input",
+    "output",
+    "cache_read",
+    "cache_write",
+    "images",
+    "tools",
+    "reasoning",
+    "temperature",
+)
+
+
+class ConfiguredProviders:
+    """The providers of one settings folder. Every call reads the file again: it may have been edited meanwhile.
+
+    Beside it stand two files of the program's own: what the providers last said about their models, and what refusals taught.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._reported = file.with_name("models-reported.json")
+        self._learned = file.with_name("models-learned.json")
+
+    def change_stamp(self) -> tuple[object, ...]:
+        """Another one when something here has changed, by whomever."""
+        return (_file_stamp(self._file), _file_stamp(self._reported), _file_stamp(self._learned))
+
+    def list_providers(self) -> tuple[ProviderConfig, ...]:
+        """All providers in the order of the file; ConfigMistake names the first mistake."""
+        return tuple(
+            self._config_from_table(name, table) for name, table in self._provider_tables(self._read_document()).items()
+        )
+
+    def find_provider(self, name: str) -> ProviderConfig:
+        """A provider that is set up, or a well-known one whose usual settings do."""
+        tables = self._provider_tables(self._read_document())
+        if name in tables:
+            return self._config_from_table(name, tables[name])
+        if name in PRESETS:
+            return replace(
+                PRESETS[name],
+                reported=_model_notes_of(self._reported, name),
+                learned=_model_notes_of(self._learned, name),
+            )
+        known = ", ".join([*tables, *(preset for preset in PRESETS if preset not in tables)])
+        raise NotFound(
+            f"There is no provider {name!r}.",
+            remedy=f"Available: {known}. To add another provider, use `provider add`.",
+        )
+
+    def save_provider(self, config: ProviderConfig) -> ProviderConfig:
+        """Add it, or replace the settings of the one of this name; corrections of its models stay."""
+        if not NAME.fullmatch(config.name):
+            raise InvalidInput(
+                f"{config.name!r} is not a valid provider name.", remedy="Use lowercase letters, digits and - _ ."
+            )
+        config = check_provider_config(config)
+        document = self._read_document()
+        table = self._provider_tables(document, make=True).setdefault(config.name, tomlkit.table())
+        for name in _TEXTS:
+            _set_or_remove(table, name, getattr(config, name))
+        for name in _TABLES:
+            _set_or_remove(table, name, dict(getattr(config, name)))
+        atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+        return config
+
+    def remove_provider(self, name: str) -> None:
+        document = self._read_document()
+        tables = self._provider_tables(document)
+        if name not in tables:
+            raise NotFound(f"The provider {name!r} is not set up.")
+        del tables[name]
+        atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+
+    def correct_model(self, provider: str, model: str, values: Mapping[str, float | str | bool]) -> None:
+        """What the user knows better than the catalogue about one model."""
+        unknown = next((name for name in values if name not in CORRECTABLE), None)
+        if unknown:
+            raise InvalidInput(
+                f"{unknown} can't be overridden.", remedy=f"These values can be overridden: {', '.join(CORRECTABLE)}."
+            )
+        document = self._read_document()
+        tables = self._provider_tables(document, make=True)
+        if provider not in tables:
+            self.save_provider(self.find_provider(provider))
+            document = self._read_document()
+            tables = self._provider_tables(document, make=True)
+        models = tables[provider].setdefault("models", tomlkit.table(is_super_table=True))
+        models.setdefault(model, tomlkit.table()).update(values)
+        atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+
+    def forget_corrections(self, provider: str, model: str) -> None:
+        """Forget what the user and refusals said about a model: the provider's list and the catalogue hold again."""
+        document = self._read_document()
+        models = self._provider_tables(document).get(provider, {}).get("models", {})
+        if model in models:
+            del models[model]
+            atomic_files.write_file_atomically(self._file, tomlkit.dumps(document), private=True)
+        known = _model_notes_of(self._learned, provider)
+        if model in known:
+            _write_model_notes(self._learned, provider, {name: about for name, about in known.items() if name != model})
+
+    def save_reported_models(self, provider: str, reported: Mapping[str, Object]) -> None:
+        """What a provider said about its models, so that a window is known without asking again."""
+        _write_model_notes(self._reported, provider, {**reported})
+
+    def save_learned_window(self, provider: str, model: str, window: int) -> None:
+        """A refusal named the model's window. The provider's list never overrides it; the user can."""
+        _write_model_notes(
+            self._learned, provider, {**_model_notes_of(self._learned, provider), model: {"window": window}}
+        )
+
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    def _read_document(self) -> tomlkit.TOMLDocument:
+        try:
+            return tomlkit.parse(atomic_files.read_small_file(self._file).decode("utf-8"))
+        except FileNotFoundError:
+            return tomlkit.document()
+        except InvalidInput as error:
+            raise ConfigFileMistake(error.what, remedy=error.remedy) from error
+        except UnicodeDecodeError as error:
+            raise ConfigFileMistake(f"{self._file} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
+        except TOMLKitError as error:
+            raise ConfigFileMistake(f"{self._file} is not valid TOML: {error}.", remedy="Fix that line.") from error
+        except OSError as error:
+            raise StoreFailed(f"{self._file} cannot be read: {error.strerror}.") from error
+
+    def _provider_tables(self, document: tomlkit.TOMLDocument, *, make: bool = False) -> Any:
+        tables = document.get("provider", {})
+        if not isinstance(tables, Mapping) or not all(isinstance(table, Mapping) for table in tables.values()):
+            raise ConfigFileMistake(f"In {self._file}, providers must be tables: [provider.name].")
+        if make and "provider" not in document:
+            document["provider"] = tomlkit.table(is_super_table=True)
+            return document["provider"]
+        return tables
+
+    def _config_from_table(self, name: str, table: Mapping[str, Any]) -> ProviderConfig:
+        base = PRESETS.get(name, ProviderConfig(name))
+        config = ProviderConfig(
+            name,
+            kind=self._text_setting(name, table, "kind", base.kind),
+            base_url=self._text_setting(name, table, "base_url", base.base_url),
+            variable=self._text_setting(name, table, "variable", base.variable),
+            key_host=self._text_setting(name, table, "key_host", ""),
+            key_header=self._text_setting(name, table, "key_header", base.key_header),
+            headers=tuple(self._texts_setting(name, table, "headers").items()),
+            query=tuple(self._texts_setting(name, table, "query").items()),
+            patience=self._patience_setting(name, table),
+            corrections=_plain_corrections(self._table_setting(name, table, "models")),
+            reported=_model_notes_of(self._reported, name),
+            learned=_model_notes_of(self._learned, name),
+        )
+        try:
+            return check_provider_config(config)
+        except InvalidInput as error:
+            raise ConfigFileMistake(f"In {self._file}: {error.what}", remedy=error.remedy) from error
+
+    def _text_setting(self, provider: str, table: Mapping[str, Any], key: str, default: str) -> str:
+        value = table.get(key, default)
+        if not isinstance(value, str):
+            raise ConfigFileMistake(f"In {self._file}, provider.{provider}.{key} must be text, not {value!r}.")
+        return str(value)
+
+    def _table_setting(self, provider: str, table: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+        value = table.get(key, {})
+        if not isinstance(value, Mapping):
+            raise ConfigFileMistake(f"In {self._file}, provider.{provider}.{key} must be a table, not {value!r}.")
+        return value
+
+    def _texts_setting(self, provider: str, table: Mapping[str, Any], key: str) -> dict[str, str]:
+        values = self._table_setting(provider, table, key)
+        return {str(name): str(value) for name, value in values.items()}
+
+    def _patience_setting(self, provider: str, table: Mapping[str, Any]) -> ProviderPatience:
+        """`[provider.name.patience]`: seconds and tries, where the defaults do not fit."""
+        given = self._table_setting(provider, table, "patience")
+        known = {field.name for field in fields(ProviderPatience)}
+        wrong = next((key for key, value in given.items() if key not in known or not _is_positive_number(value)), None)
+        if wrong:
+            raise ConfigFileMistake(
+                f"In {self._file}, provider.{provider}.patience.{wrong} is not one of {', '.join(sorted(known))}."
+            )
+        return ProviderPatience(**{key: type(getattr(ProviderPatience(), key))(value) for key, value in given.items()})
+
+
+def _read_model_notes(file: Path) -> Object:
+    try:
+        return parse_object(file.read_bytes()) or {}
+    except OSError:
+        return {}  # it can be asked for, or learned, again
+
+
+def _model_notes_of(file: Path, provider: str) -> Mapping[str, Object]:
+    models = object_at(_read_model_notes(file), provider)
+    return {model: object_at(models, model) for model in models}
+
+
+def _write_model_notes(file: Path, provider: str, models: Object) -> None:
+    content: Object = {**_read_model_notes(file), provider: models}
+    atomic_files.write_file_atomically(file, dump_json(content).decode(), private=True)
+
+
+def _file_stamp(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _is_positive_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _set_or_remove(table: Any, name: str, value: str | dict[str, str]) -> None:
+    """An empty value is left out of the file."""
+    if value:
+        table[name] = value
+    else:
+        table.pop(name, None)
+
+
+def _plain_corrections(corrections: Mapping[str, Any]) -> dict[str, Object]:
+    """The corrections as plain values, without tomlkit's."""
+    unwrapped = corrections.unwrap() if hasattr(corrections, "unwrap") else corrections
+    return {str(model): dict(values) for model, values in unwrapped.items() if isinstance(values, Mapping)}
+
+
+def find_mistake_in(file: Path) -> HelixError | None:
+    """What is wrong with the file, for the doctor; None when it can be read."""
+    try:
+        ConfiguredProviders(file).list_providers()
+    except (ConfigFileMistake, StoreFailed) as error:
+        return error
+    return None

@@ -1,0 +1,167 @@
+"""The built-in scripted model: no key, no network, no intelligence, and it says so.
+
+It really calls the tools it is offered, on the folder the user really has, and shows what the program does: reading,
+searching, running, a large output, recall, the list of what is to do; and it writes the summaries it is asked for, from
+what really stands in the request. All it knows comes from the request, so folds, recalls and interruptions show.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from helix_desktop.engine.blocks import CallDelta, Delta, Message, Reply, Request, Role, TextDelta, ToolResult
+from helix_desktop.engine.facts import Purpose, ReplyPart, Stop, Text, ToolCall, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers import demo_summaries, demo_tour
+from helix_desktop.providers.demo_language import Say, translator_for
+from helix_desktop.providers.demo_tour import DemoScene, ScriptedReply
+
+DEMO = "demo"
+PACE = 0.012  # seconds for a word: quick, but to be seen
+WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
+WORDS = (
+    "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
+    "`run <command>`, `large`, `recall <hash>`, `find <words>`, `todo <item>; <item>`, `write <file>: <text>`, "
+    "`delegate <task>`. For real work, choose a provider's model at the top right."
+)
+_COMMAND = re.compile(
+    r"\s*(list|read|search|run|large|recall|find|todo|write|delegate|tour)\b:?\s*(.*)", re.IGNORECASE | re.DOTALL
+)
+_PIECES = re.compile(
+    r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*"
+)  # words, and the signs of a script without spaces
+_TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoModel:
+    """A ModelClient. `sleep` sets the pace of the words; `count` measures tokens, for the figures of usage."""
+
+    name: str = "demo/demo"
+    sleep: Callable[[float], Awaitable[None]] | None = None
+    count: Callable[[str], int] | None = None
+
+    @property
+    def model_name(self) -> str:
+        return self.name
+
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        said = script_reply(request)
+        for word in _PIECES.findall(said.text):
+            if self.sleep is not None:
+                await self.sleep(PACE)
+            yield TextDelta(word)
+        calls = tuple(
+            ToolCall(f"demo_{secrets.token_hex(8)}", name, _format_arguments(arguments))
+            for name, arguments in said.calls
+        )
+        for index, call in enumerate(calls):
+            yield CallDelta(index, call.id, call.name, call.arguments)
+        parts: tuple[ReplyPart, ...] = ((Text(said.text),) if said.text else ()) + calls
+        yield Reply(parts, Stop.CALLS if calls else Stop.END, self._estimate_usage(request, parts), self.name)
+
+    def _estimate_usage(self, request: Request, parts: Sequence[ReplyPart]) -> Usage:
+        """What it would have been billed for; nothing where nobody counts."""
+        if self.count is None:
+            return Usage()
+        written = [part.text if isinstance(part, Text) else getattr(part, "arguments", "") for part in parts]
+        read = [
+            request.system,
+            *_texts_of_messages(request.messages),
+            *(f"{tool.description}{tool.schema}" for tool in request.tools),
+        ]
+        return Usage(input=sum(map(self.count, read)), output=sum(map(self.count, written)))
+
+
+def _format_arguments(arguments: demo_tour.Arguments) -> str:
+    return json.dumps(arguments, ensure_ascii=False)
+
+
+def _texts_of_messages(messages: Sequence[Message]) -> list[str]:
+    parts = (part for message in messages for part in message.parts)
+    return [getattr(part, "text", "") + getattr(part, "arguments", "") for part in parts]
+
+
+def script_reply(request: Request) -> ScriptedReply:
+    """What the script has to say to this request."""
+    if request.purpose is not Purpose.STEP:
+        return ScriptedReply(demo_summaries.write_answer(request))
+    scene = read_scene(request)
+    command = _COMMAND.fullmatch(scene.asked)
+    if command is not None and command[1].lower() != "tour":
+        return _call_named_tool(scene, command[1].lower(), command[2].strip())
+    if command is not None or _TOUR.search(scene.asked):
+        return demo_tour.next_tour_step(scene)
+    wrote = (scene.say("You wrote: {text}", text=_quote_short(scene.asked)),) if scene.asked else ()
+    return ScriptedReply("\n\n".join((scene.say(WHO), *wrote, scene.say(WORDS))))
+
+
+def _quote_short(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line[:120]}…”" if len(line) > 120 else f"“{line}”"
+
+
+def read_scene(request: Request) -> DemoScene:
+    """What the script goes by: the last thing the user asked, and what has been called and returned since."""
+    start, asked = _last_question(request.messages)
+    after = request.messages[start:]
+    calls = [part for message in after for part in message.parts if isinstance(part, ToolCall)]
+    results = {part.call: part for message in after for part in message.parts if isinstance(part, ToolResult)}
+    done = tuple((call, results.get(call.id)) for call in calls)
+    note = _note_beside_results(request.messages[-1]) if request.messages else ""
+    say = translator_for(text for message in reversed(request.messages) for text in _texts_by_user(message))
+    return DemoScene(asked, done, request.tools, tuple(_texts_of_messages(request.messages)), say, note)
+
+
+def _last_question(messages: Sequence[Message]) -> tuple[int, str]:
+    """The last message of the user alone: what stands beside results is a note to work under way."""
+    for position in range(len(messages) - 1, -1, -1):
+        own = _texts_by_user(messages[position])
+        if own and not _note_beside_results(messages[position]):
+            return position, own[-1].strip()
+    return 0, ""
+
+
+def _texts_by_user(message: Message) -> list[str]:
+    """What the user wrote: what stands in brackets was put there by the program."""
+    texts = [part.text for part in message.parts if isinstance(part, Text)] if message.role is Role.USER else []
+    return [text for text in texts if text.lstrip()[:1] not in {"[", "("}]
+
+
+def _note_beside_results(message: Message) -> str:
+    """What the user said while the agent worked."""
+    if not any(isinstance(part, ToolResult) for part in message.parts):
+        return ""
+    return " ".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def _call_named_tool(scene: DemoScene, verb: str, rest: str) -> ScriptedReply:
+    """Call the tool the user named; once it has answered, say what came of it."""
+    if scene.done:
+        return ScriptedReply("\n\n".join(_describe_outcome(call, result, scene.say) for call, result in scene.done))
+    name, arguments = demo_tour.tool_call_for_word(verb, rest)
+    if not any(tool.name == name for tool in scene.tools):
+        return ScriptedReply(
+            scene.say(WHO) + " " + scene.say("This conversation does not offer the tool {name}.", name=name)
+        )
+    return ScriptedReply("", ((name, demo_tour.with_keep_argument(arguments, verb, scene)),))
+
+
+def _describe_outcome(call: ToolCall, result: ToolResult | None, say: Say) -> str:
+    if result is None:
+        return say("`{name}` returned no result.", name=call.name)
+    figures = {"lines": result.text.count("\n") + 1, "characters": len(result.text)}
+    told = (
+        "`{name}` returned {lines} lines, {characters} characters." if result.ok else "`{name}` failed: {lines} lines."
+    )
+    return f"{say(told, name=call.name, **figures)}\n\n{_fence_first_lines(result.text)}"
+
+
+def _fence_first_lines(text: str) -> str:
+    """The first lines, fenced so that nothing in them is taken for mark-up."""
+    shown = "\n".join(line[:200] for line in text.splitlines()[:8])
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    return f"{fence}text\n{shown}\n{fence}"

@@ -1,0 +1,185 @@
+"""What the demonstration writes when it is asked for a summary, an excerpt or a title: taken from the request itself.
+
+No judgement goes into it. Paths, calls, failures, items and rules are looked for by their shape, in the messages or in
+the transcript that stands in their place, so every line of a summary can be found in what was summarised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import field
+
+from helix_desktop.engine.blocks import Request, Role, ToolResult
+from helix_desktop.engine.facts import Purpose, Text, ToolCall
+from helix_desktop.engine.strategies.handover import SECTIONS
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers.json_values import Object, list_at, parse_object, text_at
+
+MOST_LINES = 12
+MOST_EXCERPT = 24
+COMMON = 0.2  # a word in more than this share of the lines tells none of them apart
+_PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*[\w-]+\.[A-Za-z]{1,5}\b")
+_WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE)
+_RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"[^.!?\n]+(?:[.!?](?!\s|$)[^.!?\n]*)*[.!?]?")
+_WORD = re.compile(r"\w{3,}")
+_WISH = re.compile(r"needed from it: (.*)")
+_PASSAGE = re.compile(r"^\[[\d–]+\] (?:(user|assistant): |call of (\w+): |output(?: of \w+)?:$)", re.MULTILINE)
+_TELLING = ("path", "command", "pattern", "query", "sha256", "task")
+
+
+@dataclass(slots=True)
+class _SortedMaterial:
+    """What is to be summarised, sorted."""
+
+    said: list[str] = field(default_factory=list)
+    calls: list[tuple[str, Object]] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
+
+
+def write_answer(request: Request) -> str:
+    """The answer to a request that is no step of a conversation."""
+    match request.purpose:
+        case Purpose.HANDOVER:
+            return write_handover(request)
+        case Purpose.OBSERVATIONS | Purpose.REFLECTION:
+            return write_observations(request)
+        case Purpose.COMPACTION:
+            return write_compaction(request)
+        case Purpose.ADMISSION:
+            return "All of them: preview"
+        case Purpose.TITLE:
+            return write_title(request)
+    return "The scripted demonstration answers."
+
+
+# --- summaries -------------------------------------------------------------------------------------------------------
+
+
+def write_handover(request: Request) -> str:
+    """The six sections, each from the request; a section with nothing to say says so."""
+    found = _sort_material(request)
+    arguments = (text_at(values, "path") for _, values in found.calls)
+    paths = _without_repeats(match for text in (*found.said, *arguments) for match in _PATH.findall(text))
+    wrong = (line for text in found.outputs for line in text.splitlines() if _WRONG.search(line))
+    rules = (one for text in found.said for one in _SENTENCE.findall(text) if _RULE.search(one))
+    contents: Mapping[str, list[str]] = {
+        "Project Background": [_cut_to_length(text) for text in found.said[:3]],
+        "Technical Details": [f"File: {path}" for path in paths],
+        "Completed Work": _without_repeats(
+            _describe_call(name, values) for name, values in found.calls if name != ToolName.SET_TODO
+        ),
+        "Current Issues": _without_repeats(_cut_to_length(line) for line in wrong),
+        "TODO Items": _todo_lines(found),
+        "User Preferences": _without_repeats(_cut_to_length(one) for one in rules),
+    }
+    return "\n\n".join(f"## {name}\n{_format_list(contents[name])}" for name in SECTIONS)
+
+
+def write_observations(request: Request) -> str:
+    """A line for every message that says something, oldest first."""
+    found = _sort_material(request)
+    lines = [f"!! The user said: {_cut_to_length(text, 160)}" for text in found.said]
+    lines += [f"! Done: {_describe_call(name, values)}" for name, values in found.calls]
+    lines += [
+        f"! {_cut_to_length(line)}" for text in found.outputs for line in text.splitlines() if _WRONG.search(line)
+    ]
+    return "\n".join(f"- {line}" for line in _without_repeats(lines)[-MOST_EXCERPT:]) or "- Nothing happened."
+
+
+def write_title(request: Request) -> str:
+    said = _sort_material(request).said
+    return " ".join(" ".join(said).split()[:6])[:60] or "A demonstration"
+
+
+def _format_list(lines: list[str]) -> str:
+    return "\n".join(f"- {line}" for line in lines[-MOST_LINES:]) or "- None so far."
+
+
+def _describe_call(name: str, values: Object) -> str:
+    told = next((text for key in _TELLING if (text := text_at(values, key))), "")
+    return f"{name} {_cut_to_length(told, 160)}".strip()
+
+
+def _todo_lines(found: _SortedMaterial) -> list[str]:
+    lists = [values for name, values in found.calls if name == ToolName.SET_TODO]
+    items = list_at(lists[-1], "items") if lists else []
+    return [f"{text_at(item, 'text')} ({text_at(item, 'state') or 'open'})" for item in items]
+
+
+# --- what stands in the request --------------------------------------------------------------------------------------
+
+
+def _sort_material(request: Request) -> _SortedMaterial:
+    """All but the question, which is the last text; what stands in brackets was put there by the program."""
+    found = _SortedMaterial()
+    parts = [(message.role, part) for message in request.messages for part in message.parts]
+    for role, part in parts[:-1] if len(parts) > 1 else parts:
+        if isinstance(part, ToolCall):
+            found.calls.append((part.name, parse_object(part.arguments) or {}))
+        elif isinstance(part, ToolResult):
+            found.outputs.append(part.text)
+        elif isinstance(part, Text) and part.text.startswith("<material>"):
+            _read_transcript(part.text, found)
+        elif isinstance(part, Text) and role is Role.USER and part.text.lstrip()[:1] not in {"[", "("}:
+            found.said.append(part.text)
+    return found
+
+
+def _read_transcript(text: str, found: _SortedMaterial) -> None:
+    """A conversation written out as text: `[3] user: …`, `[4] call of read_file: {…}`, `[5] output of read_file:`."""
+    heads = list(_PASSAGE.finditer(text))
+    for head, end in zip(heads, [*(one.start() for one in heads[1:]), len(text)], strict=True):
+        body = text[head.end() : end].strip().removesuffix("</material>").strip()
+        if head[2]:
+            found.calls.append((head[2], parse_object(body) or {}))
+        elif head[1] == "user":
+            found.said.append(body)
+        elif head[1] is None:
+            found.outputs.append(body)
+
+
+# --- compactions -----------------------------------------------------------------------------------------------------
+
+
+def write_compaction(request: Request) -> str:
+    """The lines of the output that hold the rarest words of what was asked for, in their order."""
+    texts = [part.text for message in request.messages for part in message.parts if isinstance(part, Text)]
+    lines = [
+        line for line in "\n".join(texts[:-1]).splitlines() if line.strip() not in {"", "<material>", "</material>"}
+    ]
+    question = texts[-1] if texts else ""
+    wish = match[1] if (match := _WISH.search(question)) else question
+    asked = _telling_words(wish, lines)
+    matching = [line for line in lines if asked & set(_lowercase_words(line))]
+    head = f"{len(lines):,} lines, from `{_line_for_edge(lines, 0)}` to `{_line_for_edge(lines, -1)}`."
+    if not matching:
+        return f"{head} No line has a word of what was asked for that the others have not."
+    shown = "\n".join(line[:200] for line in matching[:MOST_EXCERPT])
+    return f"{head} {len(matching):,} of them have words of what was asked for; the first are:\n{shown}"
+
+
+def _telling_words(wish: str, lines: list[str]) -> set[str]:
+    """The words of the wish that are in some lines and not in most of them."""
+    counts = Counter(word for line in lines for word in set(_lowercase_words(line)))
+    return {word for word in _lowercase_words(wish) if 0 < counts[word] <= max(1, COMMON * len(lines))}
+
+
+def _lowercase_words(text: str) -> list[str]:
+    return [word.lower() for word in _WORD.findall(text)]
+
+
+def _line_for_edge(lines: list[str], at: int) -> str:
+    return lines[at].strip()[:80] if lines else ""
+
+
+def _cut_to_length(text: str, most: int = 240) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def _without_repeats(lines: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(line for line in lines if line.strip()))

@@ -1,0 +1,198 @@
+"""One configured model: sends requests, tries again where that helps, and reads the reply from the stream.
+
+Another try is made only while nothing of the reply has been shown. A stream that breaks later is a Reply with CUT and
+what came; a stream that ends without a reason is one too, never a complete answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+
+from helix_desktop.engine.blocks import Delta, Reply, Request, RetryDelay
+from helix_desktop.engine.facts import Usage
+from helix_desktop.engine.ports import Clock
+from helix_desktop.errors import ModelFailed, ModelOverloaded, ProviderUnreachable
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers.http_transport import (
+    LONGEST_REFUSAL,
+    HttpAnswer,
+    NoConnection,
+    ProviderPatience,
+    ProviderTransport,
+    UnmendableFailure,
+    is_loopback,
+)
+from helix_desktop.providers.json_values import dump_json_body, keep_own_reasoning
+from helix_desktop.providers.known_models import ModelInfo, usage_cost
+from helix_desktop.providers.protocol_dialect import OutgoingRequest, ProtocolDialect, ReplyReading
+from helix_desktop.providers.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
+from helix_desktop.providers.server_sent_events import EventStreamParser, EventTooLong, ServerSentEvent
+from helix_desktop.tasks import OwnedTasks
+
+SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
+MOST_RELAXED = 4  # optional parameters taken off one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class HttpModelClient:
+    """A ModelClient over HTTP. `info` carries the window and prices; `key` is used to keep it out of messages."""
+
+    info: ModelInfo
+    dialect: ProtocolDialect
+    transport: ProviderTransport
+    clock: Clock
+    key: str = ""
+    spread: Callable[[], float] = random.random
+
+    @property
+    def model_name(self) -> str:
+        return self.info.name
+
+    async def stream_reply(self, request: Request) -> AsyncGenerator[Delta]:
+        post = await asyncio.to_thread(self._compile_request, request)
+        attempt, relaxed = 1, 0
+        while True:
+            failure: ModelFailed | None = None
+            try:
+                async with aclosing(self._try_once(post, request)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except ModelFailed as error:
+                failure = error
+            if failure is None:
+                return
+            body = self.dialect.relax_request(post.body, failure) if relaxed < MOST_RELAXED else None
+            if body is not None:
+                post, relaxed = replace(post, body=body), relaxed + 1
+                continue
+            pause = self._pause_seconds(failure, attempt)
+            woken = asyncio.Event()
+            yield RetryDelay(failure.what, round(pause, 1), woken.set)
+            await self._pause_before_retry(pause, woken)
+            attempt += 1
+
+    async def _pause_before_retry(self, pause: float, woken: asyncio.Event) -> None:
+        """The pause, or as much of it as nobody cuts short."""
+        tasks = OwnedTasks("waiting")
+        try:
+            tasks.spawn_task(self.clock.sleep_seconds(pause), name="pause").add_done_callback(lambda _: woken.set())
+            await woken.wait()
+        finally:
+            await tasks.aclose()
+
+    def _compile_request(self, request: Request) -> OutgoingRequest:
+        return self.dialect.compile_request(
+            keep_own_reasoning(replace(request, model=self.info.id)), self.info.abilities
+        )
+
+    async def _try_once(self, post: OutgoingRequest, request: Request) -> AsyncGenerator[Delta]:
+        """One try: the deltas and the Reply; or the failure, which only comes while nothing has been shown."""
+        reading = self.dialect.start_reading(request)
+        content = await asyncio.to_thread(dump_json_body, post.body)
+        shown, cut = False, ""
+        try:
+            async with self.transport.open_post(post.path, content, post.headers) as answer:
+                await self._raise_for_refusal(answer)
+                async with aclosing(_events_of_answer(answer)) as events:
+                    async for event in events:
+                        for delta in self._feed_event(reading, event):
+                            shown = True
+                            yield delta
+                        if reading.is_reply_complete:
+                            answer.wait_only_briefly()
+                        if reading.is_stream_over:
+                            break
+        except ModelFailed as failure:
+            failure = self._without_key(failure)
+            if not shown and not reading.is_reply_complete:
+                raise failure from None
+            cut = failure.what
+        if not reading.is_reply_complete and not cut:
+            cut = reading.reply_so_far().why
+            if not shown:
+                raise ProviderUnreachable(cut)
+        yield self._with_price(reading.reply_so_far("" if reading.is_reply_complete else cut))
+
+    async def _raise_for_refusal(self, answer: HttpAnswer) -> None:
+        if answer.status_code == 200 and not answer.is_web_page:
+            return
+        if answer.status_code == 200:
+            raise UnmendableFailure(f"{self.transport.where} returned a web page.", remedy="Check the base URL.")
+        body = read_refusal_body(await answer.read_whole_body(LONGEST_REFUSAL))
+        raise failure_of_refusal(
+            ProviderRefusal(self.transport.where, answer.status_code, body, answer.response_headers, self.info.id)
+        )
+
+    def _feed_event(self, reading: ReplyReading, event: ServerSentEvent) -> list[Delta]:
+        try:
+            return reading.feed_event(event)
+        except ValueError as error:
+            raise ProviderUnreachable(f"{self.transport.where} sent data that couldn't be read.") from error
+
+    def _pause_seconds(self, failure: ModelFailed, attempt: int) -> float:
+        """Seconds before the next try; raises the failure when there is none.
+
+        The pauses double, spread by a quarter so that many clients do not come back together.
+        """
+        patience = self.transport.patience
+        failure = self._without_key(failure)
+        if attempt >= _most_tries(failure, patience, local=is_loopback(self.transport.base_url)):
+            raise failure
+        asked = failure.retry_after if isinstance(failure, ModelOverloaded) else None
+        if asked is not None and asked > patience.longest_wait:
+            raise ModelFailed(
+                f"{failure.what} The provider asks you to wait {asked / 60:.0f} minutes.",
+                remedy="Continue later, or use another model.",
+            )
+        if asked is not None:
+            return asked + (0.1 + 0.1 * asked) * self.spread()
+        pause = min(patience.longest_pause, patience.first_pause * 2.0 ** (attempt - 1))
+        return float(pause * (0.75 + 0.5 * self.spread()))
+
+    def _without_key(self, failure: ModelFailed) -> ModelFailed:
+        """The failure without the key, which some providers quote."""
+        if len(self.key) >= SHORTEST_KEY and self.key in failure.what:
+            failure.what = failure.what.replace(self.key, "•••")
+            failure.args = (failure.what,)
+        return failure
+
+    def _with_price(self, reply: Reply) -> Reply:
+        """Under the name the model is configured by: what is learned of a model is learned under that name."""
+        return replace(reply, model=self.info.name, usage=with_cost(reply.usage, self.info))
+
+
+def _most_tries(failure: ModelFailed, patience: ProviderPatience, *, local: bool) -> int:
+    if isinstance(failure, UnmendableFailure):
+        return 1
+    if isinstance(failure, ModelOverloaded):
+        return patience.attempts
+    if isinstance(failure, NoConnection) and local:
+        return patience.attempts_local
+    if isinstance(failure, ProviderUnreachable):
+        return patience.attempts_unreachable
+    return 1
+
+
+def with_cost(usage: Usage, info: ModelInfo) -> Usage:
+    """With its cost from the catalogue, where the provider has not told the cost itself."""
+    return usage if usage.cost else replace(usage, cost=usage_cost(usage, info.prices))
+
+
+async def _events_of_answer(answer: HttpAnswer) -> AsyncGenerator[ServerSentEvent]:
+    """The events of a stream. A server that answers with one JSON document is taken at its word: one event."""
+    if not answer.is_stream:
+        yield ServerSentEvent((await answer.read_whole_body()).decode("utf-8", errors="replace"))
+        return
+    parser = EventStreamParser()
+    async with aclosing(answer.body_chunks()) as chunks:
+        async for chunk in chunks:
+            try:
+                events = parser.feed_bytes(chunk)
+            except EventTooLong as error:
+                raise ProviderUnreachable(f"The server sent {error}.") from error
+            for event in events:
+                yield event

@@ -1,0 +1,313 @@
+"""The way to a provider: connections, proxies, certificates, time limits. What goes wrong is an error of the tree.
+
+Redirects are not followed: a key sent to one host must not reach another. Keys are in no message made here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
+from functools import cache
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+
+from helix_desktop import __version__
+from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
+from helix_desktop.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    import httpx  # 9 MB that a window without a model needs not: imported where it is used, or by `prepare_http`
+
+LONGEST_REFUSAL = 1024 * 1024
+LONGEST_BODY = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderPatience:
+    """Seconds and tries. Local servers read a long prompt for minutes before they say the first word."""
+
+    connect: float = 15.0
+    first_byte: float = 600.0
+    silence: float = 300.0  # some models think for minutes without a word
+    after_end: float = 5.0  # for the figures after the reason has come
+    longest_wait: float = 600.0  # a Retry-After beyond this is an error that says so
+    attempts: int = 8
+    attempts_unreachable: int = 6
+    attempts_local: int = 3  # for a server on this machine that is not running
+    first_pause: float = 1.0
+    longest_pause: float = 60.0
+
+
+class UnmendableFailure(ProviderUnreachable):
+    """A failure that another try will not mend: an untrusted certificate, an address that makes no sense."""
+
+
+class NoConnection(ProviderUnreachable):
+    """No connection could be made at all."""
+
+
+class ProviderConnections:
+    """The open connections of a program: shared by all its models, closed once. Made when first used, on that loop."""
+
+    def __init__(self, *, connect: float = 15.0) -> None:
+        self._connect = connect
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+
+    def client_for(self, url: str) -> httpx.AsyncClient:
+        """For this machine itself without the system's proxy, for all others with it."""
+        local = is_loopback(url)
+        if local not in self._clients:
+            self._clients[local] = _build_http_client(self._connect, local=local)
+        return self._clients[local]
+
+    async def aclose(self) -> None:
+        clients = list(self._clients.values())
+        self._clients.clear()
+        for client in clients:
+            await client.aclose()
+
+
+def prepare_http() -> None:
+    """Import what requests need and read the certificates: a tenth of a second, for a thread, before the first message."""
+    import httpx  # noqa: F401
+
+    with suppress(UnmendableFailure):  # said when a request is made
+        trusted_certificates()
+
+
+def _build_http_client(connect: float, *, local: bool) -> httpx.AsyncClient:
+    import httpx
+
+    timeout = httpx.Timeout(connect=connect, read=None, write=120.0, pool=None)
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=16, keepalive_expiry=30.0)
+    headers = {"user-agent": f"helix-desktop/{__version__}", "accept-encoding": "identity"}
+    try:
+        return httpx.AsyncClient(
+            timeout=timeout,
+            limits=limits,
+            headers=headers,
+            verify=trusted_certificates(),
+            trust_env=not local,
+            follow_redirects=False,
+        )
+    except (ValueError, ImportError) as error:
+        raise UnmendableFailure(
+            f"The system's proxy setting couldn't be understood: {error}",
+            remedy="Fix HTTPS_PROXY or ALL_PROXY. The value should look like http://host:port or socks5://host:port.",
+        ) from error
+
+
+@cache
+def trusted_certificates() -> ssl.SSLContext:
+    """Whom to trust: SSL_CERT_FILE or SSL_CERT_DIR where they are set, else what the system trusts and certifi's list."""
+    own_file, own_folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if own_file or own_folder:
+        try:
+            return ssl.create_default_context(cafile=own_file or None, capath=own_folder or None)
+        except OSError as error:
+            raise UnmendableFailure(
+                f"The certificates in SSL_CERT_FILE cannot be read: {error.strerror or error}",
+                remedy="Fix or unset this environment variable.",
+            ) from error
+    if sys.platform in {"win32", "darwin"}:
+        import truststore
+
+        return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    import certifi
+
+    context = ssl.create_default_context(cafile=certifi.where())
+    context.load_default_certs()
+    return context
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the address is this machine itself."""
+    import httpx
+
+    try:
+        host = httpx.URL(url).host
+    except httpx.InvalidURL:
+        return False
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_key(key: str, where: str) -> str:
+    """The key without surrounding space. A key that cannot stand in a header is refused here, before any library
+    quotes it in a message of its own.
+    """
+    clean = key.strip()
+    if not (clean.isascii() and clean.isprintable()) or " " in clean:
+        raise ProviderKeyRefused(
+            f"The key for {where} contains characters that can't be part of a key, such as line breaks, spaces or accented letters.",
+            remedy="Copy the key again and enter it.",
+        )
+    return clean
+
+
+class HttpAnswer:
+    """A response whose head has come. Its body is read once, in chunks or whole."""
+
+    def __init__(self, response: httpx.Response, where: str, patience: ProviderPatience) -> None:
+        self._response = response
+        self._where = where
+        self._patience = patience
+        self._ended = False
+
+    @property
+    def status_code(self) -> int:
+        return self._response.status_code
+
+    @property
+    def response_headers(self) -> Mapping[str, str]:
+        return self._response.headers
+
+    @property
+    def is_stream(self) -> bool:
+        return self.response_headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json"
+
+    @property
+    def is_web_page(self) -> bool:
+        """A web page: somebody's front door instead of the interface behind it."""
+        return self.response_headers.get("content-type", "").startswith("text/html")
+
+    def wait_only_briefly(self) -> None:
+        """The reply is whole; what may still come is waited for a moment only."""
+        self._ended = True
+
+    async def body_chunks(self) -> AsyncGenerator[bytes]:
+        """The body as it comes. Silence and a lost connection are Unreachable."""
+        import httpx
+
+        limit = self._patience.first_byte
+        async with AsyncExitStack() as stack:
+            body = self._response.aiter_bytes()
+            stack.push_async_callback(self._response.aclose)
+            while True:
+                try:
+                    async with asyncio.timeout(limit):
+                        chunk = await anext(body)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError as error:
+                    raise ProviderUnreachable(f"{self._where} sent nothing for {limit:.0f} seconds.") from error
+                except (httpx.HTTPError, OSError) as error:
+                    raise error_of_lost_connection(error, self._where) from error
+                yield chunk
+                limit = self._patience.after_end if self._ended else self._patience.silence
+
+    async def read_whole_body(self, longest: int = LONGEST_BODY) -> bytes:
+        """The body, or its first `longest` bytes."""
+        content = bytearray()
+        async with aclosing(self.body_chunks()) as chunks:
+            async for chunk in chunks:
+                content += chunk
+                if len(content) >= longest:
+                    break
+        return bytes(content[:longest])
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderTransport:
+    """The way to one provider. `where` is its name in sentences; `headers` carry the key and are never shown."""
+
+    base_url: str
+    where: str
+    headers: Mapping[str, str]
+    connections: ProviderConnections
+    patience: ProviderPatience = ProviderPatience()
+    query: tuple[tuple[str, str], ...] = ()
+
+    def full_url(self, path: str) -> httpx.URL:
+        import httpx
+
+        try:
+            url = httpx.URL(self.base_url.rstrip("/") + path)
+        except httpx.InvalidURL as error:
+            raise UnmendableFailure(
+                f"The base URL of {self.where} is not a valid address: {error}", remedy="Correct the address."
+            ) from error
+        if url.scheme not in {"http", "https"} or not url.host:
+            raise UnmendableFailure(
+                f"The base URL of {self.where} must start with http:// or https://.", remedy="Correct the address."
+            )
+        return url.copy_merge_params(dict(self.query)) if self.query else url
+
+    @asynccontextmanager
+    async def open_post(self, path: str, content: bytes, headers: Mapping[str, str]) -> AsyncIterator[HttpAnswer]:
+        sent = {"content-type": "application/json", "accept": "text/event-stream, application/json", **headers}
+        async with self._open_http_request("POST", path, content, sent, self.patience.first_byte) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def open_get(self, path: str, seconds: float) -> AsyncIterator[HttpAnswer]:
+        async with self._open_http_request("GET", path, None, {"accept": "application/json"}, seconds) as answer:
+            yield answer
+
+    @asynccontextmanager
+    async def _open_http_request(
+        self, method: str, path: str, content: bytes | None, headers: Mapping[str, str], seconds: float
+    ) -> AsyncIterator[HttpAnswer]:
+        import httpx
+
+        client = self.connections.client_for(self.base_url)
+        request = client.build_request(
+            method, self.full_url(path), content=content, headers={**headers, **self.headers}
+        )
+        async with AsyncExitStack() as stack:
+            try:
+                async with asyncio.timeout(seconds):
+                    response = await client.send(request, stream=True)
+            except TimeoutError as error:
+                raise ProviderUnreachable(f"{self.where} did not respond within {seconds:.0f} seconds.") from error
+            except (httpx.HTTPError, OSError) as error:
+                raise error_of_lost_connection(error, self.where, self.base_url) from error
+            stack.push_async_callback(response.aclose)
+            yield HttpAnswer(response, self.where, self.patience)
+
+
+CHECK = "Check the network connection, and make sure that the server is running."
+
+
+def _no_connection_error(error: BaseException, where: str, url: str, said: str) -> NoConnection:
+    """By what began it: what the libraries say over it is "All connection attempts failed"."""
+    while (cause := error.__cause__ or error.__context__) is not None:
+        error = cause
+    there = f" at {url}" if url else ""
+    if isinstance(error, ConnectionRefusedError):
+        return NoConnection(f"No connection to {where}{there}: connection refused.", remedy=CHECK)
+    if isinstance(error, socket.gaierror):
+        return NoConnection(f"No connection to {where}{there}: host not found.", remedy=CHECK)
+    return NoConnection(f"No connection to {where}{there}: {said}.", remedy=CHECK)
+
+
+def error_of_lost_connection(error: Exception, where: str, url: str = "") -> ModelFailed:
+    """A connection that failed, as an error with a sentence."""
+    import httpx
+
+    said = (str(error) or type(error).__name__).rstrip(".")
+    if "CERTIFICATE_VERIFY_FAILED" in said:
+        return UnmendableFailure(
+            f"The certificate of {where} is not trusted on this computer.",
+            remedy="If you are behind a company proxy, set SSL_CERT_FILE to the path of its certificate (a .pem file).",
+        )
+    if isinstance(error, httpx.UnsupportedProtocol | httpx.LocalProtocolError):
+        return UnmendableFailure(
+            f"The request to {where} can't be made.", remedy="Check the provider's base URL and headers."
+        )
+    if isinstance(error, httpx.ProxyError):
+        return ProviderUnreachable(
+            f"The proxy refused the connection to {where}: {said}.", remedy="Check the system's proxy settings."
+        )
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return _no_connection_error(error, where, url, said)
+    return ProviderUnreachable(f"The connection to {where} was lost: {said}.")

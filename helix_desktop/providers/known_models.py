@@ -1,0 +1,171 @@
+"""What is known of models: windows, prices, abilities. Shipped as data, corrected by the provider's list and the user.
+
+An unknown model gets a window of 128,000 tokens and says that this is a guess.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import field, replace
+from enum import StrEnum
+from functools import cache
+
+from helix_desktop import resources
+from helix_desktop.engine.facts import ModelRole, ModelSet, Usage
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers.json_values import Object, number_at, object_at, parse_object, text_at, value_at
+from helix_desktop.providers.protocol_dialect import ModelAbilities
+
+DEFAULT_WINDOW = 128_000
+
+# "-20251001", "-2025-08-07", "-preview-05-20", ":thinking", "-latest": the same model for our purpose.
+_DATE = re.compile(r"([-@](\d{8}|\d{4}-\d{2}-\d{2}|\d{4}|latest|preview(-\d\d-\d{2,4})?)|:[a-z0-9-]+)+$")
+
+
+def without_edition_date(model: str) -> str:
+    """A model's name without what only says which edition of it this is."""
+    return _DATE.sub("", model)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPrices:
+    """Dollars per million tokens; 0: unknown or free."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class WindowFrom(StrEnum):
+    """Where a model's window is known from, the surest first."""
+
+    USER = "user"
+    LEARNED = "learned"
+    REPORTED = "reported"
+    SHIPPED = "shipped"
+    ASSUMED = "assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """One model of one provider. `name` is `provider/id`, as commands and settings write it."""
+
+    provider: str
+    id: str
+    window: int = DEFAULT_WINDOW
+    abilities: ModelAbilities = field(default_factory=ModelAbilities)
+    prices: TokenPrices = TokenPrices()
+    note: str = ""  # what the user should know: a guess, where a figure comes from
+    window_from: WindowFrom = WindowFrom.ASSUMED
+    cache_seconds: int = 0  # how long the provider's cache lives after a request; 0: not known
+
+    @property
+    def name(self) -> str:
+        return f"{self.provider}/{self.id}"
+
+    def as_model_set(self, role: ModelRole) -> ModelSet:
+        """What the journal keeps of this model when it is chosen for a role."""
+        return ModelSet(
+            role=role,
+            model=self.name,
+            window=self.window,
+            max_output=self.abilities.max_output,
+            price_input=self.prices.input,
+            price_output=self.prices.output,
+            price_cache_read=self.prices.cache_read,
+            price_cache_write=self.prices.cache_write,
+            cache_seconds=self.cache_seconds,
+        )
+
+
+def usage_cost(usage: Usage, prices: TokenPrices) -> float:
+    """Dollars. Cached parts at their own prices; where those are unknown, at the price of input."""
+    read = prices.cache_read or prices.input
+    write = prices.cache_write or prices.input
+    fresh = max(0, usage.input - usage.cache_read - usage.cache_write)
+    dollars = fresh * prices.input + usage.cache_read * read + usage.cache_write * write + usage.output * prices.output
+    return dollars / 1e6
+
+
+# --- the shipped data ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedModels:
+    """`resources/models.json`: what was known on `as_of`."""
+
+    as_of: str
+    models: Object
+
+    def entry_for_model(self, model: str) -> Object:
+        """The entry for a model as providers write its name: with a maker before it, a date or a variant behind it."""
+        bare = model.rpartition("/")[2].lower().removesuffix(":free")
+        exact = object_at(self.models, bare)
+        if exact:
+            return exact
+        plain = without_edition_date(bare)
+        return object_at(self.models, plain) or object_at(self.models, plain.replace(".", "-"))
+
+
+@cache
+def shipped_models() -> ShippedModels:
+    content = parse_object((resources.resources_folder() / "models.json").read_bytes()) or {}
+    return ShippedModels(text_at(content, "as_of"), object_at(content, "models"))
+
+
+def model_info_from(provider: str, model: str, known: Object, note: str = "") -> ModelInfo:
+    """A model from an entry of the data file, or of the user's own corrections, which have the same fields."""
+    abilities = ModelAbilities(
+        max_output=number_at(known, "max_output"),
+        images=value_at(known, "images") is not False,
+        tools=value_at(known, "tools") is not False,
+        reasoning=text_at(known, "reasoning"),
+        temperature=value_at(known, "temperature") is not False,
+    )
+    prices = TokenPrices(*(_price_or_zero(known, name) for name in ("input", "output", "cache_read", "cache_write")))
+    window = number_at(known, "window") or DEFAULT_WINDOW
+    return ModelInfo(provider, model, window, abilities, prices, note)
+
+
+def _price_or_zero(known: Object, name: str) -> float:
+    value = value_at(known, name)
+    return float(value) if isinstance(value, int | float) and value > 0 else 0.0
+
+
+def merge_model_knowledge(
+    provider: str,
+    model: str,
+    *,
+    reported: Object | None = None,
+    learned: Object | None = None,
+    corrected: Object | None = None,
+) -> ModelInfo:
+    """What is known of a model: the user's corrections, then what its refusals taught, then the provider's own list, then the
+    shipped data.
+    """
+    ours = shipped_models().entry_for_model(model)
+    layers = {
+        WindowFrom.USER: corrected or {},
+        WindowFrom.LEARNED: learned or {},
+        WindowFrom.REPORTED: reported or {},
+        WindowFrom.SHIPPED: ours,
+    }
+    merged: Object = {}
+    for layer in reversed(layers.values()):
+        merged |= layer
+    source = next((name for name, layer in layers.items() if "window" in layer), WindowFrom.ASSUMED)
+    info = model_info_from(provider, model, merged, _window_note(ours, reported or {}, source))
+    return replace(info, window_from=source)
+
+
+def _window_note(ours: Object, reported: Object, source: WindowFrom) -> str:
+    if source is WindowFrom.USER:
+        return "window as you set it"
+    if source is WindowFrom.LEARNED:
+        return "window learned from the model's own error"
+    if source is WindowFrom.REPORTED:
+        return text_at(reported, "note") or "window as the provider reports it"
+    if source is WindowFrom.SHIPPED:
+        return text_at(ours, "note") or f"window and prices as of {shipped_models().as_of}"
+    return f"unknown model: a window of {DEFAULT_WINDOW:,} tokens is assumed; correct it with `model set --window`"

@@ -1,0 +1,40 @@
+"""Model servers on this machine, found by themselves: the usual ports of loopback, all asked at once, briefly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from helix_desktop.errors import ModelFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers import model_listing
+from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig
+
+USUAL = tuple(PRESETS[name] for name in ("ollama", "lmstudio", "llamacpp", "vllm"))
+SECONDS = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class LocalServer:
+    """A server that answered, and its models."""
+
+    config: ProviderConfig
+    models: tuple[ModelInfo, ...]
+
+
+async def detect_local_servers(
+    connections: ProviderConnections, places: Sequence[ProviderConfig] = USUAL, seconds: float = SECONDS
+) -> tuple[LocalServer, ...]:
+    """The servers that are there. Nothing else of this machine is touched, and nothing beyond it."""
+    answers = await asyncio.gather(*(_probe_server(config, connections, seconds) for config in places))
+    return tuple(answer for answer in answers if answer is not None)
+
+
+async def _probe_server(config: ProviderConfig, connections: ProviderConnections, seconds: float) -> LocalServer | None:
+    try:
+        models = await model_listing.list_models(config, None, connections, seconds)
+    except ModelFailed:
+        return None
+    return LocalServer(config, models) if models else None

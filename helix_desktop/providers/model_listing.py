@@ -1,0 +1,272 @@
+"""The models a provider says it has, merged with what the catalogue knows and the user corrected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from urllib.parse import quote, urlsplit
+
+from helix_desktop.errors import ModelFailed, NotFound, ProviderUnreachable
+from helix_desktop.providers import anthropic_messages, demo_model, gemini_protocol
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
+from helix_desktop.providers.json_values import (
+    Json,
+    Object,
+    dump_json,
+    list_at,
+    number_at,
+    object_at,
+    parse_object,
+    text_at,
+    value_at,
+)
+from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.protocol_dialect import without_fields
+from helix_desktop.providers.provider_catalog import (
+    ProviderConfig,
+    check_provider_config,
+    describe_model,
+    dialect_of_provider,
+    require_usable_key,
+    transport_to_provider,
+)
+from helix_desktop.providers.provider_failures import ProviderRefusal, failure_of_refusal, read_refusal_body
+
+SECONDS, LOADING = 20.0, 120.0
+MOST_PAGES = 20
+_NO_CHAT = (
+    "embed",
+    "whisper",
+    "tts-",
+    "dall-e",
+    "moderation",
+    "rerank",
+    "imagen",
+    "veo-",
+    "sora",
+    "-transcribe",
+    "gpt-image",
+)
+
+
+async def list_models(
+    config: ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
+) -> tuple[ModelInfo, ...]:
+    """All models of a configured provider, by name. Raises a ModelFailed when the provider cannot be asked."""
+    said = await fetch_reported_models(config, key, connections, seconds)
+    return tuple(describe_model(config, name, reported=said[name]) for name in sorted(said))
+
+
+async def list_and_save_models(
+    configured: ConfiguredProviders, provider: str, key: str | None, connections: ProviderConnections
+) -> tuple[ModelInfo, ...]:
+    """All models of a provider, and what it said about them kept for the next time."""
+    config = configured.find_provider(provider)
+    said = await fetch_reported_models(config, key, connections)
+    configured.save_reported_models(provider, said)
+    return tuple(describe_model(config, name, reported=said[name]) for name in sorted(said))
+
+
+async def fetch_reported_models(
+    config: ProviderConfig, key: str | None, connections: ProviderConnections, seconds: float = SECONDS
+) -> Mapping[str, Object]:
+    """What the provider says about each model that can talk, under the catalogue's names."""
+    if config.kind == demo_model.DEMO:
+        return {demo_model.DEMO: {}}
+    config = check_provider_config(config)
+    dialect = dialect_of_provider(config)
+    transport = transport_to_provider(config, dialect, require_usable_key(config, key), connections)
+    items = await _fetch_all_pages(config, transport, seconds)
+    details = await _local_details(transport, seconds) if config.is_local else {}
+    return {
+        name: object_at(details, name) or _reported_details(item)
+        for item in items
+        if _is_chat_model(name := _model_id(item))
+    }
+
+
+def _is_chat_model(name: str) -> bool:
+    return bool(name) and not any(word in name.lower() for word in _NO_CHAT)
+
+
+async def _fetch_all_pages(config: ProviderConfig, transport: ProviderTransport, seconds: float) -> list[Json]:
+    """All pages of the list."""
+    path = page = _models_path(config)
+    items: list[Json] = []
+    for _ in range(MOST_PAGES):
+        listed = await fetch_json(transport, page, seconds)
+        items += list_at(listed, "data") or list_at(listed, "models")
+        token = text_at(listed, "nextPageToken")
+        last = text_at(listed, "last_id") if value_at(listed, "has_more") is True else ""
+        if not token and not last:
+            break
+        more = f"pageToken={quote(token)}" if token else f"after_id={quote(last)}"
+        page = f"{path}{'&' if '?' in path else '?'}{more}"
+    return items
+
+
+def _models_path(config: ProviderConfig) -> str:
+    versioned = "/v1" in urlsplit(config.base_url).path
+    if config.kind == gemini_protocol.KIND:
+        return f"{'' if versioned else '/v1beta'}/models?pageSize=1000"
+    if config.kind == anthropic_messages.KIND:
+        return f"{'' if versioned else '/v1'}/models?limit=1000"
+    return "/models"
+
+
+async def fetch_json(transport: ProviderTransport, path: str, seconds: float) -> Object:
+    """One JSON document; a ModelFailed when it is refused or is none."""
+    try:
+        async with asyncio.timeout(seconds), transport.open_get(path, seconds) as answer:
+            status, headers, content = answer.status_code, dict(answer.response_headers), await answer.read_whole_body()
+    except TimeoutError:
+        raise ProviderUnreachable(f"{transport.where} did not respond within {seconds:.0f} seconds.") from None
+    if status != 200:
+        raise failure_of_refusal(ProviderRefusal(transport.where, status, read_refusal_body(content), headers))
+    found = parse_object(content)
+    if found is None:
+        raise ModelFailed(f"{transport.where} did not return a list of models.", remedy="Check the base URL.")
+    return found
+
+
+def _model_id(item: Json) -> str:
+    return text_at(item, "id") or text_at(item, "name").removeprefix("models/")
+
+
+def _reported_details(item: Json) -> Object:
+    """What a list says about a model, under the catalogue's names."""
+    windows = (
+        number_at(item, "context_length"),  # OpenRouter
+        number_at(item, "max_model_len"),  # vLLM
+        number_at(item, "inputTokenLimit"),  # Gemini
+        number_at(item, "max_input_tokens"),  # Anthropic
+        number_at(item, "context_window"),  # Groq
+        number_at(item, "max_context_length"),  # Mistral
+        number_at(item, "meta", "n_ctx"),  # llama.cpp
+    )
+    outputs = (
+        number_at(item, "top_provider", "max_completion_tokens"),
+        number_at(item, "outputTokenLimit"),
+        number_at(item, "max_tokens"),
+        number_at(item, "max_completion_tokens"),
+    )
+    known: Object = {
+        "window": max(windows),
+        "max_output": max(outputs),
+        **_reported_prices(item),
+        **_reported_abilities(item),
+    }
+    return {name: value for name, value in known.items() if value or value is False}
+
+
+def _reported_prices(item: Json) -> Object:
+    """OpenRouter gives dollars per token, as text."""
+    names = {
+        "input": "prompt",
+        "output": "completion",
+        "cache_read": "input_cache_read",
+        "cache_write": "input_cache_write",
+    }
+    prices: Object = {}
+    for ours, theirs in names.items():
+        try:
+            prices[ours] = round(float(text_at(item, "pricing", theirs) or 0) * 1e6, 6)
+        except ValueError:
+            continue
+    return {name: price for name, price in prices.items() if isinstance(price, float) and price > 0}
+
+
+def _reported_abilities(item: Json) -> Object:
+    inputs = list_at(item, "architecture", "input_modalities")
+    parameters = list_at(item, "supported_parameters")
+    known: Object = {}
+    if inputs:
+        known["images"] = "image" in inputs
+    if parameters:
+        known["tools"] = "tools" in parameters
+        known["temperature"] = "temperature" in parameters
+        known["reasoning"] = "effort" if "reasoning" in parameters else ""
+    return known
+
+
+# --- local servers: what is really loaded ----------------------------------------------------------------------------
+
+
+async def _local_details(transport: ProviderTransport, seconds: float) -> Object:
+    """What Ollama, LM Studio and llama.cpp tell beside the list: the window a model really runs with."""
+    root = replace(transport, base_url=transport.base_url.removesuffix("/v1"))
+    for path, read in (
+        ("/api/v0/models", _models_of_lm_studio),
+        ("/api/ps", _models_of_ollama),
+        ("/props", _models_of_llama_cpp),
+    ):
+        try:
+            found = await fetch_json(root, path, min(seconds, 5.0))
+        except ModelFailed:
+            continue
+        return dict(read(found))
+    return {}
+
+
+def _models_of_lm_studio(found: Object) -> Iterator[tuple[str, Object]]:
+    for item in list_at(found, "data"):
+        loaded, most = number_at(item, "loaded_context_length"), number_at(item, "max_context_length")
+        note = "window as loaded in LM Studio" if loaded else "the model's largest window; it is not loaded yet"
+        known: Object = {"window": loaded or most, "note": note}
+        if kind := text_at(item, "type"):  # older servers do not say what a model can do
+            known["images"] = kind == "vlm"
+        yield text_at(item, "id"), known if loaded or most else without_fields(known, "window")
+
+
+def _models_of_ollama(found: Object) -> Iterator[tuple[str, Object]]:
+    """Only models in memory are listed here, each with the window it runs with; Ollama cuts what is longer, silently."""
+    for item in list_at(found, "models"):
+        window = number_at(item, "context_length")
+        if window:
+            yield text_at(item, "name"), {"window": window, "note": "window as loaded in Ollama"}
+
+
+def _models_of_llama_cpp(found: Object) -> Iterator[tuple[str, Object]]:
+    window = number_at(found, "default_generation_settings", "n_ctx")
+    alias = text_at(found, "model_alias") or text_at(found, "model_path")
+    if window:
+        yield alias, {"window": window, "note": "window as llama.cpp was started with"}
+
+
+async def learn_about_model(
+    configured: ConfiguredProviders, provider: str, model: str, key: str | None, connections: ProviderConnections
+) -> ModelInfo:
+    """What is known of a model somebody is choosing: asked of the provider, and for a server on this machine loaded, to
+    learn the window it really runs with. NotThere when a local server has no such model; other providers' lists may
+    lack models that can be used.
+    """
+    config = configured.find_provider(provider)
+    said = dict(await fetch_reported_models(config, key, connections))
+    if config.is_local and model not in said:
+        raise NotFound(
+            f"{provider} has no model {model!r}.",
+            remedy=f"These values can be overridden: {', '.join(sorted(said)[:20]) or 'none'}.",
+        )
+    if config.is_local and config.kind != demo_model.DEMO:
+        said[model] = await load_in_ollama(config, model, connections) or said[model]
+    configured.save_reported_models(provider, said)
+    return describe_model(config, model, reported=said.get(model))
+
+
+async def load_in_ollama(config: ProviderConfig, model: str, connections: ProviderConnections) -> Object:
+    """Have Ollama load a model, to learn the window it really runs with. Nothing where the server is another one."""
+    dialect = dialect_of_provider(config)
+    there = transport_to_provider(config, dialect, "", connections)
+    root = replace(there, base_url=there.base_url.removesuffix("/v1"))
+    try:
+        await fetch_json(root, "/api/version", 3.0)
+        async with (
+            asyncio.timeout(LOADING),
+            root.open_post("/api/generate", dump_json({"model": model, "stream": False}), {}) as answer,
+        ):
+            await answer.read_whole_body()
+        return object_at(dict(_models_of_ollama(await fetch_json(root, "/api/ps", 5.0))), model)
+    except (ModelFailed, TimeoutError):
+        return {}

@@ -1,0 +1,283 @@
+"""Which providers there are, how each is spoken to, and how a configured one becomes a ModelClient."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from ipaddress import ip_address
+from typing import Protocol
+from urllib.parse import SplitResult, urlsplit
+
+from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.ports import Clock, ModelClient
+from helix_desktop.errors import ActionRefused, InvalidInput, NoUsableKeyring, ProviderKeyRefused
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers import anthropic_messages, chat_completions, gemini_protocol, responses_protocol
+from helix_desktop.providers.anthropic_messages import AnthropicMessages
+from helix_desktop.providers.chat_completions import OpenAIChat
+from helix_desktop.providers.demo_model import DEMO, DemoModel
+from helix_desktop.providers.gemini_protocol import GeminiProtocol
+from helix_desktop.providers.http_model_client import HttpModelClient
+from helix_desktop.providers.http_transport import (
+    ProviderConnections,
+    ProviderPatience,
+    ProviderTransport,
+    check_key,
+    is_loopback,
+)
+from helix_desktop.providers.json_values import Object
+from helix_desktop.providers.known_models import ModelInfo, merge_model_knowledge
+from helix_desktop.providers.protocol_dialect import ProtocolDialect
+from helix_desktop.providers.responses_protocol import OpenAIResponses
+from helix_desktop.secrets import ProviderKey
+
+_PORTS = {"https": 443, "http": 80}
+CACHE_SECONDS = 300  # Anthropic's cache, and the least OpenAI says
+_KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderConfig:
+    """A provider as configured. It holds no key: that is in the keyring under the provider's name, or in the environment.
+
+    `variable`: the environment variable people use for this provider's key; a provider that has one needs a key.
+    """
+
+    name: str
+    kind: str = chat_completions.KIND
+    base_url: str = ""
+    variable: str = ""
+    key_host: str = ""  # the host the key was entered for
+    key_header: str = ""  # for servers that take the key under another header: Azure's "api-key"
+    headers: tuple[tuple[str, str], ...] = ()
+    query: tuple[tuple[str, str], ...] = ()  # Azure's api-version
+    patience: ProviderPatience = ProviderPatience()
+    corrections: Mapping[str, Object] = field(default_factory=dict)  # model → what the user knows better
+    reported: Mapping[str, Object] = field(default_factory=dict)  # model → what the provider last said about it
+    learned: Mapping[str, Object] = field(default_factory=dict)  # model → what its refusals taught
+
+    @property
+    def needs_key(self) -> bool:
+        return bool(self.variable) and not self.is_local
+
+    @property
+    def host(self) -> str:
+        """Where its key goes: the host of its address, with the port where that is not the usual one."""
+        try:
+            parts = urlsplit(self.base_url)
+            port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
+        except ValueError:
+            return ""
+        return f"{parts.hostname or ''}{port}"
+
+    @property
+    def provider_key(self) -> ProviderKey:
+        """Whose key it is, for `SecretStorage`."""
+        return ProviderKey(self.name, self.host, self.key_host, self.variable)
+
+    @property
+    def is_local(self) -> bool:
+        """On this machine: no key, no proxy, nothing leaves it."""
+        return self.kind == DEMO or is_loopback(self.base_url)
+
+
+PRESETS: Mapping[str, ProviderConfig] = {
+    config.name: config
+    for config in (
+        ProviderConfig("openai", responses_protocol.KIND, "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ProviderConfig("anthropic", anthropic_messages.KIND, "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        ProviderConfig("gemini", gemini_protocol.KIND, "https://generativelanguage.googleapis.com", "GEMINI_API_KEY"),
+        ProviderConfig("openrouter", chat_completions.KIND, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        ProviderConfig("deepseek", chat_completions.KIND, "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+        ProviderConfig("mistral", chat_completions.KIND, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ProviderConfig("xai", chat_completions.KIND, "https://api.x.ai/v1", "XAI_API_KEY"),
+        ProviderConfig("groq", chat_completions.KIND, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ProviderConfig("ollama", chat_completions.KIND, "http://127.0.0.1:11434/v1"),
+        ProviderConfig("lmstudio", chat_completions.KIND, "http://127.0.0.1:1234/v1"),
+        ProviderConfig("llamacpp", chat_completions.KIND, "http://127.0.0.1:8080/v1"),
+        ProviderConfig("vllm", chat_completions.KIND, "http://127.0.0.1:8000/v1"),
+        ProviderConfig(DEMO, DEMO),
+    )
+}
+
+DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
+    chat_completions.KIND: OpenAIChat,
+    responses_protocol.KIND: OpenAIResponses,
+    anthropic_messages.KIND: AnthropicMessages,
+    gemini_protocol.KIND: GeminiProtocol,
+}
+KINDS = (*DIALECTS, DEMO)
+
+
+class SystemClock:
+    """The real clock, behind the engine's port."""
+
+    def current_time(self) -> float:
+        return time.time()
+
+    async def sleep_seconds(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def check_provider_config(config: ProviderConfig) -> ProviderConfig:
+    """The configuration made regular, or WrongUse saying what is wrong with it. A URL or a header is no place for a key."""
+    if config.kind not in KINDS:
+        raise InvalidInput(f"Unknown provider type: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
+    if config.kind == DEMO:
+        return config
+    parts = _split_base_url(config)
+    if parts.username or parts.password or parts.query:
+        raise InvalidInput(
+            f"The base URL of {config.name} contains a password or parameters, which would be stored in a file.",
+            remedy="Set the key with provider add --key, and parameters such as api-version with --query.",
+        )
+    odd = next(
+        (name for name, value in (*config.headers, (config.key_header, "")) if not _is_legal_header(name, value)), None
+    )
+    if odd is not None:
+        raise InvalidInput(
+            f"{odd!r} can't be used as a header for {config.name}.", remedy="Names and values must be plain ASCII."
+        )
+    secret = next((name for name, _ in config.headers if name.lower() in _KEY_HEADERS), None)
+    if secret:
+        raise InvalidInput(
+            f"Saving the header {secret} would store a key in a file.", remedy="Use --key-header and --key instead."
+        )
+    bare = parts.path in {"", "/"} and config.kind in {chat_completions.KIND, responses_protocol.KIND}
+    return replace(config, base_url=f"{config.base_url.rstrip('/')}/v1") if bare else config
+
+
+def _split_base_url(config: ProviderConfig) -> SplitResult:
+    try:
+        parts = urlsplit(config.base_url)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidInput(
+            f"The base URL of {config.name} must start with https:// or http://.",
+            remedy="For example: https://llm.example.org/v1.",
+        )
+    return parts
+
+
+def _is_legal_header(name: str, value: str) -> bool:
+    plain = all(text.isascii() and (text.isprintable() or not text) for text in (name, value))
+    return plain and not set(name) & set(' :;,"()<>@/[]?={}')
+
+
+def may_carry_key(url: str) -> bool:
+    """Whether a key may go there: encrypted, or no further than this machine or its own network."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if parts.scheme == "https" or is_loopback(url):
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return "." not in host or host.endswith((".local", ".lan", ".internal", ".home.arpa"))
+
+
+def dialect_of_provider(config: ProviderConfig) -> ProtocolDialect:
+    """How this provider is spoken to."""
+    return DIALECTS[config.kind](config.base_url, config.name, config.key_header)
+
+
+def connect_model_client(
+    config: ProviderConfig,
+    model: str | ModelInfo,
+    key: str | None = None,
+    *,
+    connections: ProviderConnections | None = None,
+    clock: Clock | None = None,
+) -> ModelClient:
+    """A client for one model of a configured provider. Nothing is sent yet.
+
+    `connections` are shared by a program's clients, and closed by it; without them the client has its own.
+    """
+    config = check_provider_config(config)
+    clock = clock or SystemClock()
+    info = model if isinstance(model, ModelInfo) else describe_model(config, model)
+    if config.kind == DEMO:
+        return DemoModel(info.name, clock.sleep_seconds)
+    dialect, clean = dialect_of_provider(config), require_usable_key(config, key)
+    transport = transport_to_provider(
+        config, dialect, clean, connections or ProviderConnections(connect=config.patience.connect)
+    )
+    return HttpModelClient(info, dialect, transport, clock, key=clean)
+
+
+def request_body_of(config: ProviderConfig, info: ModelInfo, request: Request) -> Object:
+    """The body a request goes out as: "what the model saw". The demonstration reads requests as they are; for it, they are
+    shown as chat completions.
+    """
+    dialect = OpenAIChat("", config.name) if config.kind == DEMO else dialect_of_provider(check_provider_config(config))
+    return dialect.compile_request(replace(request, model=info.id), info.abilities).body
+
+
+def with_base_url(config: ProviderConfig, base_url: str) -> ProviderConfig:
+    """At another address; a key that is kept stays the one of the host it was entered for."""
+    there = replace(config, base_url=base_url)
+    return there if there.host == config.host else replace(there, key_host=config.key_host or config.host)
+
+
+class KeySource(Protocol):
+    """Where keys are kept; `secrets.SecretStorage` is one."""
+
+    async def read_secret(self, secret: ProviderKey) -> str | None: ...
+
+
+async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | None:
+    """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed, and is
+    then a BadKey with its own sentence; so is a key that was entered for another address. The demonstration has none.
+    """
+    if config.kind == DEMO:
+        return None
+    try:
+        return await keys.read_secret(config.provider_key)
+    except ActionRefused as error:
+        raise ProviderKeyRefused(error.what, remedy=error.remedy) from error
+    except NoUsableKeyring as error:
+        if config.needs_key:
+            raise ProviderKeyRefused(error.what, remedy=error.remedy) from error
+        return None
+
+
+def require_usable_key(config: ProviderConfig, key: str | None) -> str:
+    """The key to send, empty where none is needed; BadKey says why there is none that could be sent."""
+    if not key and config.needs_key:
+        raise ProviderKeyRefused(
+            f"There is no key for {config.name}.",
+            remedy=f"Run `helix-desktop provider add {config.name}` to enter it, or set {config.variable} in the environment.",
+        )
+    if key and not may_carry_key(config.base_url):
+        raise ProviderKeyRefused(
+            f"The key for {config.name} was not sent, because with http://, anyone on the network could read it.",
+            remedy="Use an https:// address.",
+        )
+    return check_key(key, config.name) if key else ""
+
+
+def describe_model(config: ProviderConfig, model: str, reported: Object | None = None) -> ModelInfo:
+    """What is known of a model: the user's corrections, what its refusals taught, what the provider's list says, the catalogue."""
+    listed = config.reported.get(model) if reported is None else reported
+    info = merge_model_knowledge(
+        config.name, model, reported=listed, learned=config.learned.get(model), corrected=config.corrections.get(model)
+    )
+    return replace(info, cache_seconds=cache_life_seconds(config, model))
+
+
+def cache_life_seconds(config: ProviderConfig, model: str) -> int:
+    """The seconds a provider keeps a prompt in its cache after the last use, at least, as it documents; 0: it does not say."""
+    documented = config.kind == anthropic_messages.KIND or urlsplit(config.base_url).hostname == "api.openai.com"
+    return CACHE_SECONDS if documented or model.startswith("anthropic/") else 0
+
+
+def transport_to_provider(
+    config: ProviderConfig, dialect: ProtocolDialect, key: str, connections: ProviderConnections
+) -> ProviderTransport:
+    """The way to this provider, with its headers and its key."""
+    headers = dict(config.headers) | (dict(dialect.key_headers(key)) if key else {})
+    return ProviderTransport(config.base_url, config.name, headers, connections, config.patience, config.query)

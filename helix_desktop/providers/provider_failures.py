@@ -1,0 +1,243 @@
+"""What a provider's refusal means: status and body → one error of the tree, with a sentence and a way on.
+
+Providers differ in where they put the sentence and agree on little else, so the sentence itself is looked at. The lists
+below are what the providers and the local servers are known to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+from helix_desktop.errors import ContextTooLong, ModelFailed, ModelOverloaded, ProviderKeyRefused, UnknownModel
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers.json_values import Json, list_at, parse_json, text_at, value_at
+
+LONGEST_SENTENCE = 600
+
+_CONTEXT = re.compile(
+    r"""context_length_exceeded | string_above_max_length | exceed_context_size | model_context_window_exceeded
+    | request_too_large | maximum\ (context|prompt)\ length | exceeds?\ (the\ |its\ |model's\ )?(available\ |maximum\ |model\ )?context
+    | context\ (window|length|size|limit)\ (of\ this\ model\ )?(is\ |was\ |has\ been\ )?(exceed|overflow|too\ (small|short))
+    | exceeds\ the\ context\ window | larger\ than\ the\ context | prompt\ is\ too\ long | input\ is\ too\ long | prompt\ too\ long
+    | input\ length\ and\ .?max_tokens.?\ exceed | exceeds?\ context\ limit | (input|prompt)\ token\ count.*exceed
+    | exceeds\ the\ (maximum\ )?(number\ of\ tokens|(input\ )?token\ (limit|count)) | exceeded\ model\ token\ limit | token\ limit\ exceeded
+    | too\ large\ for\ model\ with\ \d+ | reduce\ the\ length\ of\ the\ (messages|prompt|input) | too\ many\ (input\ )?tokens
+    | context\ the\ overflows | loaded\ with\ context\ length\ of\ only | requested\ tokens.*exceed.*context
+    | (longer|greater)\ than\ the\ (model's\ context\ length|maximum\ model\ length|context\ length) | context\ length\ is\ only\ \d
+    | input\ length\ .*exceeds\ the\ maximum | range\ of\ input\ length | prompt\ exceeds\ max | prompt\ 超长
+    | prompt_tokens\ .*must\ be\ less\ than | exceed\ max\ message\ tokens
+    | inputs.?\ tokens.*must\ be\ <= | request\ too\ large\ for | exceeds\ the\ limit\ of\ \d+\ tokens
+    """,
+    re.IGNORECASE | re.VERBOSE | re.DOTALL,
+)
+# Where a refusal names the window itself, and not the size of what was sent or the share that is left for a reply.
+_WINDOW = re.compile(
+    r"""(?:maximum\ (?:context|prompt|model)|model's\ context)\ length\ (?:is\ (?:only\ )?|of\ |\()(\d[\d,]*)
+    | >\ (\d[\d,]*)(?:\ maximum|$)
+    | maximum\ number\ of\ tokens\ allowed\ \((\d[\d,]*)
+    | context\ length\ of\ only\ (\d[\d,]*)
+    | context\ (?:size|window)\ (?:of\ |\()(\d[\d,]*)
+    | too\ large\ for\ model\ with\ (\d[\d,]*)
+    | maximum\ allowed\ length\ \((\d[\d,]*)
+    | model\ token\ limit:\ (\d[\d,]*)
+    | must\ be\ <=\ (\d[\d,]*)
+    | max_seq_len\ \((\d[\d,]*)
+    | input\ length\ should\ be\ \[1,\ (\d[\d,]*)
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+_KEY = re.compile(
+    r"invalid_api_key|api_key_invalid|api key not valid|(invalid|incorrect|missing|no) (x-)?api[- ]key|authentication_error|invalid authentication"
+    r"|you didn't provide an api key|api key (is )?(expired|required)",
+    re.IGNORECASE,
+)
+_MODEL = re.compile(
+    r"model_not_found|model[_ ]not[_ ](found|exist)|not a valid model|does not exist or you do not have access|unknown model|invalid model"
+    r"|try pulling it first|no models? (is |are )?loaded|models/\S+ is not found|model ['\"`]?[^'\"`]*['\"`]? (does not exist|not found|is not found)"
+    r"|not_found_error.*model|model:.*not_found",
+    re.IGNORECASE,
+)
+_MONEY = re.compile(
+    r"insufficient_quota|insufficient balance|credit balance is too low|insufficient credits|billing_error|requires more credits"
+    r"|payment required",
+    re.IGNORECASE,
+)
+_NO_TOOLS = re.compile(
+    r"does not support (tools|function)|tool use is not supported|tools? (is|are) not supported", re.IGNORECASE
+)
+_RETRIED_STATUS = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529})
+_TRY_AGAIN = re.compile(r"(?:try again|retry) in ((?:[\d.]+(?:ms|m|s))+)", re.IGNORECASE)
+_DURATION = re.compile(r"(?:(\d+(?:\.\d+)?)m(?!s))?(?:(\d+(?:\.\d+)?)s)?(?:(\d+(?:\.\d+)?)ms)?")
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRefusal:
+    """An answer that is not a reply. `where`: the provider's name, for the sentence."""
+
+    where: str
+    status: int
+    body: Json
+    headers: Mapping[str, str]
+    model: str = ""
+
+
+def read_refusal_body(content: bytes) -> Json:
+    """A refusal's body: JSON where it is, else its text."""
+    try:
+        return parse_json(content)
+    except ValueError:
+        return content.decode("utf-8", errors="replace")
+
+
+def failure_of_refusal(refusal: ProviderRefusal) -> ModelFailed:
+    """The error this refusal is."""
+    said = provider_sentence(refusal.body)
+    evidence = f"{_error_codes(refusal.body)} {said}"
+    stop = "" if said.endswith((".", "!", "?", "…", "。")) else "."
+    told = f"{refusal.where} says: {said}{stop}" if said else f"{refusal.where} answered with status {refusal.status}."
+    return (
+        _request_failure(refusal, evidence, told)
+        or _account_failure(refusal, evidence, told)
+        or _load_failure(refusal, evidence, told)
+        or ModelFailed(told, remedy=f"The request was refused (status {refusal.status}); nothing was lost.")
+    )
+
+
+def _request_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelFailed | None:
+    if (
+        refusal.status == 413
+        or (refusal.status < 500 and _CONTEXT.search(evidence))
+        or _is_server_overflow(refusal, evidence)
+    ):
+        remedy = "Fold more of the conversation, or choose a model with a larger window."
+        return ContextTooLong(told, remedy=remedy, window=_window_in_refusal(refusal.body, said=evidence))
+    if _NO_TOOLS.search(evidence):
+        return ModelFailed(told, remedy="Choose a model that can call tools.")
+    if 300 <= refusal.status < 400:
+        target = refusal.headers.get("location", "")
+        host = re.sub(r"^(https?://)?([^/]*@)?([^/?#]*).*$", r"\3", target) or "another address"
+        return ModelFailed(
+            f"{refusal.where} redirected the request to {host}. The redirect was not followed, because the key would also have been sent there.",
+            remedy="If you trust that address, make it the base URL of this provider.",
+        )
+    return None
+
+
+def _window_in_refusal(body: Json, said: str) -> int:
+    """The model's window as the refusal names it, in tokens; 0 where it names none."""
+    exact = value_at(body, "error", "n_ctx")  # llama.cpp
+    if isinstance(exact, int) and not isinstance(exact, bool):
+        return max(0, exact)
+    found = _WINDOW.search(said)
+    return int(re.sub(r"\D", "", next(filter(None, found.groups())))) if found else 0
+
+
+def _is_server_overflow(refusal: ProviderRefusal, evidence: str) -> bool:
+    """Some local servers report a prompt that is too long as their own failure."""
+    return refusal.status == 500 and bool(_CONTEXT.search(evidence))
+
+
+def _account_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelFailed | None:
+    if refusal.status == 402 or _MONEY.search(evidence):
+        return ModelFailed(told, remedy="Check your account's balance and limits with the provider.")
+    if refusal.status == 401 or (refusal.status < 500 and _KEY.search(evidence)):
+        return ProviderKeyRefused(told, remedy="Set a new key for this provider.")
+    if refusal.status < 500 and _MODEL.search(evidence):
+        return UnknownModel(told, remedy="To see this provider's models, run helix-desktop model list.")
+    if refusal.status == 403:
+        return ProviderKeyRefused(
+            told, remedy="This key doesn't have permission to do this. Use another key or another model."
+        )
+    if refusal.status in {404, 405}:
+        return _not_found_failure(refusal, told)
+    return None
+
+
+def _not_found_failure(refusal: ProviderRefusal, told: str) -> ModelFailed:
+    if "not_found_error" in _error_codes(refusal.body) or text_at(refusal.body, "error", "status") == "NOT_FOUND":
+        return UnknownModel(told, remedy="To see this provider's models, run helix-desktop model list.")
+    model = f" and the model name {refusal.model!r}" if refusal.model else ""
+    return ModelFailed(told, remedy=f"Check the base URL{model}.")
+
+
+def _load_failure(refusal: ProviderRefusal, evidence: str, told: str) -> ModelOverloaded | None:
+    overloaded = "overloaded_error" in evidence or "rate_limit_e" in evidence or "RESOURCE_EXHAUSTED" in evidence
+    if refusal.status in _RETRIED_STATUS or refusal.status > 529 or overloaded:
+        return ModelOverloaded(
+            told, remedy="You can try again.", retry_after=retry_after_seconds(refusal.headers, refusal.body)
+        )
+    return None
+
+
+def provider_sentence(body: Json) -> str:
+    """The provider's own words, wherever it put them; one line, of a bearable length."""
+    if isinstance(body, list) and body:
+        return provider_sentence(body[0])
+    paths = (
+        ("error", "metadata", "raw"),
+        ("error", "message"),
+        ("message",),
+        ("error",),
+        ("detail",),
+        ("detail", 0, "msg"),
+        ("title",),
+    )
+    found = body if isinstance(body, str) else next((said for path in paths if (said := text_at(body, *path))), "")
+    if re.match(r"\s*<(!doctype|html)", found, re.IGNORECASE):
+        return "a web page instead of an answer"
+    line = " ".join(found.split())
+    return line if len(line) <= LONGEST_SENTENCE else f"{line[:LONGEST_SENTENCE]}…"
+
+
+def _error_codes(body: Json) -> str:
+    if isinstance(body, list) and body:
+        return _error_codes(body[0])
+    named = (value_at(body, "error", name) for name in ("type", "code", "status"))
+    reasons = (value_at(detail, "reason") for detail in list_at(body, "error", "details"))
+    top = (value_at(body, "type"), value_at(body, "code"))
+    return " ".join(str(one) for one in (*named, *reasons, *top) if one is not None)
+
+
+def retry_after_seconds(headers: Mapping[str, str], body: Json = None, now: datetime | None = None) -> float | None:
+    """How long the provider asks to wait: milliseconds, seconds, a date, Google's RetryInfo, or a part of its sentence;
+    None when it does not.
+    """
+    for name, scale in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        seconds = _non_negative_number(headers.get(name, ""))
+        if seconds is not None:
+            return seconds / scale
+    date = headers.get("retry-after", "")
+    if date:
+        return _seconds_until(date, now or datetime.now(UTC))
+    delays = [text_at(detail, "retryDelay") for detail in list_at(body, "error", "details")]
+    delays += [match[1] for match in _TRY_AGAIN.finditer(provider_sentence(body))]
+    return next((_seconds_of_duration(delay) for delay in delays if delay), None)
+
+
+def _non_negative_number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _seconds_until(date: str, now: datetime) -> float | None:
+    try:
+        when = parsedate_to_datetime(date)
+    except (ValueError, TypeError):
+        return None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return max(0.0, (when - now).total_seconds())
+
+
+def _seconds_of_duration(duration: str) -> float | None:
+    match = _DURATION.fullmatch(duration.strip())
+    if match is None or not any(match.groups()):
+        return None
+    minutes, seconds, milliseconds = (float(group or 0) for group in match.groups())
+    return minutes * 60 + seconds + milliseconds / 1000

@@ -1,0 +1,149 @@
+"""A reply being put together from the pieces of a stream.
+
+Every provider names the part a piece belongs to in its own way (an index, an item's id, nothing at all); the draft keeps
+parts by a `key` of the provider's choice, in the order in which they began.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Hashable
+from dataclasses import field
+from typing import Literal
+
+from helix_desktop.engine.blocks import CallDelta, Delta, ReasoningDelta, TextDelta
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers.json_values import Json
+
+UNNAMED = "unnamed"  # a call without a name gets this one, so that the model is told that there is no such tool
+LOST = "\N{REPLACEMENT CHARACTER}"
+_HALVES = re.compile("[\ud800-\udfff]")
+SHORTEST_UNIQUE = 9  # shorter ids ("0", "call_0") are counters of local servers and come again in the next reply
+
+
+@dataclass(slots=True)
+class _DraftPart:
+    sort: Literal["text", "reasoning", "call"]
+    pieces: list[str] = field(default_factory=list)
+    opaque: str = ""
+    id: str = ""
+    name: str = ""
+    index: int = 0
+    half: str = ""  # the first of two surrogates, until the other one comes
+
+    def add_piece(self, piece: str) -> str:
+        """Add a piece; what of it can be shown. A sign beyond the first 65,536 may come in two halves, one in each piece."""
+        piece = self.half + piece
+        self.half = piece[-1] if "\ud800" <= piece[-1:] <= "\udbff" else ""
+        piece = piece.removesuffix(self.half) if self.half else piece
+        if _HALVES.search(piece):
+            piece = piece.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        if piece:
+            self.pieces.append(piece)
+        return piece
+
+
+def _new_random_id() -> str:
+    return secrets.token_hex(8)
+
+
+class ReplyDraft:
+    """`provider` marks the reasoning, so that only the same provider gets it back."""
+
+    def __init__(self, provider: str, new_id: Callable[[], str] = _new_random_id) -> None:
+        self._provider = provider
+        self._new_id = new_id
+        self._parts: dict[Hashable, _DraftPart] = {}
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything of the reply has come."""
+        return any(part.pieces or part.name for part in self._parts.values())
+
+    @property
+    def count_calls(self) -> int:
+        return sum(part.sort == "call" for part in self._parts.values())
+
+    @property
+    def last_key(self) -> Hashable:
+        """The part that began last, or None."""
+        return next(reversed(self._parts), None)
+
+    def first_key_of_sort(self, sort: str) -> Hashable:
+        """The key of the first part of a sort, or None."""
+        return next((key for key, part in self._parts.items() if part.sort == sort), None)
+
+    def sort_of(self, key: Hashable) -> str:
+        part = self._parts.get(key)
+        return part.sort if part else ""
+
+    def add_text(self, key: Hashable, piece: str) -> list[Delta]:
+        if not piece:
+            return []
+        piece = self._parts.setdefault(key, _DraftPart("text")).add_piece(piece)
+        return [TextDelta(piece)] if piece else []
+
+    def add_reasoning(self, key: Hashable, piece: str) -> list[Delta]:
+        part = self._parts.setdefault(key, _DraftPart("reasoning"))
+        piece = part.add_piece(piece)
+        return [ReasoningDelta(piece)] if piece else []
+
+    def seal_reasoning(self, key: Hashable, opaque: str) -> None:
+        """What the provider needs back with this reasoning; replaces what was there."""
+        self._parts.setdefault(key, _DraftPart("reasoning")).opaque = opaque
+
+    def add_call_piece(self, key: Hashable, *, call_id: str = "", name: str = "", arguments: str = "") -> list[Delta]:
+        """Begin or continue a call. The first delta of a call carries its id and name."""
+        part = self._parts.get(key)
+        if part is None:
+            part = _DraftPart("call", id=self._unique_call_id(call_id), index=self.count_calls)
+            self._parts[key] = part
+        first = not part.name and bool(name)
+        if first:
+            part.name = name
+        arguments = part.add_piece(arguments)
+        if not first and not arguments:
+            return []
+        return [CallDelta(part.index, part.id, part.name, arguments)]
+
+    def set_whole_arguments(self, key: Hashable, arguments: str) -> list[Delta]:
+        """The arguments as the provider gives them at the end; only what had not come yet is a delta."""
+        part = self._parts[key]
+        sofar = "".join(part.pieces)
+        if arguments == sofar:
+            return []
+        part.pieces = [arguments]
+        rest = arguments.removeprefix(sofar) if arguments.startswith(sofar) else arguments
+        return [CallDelta(part.index, part.id, part.name, rest)]
+
+    def finished_parts(self, *, cut: bool = False) -> tuple[ReplyPart, ...]:
+        """The parts so far. In a reply that was cut, or met its length limit, a call whose arguments had not begun is
+        left out: with nothing after its name it would look like a call without arguments.
+        """
+        made = (self._finish_part(part, cut=cut) for part in self._parts.values())
+        return tuple(part for part in made if part is not None)
+
+    def _finish_part(self, part: _DraftPart, *, cut: bool) -> ReplyPart | None:
+        content = "".join(part.pieces) + (LOST if part.half else "")
+        if part.sort == "text":
+            return Text(content)
+        if part.sort == "reasoning":
+            empty = not content and not part.opaque
+            return None if empty else Reasoning(content, opaque=part.opaque, provider=self._provider)
+        if cut and not (part.name and content):
+            return None
+        return ToolCall(part.id, part.name or UNNAMED, content or "{}")
+
+    def _unique_call_id(self, call_id: str) -> str:
+        taken = {part.id for part in self._parts.values()}
+        if len(call_id) >= SHORTEST_UNIQUE and call_id not in taken:
+            return call_id
+        return f"{call_id or 'call'}_{self._new_id()}"
+
+
+def format_opaque(**values: Json) -> str:
+    """What a provider needs back, as compact JSON for `Reasoning.opaque`."""
+    return json.dumps(values, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,238 @@
+"""What requests would be billed, by a provider's prompt cache as Anthropic documents it.
+
+A request marks at most four of its blocks. It reads from the cache the longest beginning that an earlier request had marked,
+that is at most 20 blocks before one of its own marks and was used in the last five minutes; what follows up to its last mark
+is written. A beginning shorter than 1,024 tokens is not cached at all.
+
+The unit is one fresh input token. Tokens are those of o200k_base, four more for each message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
+from enum import Enum
+from itertools import accumulate
+
+from helix_desktop.engine.blocks import Image, MessagePart, Request, Role, ToolResult
+from helix_desktop.engine.cache_marks import MarkedRequest
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall, Usage
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.recorded_session import RecordedMessage
+
+MESSAGE_TOKENS = 4
+IMAGE_TOKENS = 1_600
+HEAD_TOKENS = (
+    1_900  # what this program really sends: system prompt and tools (tests/tools/test_workspace_tools.py counts them)
+)
+PAUSE = 10.0  # seconds between two requests of a session without times
+
+Count = Callable[[str], int]
+Piece = tuple[object, int]  # what stands there, to be compared, and its tokens
+
+
+class RecallReason(Enum):
+    """Why a part is in a request."""
+
+    NO = "it is the session's own"
+    RECALLED = "a recall by hash brought it"
+    SEARCHED = "a search brought it"
+
+
+Why = Callable[[object], RecallReason]
+
+
+def never_recalled(_: object) -> RecallReason:
+    """Nothing of it was recalled."""
+    return RecallReason.NO
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRules:
+    """The rules of a provider's cache. `look_back` 0: any common beginning is found, without marks."""
+
+    look_back: int = 20  # blocks before a mark
+    least: int = 1_024  # tokens
+    lifetime: float = 300.0  # seconds
+    at_the_change: bool = True  # whether marks are set where the provider knows the request, and behind what changed
+
+
+@dataclass(slots=True)
+class BillingLedger:
+    """What one session sent and what it was billed. `window` decides what overflowed."""
+
+    prices: RelativePrices
+    window: int
+    caching: CacheRules = CacheRules()
+    sent: int = 0
+    billed: float = 0.0
+    recalls: float = 0.0  # of what was billed: asking for recalls, writing and carrying what they brought
+    searches: float = 0.0  # of that: for what only a summary stands for
+    cache_read: int = 0
+    output: int = 0
+    peak: int = 0
+    overflowed: int = 0
+    steps: list[int] = field(default_factory=list)  # the tokens of each step's request
+    _sent: MarkedRequest = MarkedRequest()  # the last request, a number for each block
+    _known: dict[int, float] = field(default_factory=dict)  # marked beginnings, and when they were used last
+
+    def bill_step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled) -> Usage:
+        """One request of the agent itself, and the usage a provider would report. `why`: see `bill_cached_request`."""
+        usage = self.bill_cached_request(pieces, output, at, why, beside=False)
+        self.steps.append(usage.input)
+        return usage
+
+    def bill_cached_request(
+        self,
+        pieces: Sequence[Piece],
+        output: int,
+        at: float = 0.0,
+        why: Why = never_recalled,
+        *,
+        beside: bool = True,
+    ) -> Usage:
+        """A request to the main model: a step, a recall, or, `beside` these, a summary over the same prefix.
+
+        `at`: seconds. `why`: why a part is in it; writing and carrying what recalls brought is theirs.
+        """
+        total = sum(tokens for _, tokens in pieces)
+        sent = self._sent
+        known, written = self._tokens_read_and_written(pieces, at)
+        self._sent = sent if beside else self._sent
+        self._count_request(total, output)
+        self.cache_read += known
+        price = self.prices
+        self.billed += known * price.read + written * price.write + (total - known - written) + output * price.output
+        end = 0
+        for content, tokens in pieces:
+            end += tokens
+            each = price.read if end <= known else price.write if end <= known + written else 1.0
+            self._add_recall_cost(tokens * each, why(content))
+        return Usage(input=total, cache_read=known, cache_write=written, output=output)
+
+    def bill_recall(
+        self,
+        pieces: Sequence[Piece],
+        output: int,
+        at: float = 0.0,
+        *,
+        asks: RecallReason = RecallReason.RECALLED,
+        why: Why = never_recalled,
+    ) -> Usage:
+        """The request in which the agent asks for what it misses. Its reading and its call are a recall's; what is new in it
+        the next request would have written.
+        """
+        usage = self.bill_cached_request(pieces, output, at, why, beside=False)
+        carried = sum(tokens for content, tokens in pieces if why(content) is RecallReason.NO)
+        self._add_recall_cost(self.prices.read * carried + self.prices.output * output, asks)
+        return usage
+
+    def _add_recall_cost(self, cost: float, why: RecallReason) -> None:
+        self.recalls += cost * (why is not RecallReason.NO)
+        self.searches += cost * (why is RecallReason.SEARCHED)
+
+    def bill_uncached_request(self, pieces: Sequence[Piece], output: int) -> Usage:
+        """A request to another model, at the same prices and without its cache."""
+        total = sum(tokens for _, tokens in pieces)
+        self.sent += total
+        self.output += output
+        self.billed += total + output * self.prices.output
+        return Usage(input=total, output=output)
+
+    def _tokens_read_and_written(self, pieces: Sequence[Piece], at: float) -> tuple[int, int]:
+        """The tokens read from the cache, and those written to it."""
+        blocks = [hash(content) for content, _ in pieces]
+        chain = list(accumulate(blocks, lambda sofar, one: hash((sofar, one)), initial=0))[1:]
+        sizes = list(accumulate(tokens for _, tokens in pieces))
+        self._sent = self._sent.mark_next(blocks)
+        marked = sorted({0, *(self._sent.marked_blocks if self.caching.at_the_change else (len(blocks) - 1,))})
+        alive = self.caching.lifetime
+        for hit in self._reachable_blocks(marked):
+            if at - self._known.get(chain[hit], -alive - at - 1) <= alive:
+                break
+        else:
+            hit = -1
+        places = range(len(chain)) if not self.caching.look_back else marked
+        used = [one for one in chain[: hit + 1] if one in self._known] + [
+            chain[i] for i in places if sizes[i] >= self.caching.least
+        ]
+        self._known.update(dict.fromkeys(used, at))
+        known = sizes[hit] if hit >= 0 else 0
+        written = sizes[-1] - known if sizes and sizes[-1] >= self.caching.least else 0
+        return known, written
+
+    def _reachable_blocks(self, marked: Sequence[int]) -> list[int]:
+        """The blocks behind which a cached beginning may end, the longest first."""
+        if not self.caching.look_back:
+            return list(range(marked[-1], -1, -1)) if marked else []
+        near = {place - back for place in marked for back in range(self.caching.look_back)}
+        return sorted((one for one in near if one >= 0), reverse=True)
+
+    def _count_request(self, total: int, output: int) -> None:
+        self.sent += total
+        self.output += output
+        self.peak = max(self.peak, total)
+        self.overflowed += total > self.window
+
+
+def billing_pieces(request: Request, system_tokens: int, count: Count) -> list[Piece]:
+    """A request as the cache sees it: the system prompt, then part after part."""
+    made: list[Piece] = [(request.system, system_tokens)]
+    for message in request.messages:
+        said = any(not isinstance(part, ToolCall) for part in message.parts)
+        silent = 0 if said or message.role is Role.USER else MESSAGE_TOKENS
+        for part in message.parts:
+            made.append((part, count_part_tokens(part, count) + silent))
+            silent = 0
+    return made
+
+
+def count_part_tokens(part: MessagePart, count: Count) -> int:
+    """What a part counts, with the four tokens of the message it begins."""
+    match part:
+        case Text(text=text):
+            return count(text) + MESSAGE_TOKENS
+        case Reasoning(text=text):
+            return count(text)
+        case ToolCall(name=name, arguments=arguments):
+            return count(name) + count(arguments)
+        case ToolResult(text=text, images=images):
+            return count(text) + MESSAGE_TOKENS + IMAGE_TOKENS * len(images)
+        case Image():
+            return IMAGE_TOKENS + MESSAGE_TOKENS
+
+
+def pieces_of_recorded(message: RecordedMessage, count: Count) -> Iterator[Piece]:
+    """A recorded message sent as it is."""
+    yield message, count(message.text) + MESSAGE_TOKENS
+    for call in message.calls:
+        yield call, count(call.name) + count(call.arguments)
+
+
+def count_output_tokens(message: RecordedMessage, count: Count) -> int:
+    """What an assistant's message was billed as output."""
+    return sum(tokens for _, tokens in pieces_of_recorded(message, count))
+
+
+def request_times(messages: Sequence[RecordedMessage]) -> Iterator[float]:
+    """When each request of a session is made: by the session's own times, where it has them."""
+    now, last = 0.0, 0.0
+    for message in messages:
+        if message.role == "assistant":
+            now += max(0.0, message.time - last) if last and message.time else PAUSE
+            last = message.time or last
+            yield now
+
+
+def bill_without_folds(
+    messages: Sequence[RecordedMessage], ledger: BillingLedger, count: Count, head: int = HEAD_TOKENS
+) -> BillingLedger:
+    """What sending everything every time would have come to, as if it had been possible beyond the window too."""
+    standing: list[Piece] = [("", head)]
+    at = request_times(messages)
+    for message in messages:
+        if message.role == "assistant":
+            ledger.bill_step(list(standing), count_output_tokens(message, count), next(at))
+        standing.extend(pieces_of_recorded(message, count))
+    return ledger

@@ -1,0 +1,84 @@
+"""A clock of its own: an event loop whose time jumps to the next thing that waits, instead of waiting for it.
+
+Whatever sleeps or has a time limit on this loop does so in the loop's time, which starts at 0 and costs nothing. Hours
+of a session pass in milliseconds, always in the same order. While a thread works the time stands still.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import TypeVar
+
+T = TypeVar("T")
+
+RESOLUTION = 1e-3  # seconds
+START = 1_750_000_000.0  # seconds since 1970 at which a replay begins
+
+
+class _JumpingSelector(selectors.DefaultSelector):
+    """Asked to wait with nothing ready, it hands the wait to `jump` and returns at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.jump: Callable[[float], bool] = lambda _: False
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        ready = super().select(0)
+        if ready or timeout == 0:
+            return ready
+        if timeout is not None and self.jump(timeout):
+            return []
+        return super().select(timeout)
+
+
+class JumpingLoop(asyncio.SelectorEventLoop):
+    """An event loop with a time of its own."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._threads = 0
+        selector = _JumpingSelector()
+        super().__init__(selector)
+        self._clock_resolution = RESOLUTION  # asyncio's own; the system's nanosecond is lost in large times
+        selector.jump = self._jump_ahead
+
+    def time(self) -> float:
+        return self._now
+
+    def run_in_executor(self, executor: object, func: Callable[..., T], *args: object) -> asyncio.Future[T]:
+        """In a thread, as ever; until it ends no time passes."""
+        future: asyncio.Future[T] = super().run_in_executor(executor, func, *args)  # type: ignore[arg-type]
+        self._threads += 1
+        future.add_done_callback(self._thread_ended)
+        return future
+
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - asyncio's own
+        """Without the limit that newer Pythons set: it would be over at once."""
+        await super().shutdown_default_executor()
+
+    def _thread_ended(self, _: object) -> None:
+        self._threads -= 1
+
+    def _jump_ahead(self, seconds: float) -> bool:
+        if self._threads:
+            return False
+        self._now += seconds
+        return True
+
+
+class LoopClock:
+    """The engine's `Clock` on the running loop's time."""
+
+    def current_time(self) -> float:
+        return START + asyncio.get_running_loop().time()
+
+    async def sleep_seconds(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def run_on_jumping_loop(work: Coroutine[object, object, T]) -> T:
+    """Run to the end on a jumping loop; what is still running then is cancelled."""
+    with asyncio.Runner(loop_factory=JumpingLoop) as runner:
+        return runner.run(work)

@@ -1,0 +1,118 @@
+"""What a session's folds may have lost, found out without the engine's own means.
+
+Its collector is another one than `engine/conversation_details.py`, on purpose: it reads the recording, not the facts, with patterns
+of its own. Lost is a detail of a covered message that stands neither in the view nor in an entry the view names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+from helix_desktop.engine.blocks import Block
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
+from helix_desktop.errors import HelixError
+from helix_desktop.histories.recorded_session import RecordedMessage
+
+NAMED = re.compile(r'recall_cached_content\(\\?"([0-9a-f]{64})\\?"\)')
+_NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
+_ADDRESS = re.compile(r"https?://[\w./%?=&#~+:@-]+[\w/]")
+_DEMAND = re.compile(r"\b(?:must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)
+_TROUBLE = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .*|^(?:FAILED|ERROR) .*|^E   .*", re.MULTILINE)
+_ENDS = re.compile(r"(?<=[.!?])\s+|\n")
+_PATH_KEYS = ("path", "file_path", "filename", "file", "notebook_path", "old_path", "new_path")
+SHOWN = 300  # characters of a line that must be found again
+
+Read = Callable[[Digest], Awaitable[bytes]]
+
+
+def details_of_recorded(message: RecordedMessage) -> Iterator[str]:
+    """What of a message must not be lost: the user's demands word for word, errors, addresses, paths, names."""
+    if message.role == "user":
+        yield from (said.strip()[:SHOWN] for said in _ENDS.split(message.text) if _DEMAND.search(said))
+    if message.role == "tool":
+        yield from (trouble.strip()[:SHOWN] for trouble in _TROUBLE.findall(message.text))
+    for call in message.calls:
+        yield from _paths_in_arguments(call.arguments)
+    for text in (text_without_escapes(message.text), *(text_without_escapes(call.arguments) for call in message.calls)):
+        yield from _ADDRESS.findall(text)
+        yield from _NAME.findall(text)
+
+
+def _paths_in_arguments(arguments: str) -> Iterator[str]:
+    try:
+        values = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return
+    if isinstance(values, dict):
+        yield from (values[key] for key in _PATH_KEYS if isinstance(values.get(key), str) and values[key])
+
+
+def text_without_escapes(text: str) -> str:
+    """A text, or the values of a JSON object without their escapes."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return "\n".join(_values_in_json(json.loads(text)))
+    except (ValueError, RecursionError):
+        return text
+
+
+def _values_in_json(value: object) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield str(key)
+            yield from _values_in_json(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _values_in_json(inner)
+    else:
+        yield str(value)
+
+
+def digests_in_message(message: RecordedMessage) -> Iterator[Digest]:
+    """The hashes a message speaks of as if they were entries: of another program's cache, or made up."""
+    for text in (message.text, *(text_without_escapes(call.arguments) for call in message.calls)):
+        yield from map(Digest.from_hex, NAMED.findall(text))
+
+
+class ReachableText:
+    """All that can still be reached: the text of the view, and of the entries it names."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        self._text = "\n".join(map(_flatten_whitespace, texts))
+        self._names = set(_NAME.findall(self._text))
+
+    def holds_detail(self, detail: str) -> bool:
+        flat = _flatten_whitespace(detail)
+        return flat in self._names or flat in self._text
+
+    def unreachable_details(self, wanted: Iterable[str]) -> set[str]:
+        """Those of the details that stand nowhere."""
+        return {detail for detail in wanted if detail.strip() and not self.holds_detail(detail)}
+
+
+def _flatten_whitespace(text: str) -> str:
+    """As it stands in a request: a NUL as its symbol, and any space as one."""
+    return " ".join(text.replace("\0", "\N{SYMBOL FOR NULL}").split())
+
+
+def digests_in_view(blocks: Iterable[Block], text_of: Callable[[Block], str]) -> Iterator[Digest]:
+    """Every hash that stands in the view: in its words, and behind its folds."""
+    for block in blocks:
+        yield from map(Digest.from_hex, NAMED.findall(text_of(block)))
+        yield from (stored.digest for stored in block.cached)
+        if isinstance(block.content, Stored):
+            yield block.content.digest
+
+
+async def recall_and_verify(digest: Digest, read: Read) -> bytes | None:
+    """The original behind a hash, proved by hashing it anew; None where it does not come back."""
+    try:
+        content = await read(digest)
+    except HelixError:
+        return None
+    return content if hashlib.sha256(content).digest() == digest.raw else None

@@ -1,0 +1,201 @@
+"""The figures of a replay: of one session under one policy, and of several together."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import field, replace
+
+from helix_desktop.fast_dataclass import dataclass
+
+COUNTED = ("found", "kept", "added", "entry", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class FoldMark:
+    """A fold at a step, for the plot."""
+
+    step: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFigures:
+    """`used` and `standing`: identifiers that came again, and those of them that stood in the view.
+
+    `overflowed`: sessions with a request larger than the window. `fallbacks`: folds that a strategy gave up, or that
+    took a rung of the ladder beyond the usual writer. `waited`: the seconds a turn waited for folds, the longest;
+    `longest_admission`: of them, for one batch of outputs.
+    `plain_sent`, `plain_billed`, `plain_peak`: what sending everything every time would have come to.
+    `billed` is without recalls, `recalls_billed` is what asking for them, writing and carrying what they brought came to,
+    `searches_billed` the part of it for what no hash names and only a summary stands for;
+    both hold the head, whose tokens `head_tokens` is. `standing_plain`: of `standing`, what stands in more than a marker
+    or a list of names.
+    """
+
+    name: str
+    window: int
+    steps: Sequence[int]  # the tokens of each step's request
+    sent: int
+    billed: int
+    cache_read: int
+    peak: int
+    overflowed: int
+    plain_sent: int
+    plain_billed: int
+    illegal_requests: int = 0
+    folds: Mapping[str, int] = field(default_factory=dict)
+    recalls: int = 0
+    recalls_failed: int = 0
+    details: Mapping[str, int] = field(default_factory=dict)
+    fallbacks: int = 0
+    failed_folds: int = 0
+    used: int = 0
+    standing: int = 0
+    standing_plain: int = 0
+    recalls_billed: int = 0
+    searches_billed: int = 0
+    recalled_pages: int = 0
+    head_tokens: int = 0
+    plain_peak: int = 0
+    undo_identical: bool = True
+    repeats_served: int = 0
+    output_tokens: int = 0  # of tool outputs, as they came
+    output_shown: int = 0  # of them, in the last view
+    waited: float = 0.0
+    longest_admission: float = 0.0
+    marks: Sequence[FoldMark] = ()
+    sessions: int = 1
+    of: Sequence[ReplayFigures] = ()  # of a total: the sessions
+
+    @property
+    def retained_share(self) -> float:
+        return self.standing / self.used if self.used else 1.0
+
+    @property
+    def plainly_retained_share(self) -> float:
+        return self.standing_plain / self.used if self.used else 1.0
+
+    @property
+    def billed_with_recalls(self) -> int:
+        """All that was billed: with the head, with recalls."""
+        return self.billed + self.recalls_billed
+
+    @property
+    def fits_window(self) -> bool:
+        """Whether the session fits in the window as it is."""
+        return self.plain_peak <= self.window
+
+    @property
+    def median_window_share(self) -> float:
+        """The share of the window that the median step's request took."""
+        return statistics.median(self.steps) / self.window if self.steps else 0.0
+
+    @property
+    def peak_window_share(self) -> float:
+        return self.peak / self.window
+
+    def as_json(self) -> dict[str, object]:
+        """The shape of `--json`; integers but for shares."""
+        return {
+            "steps": len(self.steps),
+            "sent": self.sent,
+            "billed": self.billed,
+            "effective": self.billed_with_recalls,
+            "recalls_billed": self.recalls_billed,
+            "searches_billed": self.searches_billed,
+            "recalled_pages": self.recalled_pages,
+            "head_tokens": self.head_tokens,
+            "cache_read": self.cache_read,
+            "peak": round(self.peak_window_share, 4),
+            "overflowed": self.overflowed,
+            "illegal_requests": self.illegal_requests,
+            "folds": dict(self.folds),
+            "markers": self.folds.get("marker", 0),
+            "recalls": self.recalls,
+            "recalls_failed": self.recalls_failed,
+            "details": {name: self.details.get(name, 0) for name in COUNTED},
+            "fallbacks": self.fallbacks,
+            "failed_folds": self.failed_folds,
+            "retention": round(self.retained_share, 4),
+            "retention_plain": round(self.plainly_retained_share, 4),
+            "median_use": round(self.median_window_share, 4),
+            "undo_identical": self.undo_identical,
+            "repeats_served": self.repeats_served,
+            "output_tokens": self.output_tokens,
+            "output_shown": self.output_shown,
+            "waited_seconds": round(self.waited, 1),
+            "longest_admission_seconds": round(self.longest_admission, 1),
+            "none": {"sent": self.plain_sent, "billed": self.plain_billed},
+        } | self._figures_by_fit()
+
+    def _figures_by_fit(self) -> dict[str, object]:
+        """Of a total: the sessions that fit in the window as they are, and those that do not."""
+        groups = {
+            "fitting": [one for one in self.of if one.fits_window],
+            "overflowing": [one for one in self.of if not one.fits_window],
+        }
+        return {name: _brief_figures(group) for name, group in groups.items()} if self.of else {}
+
+
+def _brief_figures(group: Sequence[ReplayFigures]) -> dict[str, object]:
+    if not group:
+        return {"sessions": 0}
+    whole = replace(sum_figures(group), of=())
+    names = (
+        "steps",
+        "billed",
+        "effective",
+        "recalls_billed",
+        "searches_billed",
+        "retention",
+        "retention_plain",
+        "details",
+        "none",
+    )
+    return {"sessions": len(group)} | {name: value for name, value in whole.as_json().items() if name in names}
+
+
+def sum_figures(all_of: Sequence[ReplayFigures]) -> ReplayFigures:
+    """The sessions together: sums, the largest peak, and the median over all steps."""
+    folds: Counter[str] = Counter()
+    details: Counter[str] = Counter()
+    for one in all_of:
+        folds.update(one.folds)
+        details.update(one.details)
+    return ReplayFigures(
+        name="total",
+        window=all_of[0].window,
+        steps=[step for one in all_of for step in one.steps],
+        sent=sum(one.sent for one in all_of),
+        billed=sum(one.billed for one in all_of),
+        cache_read=sum(one.cache_read for one in all_of),
+        peak=max(one.peak for one in all_of),
+        overflowed=sum(one.overflowed for one in all_of),
+        plain_sent=sum(one.plain_sent for one in all_of),
+        plain_billed=sum(one.plain_billed for one in all_of),
+        illegal_requests=sum(one.illegal_requests for one in all_of),
+        folds=folds,
+        recalls=sum(one.recalls for one in all_of),
+        recalls_failed=sum(one.recalls_failed for one in all_of),
+        details=details,
+        fallbacks=sum(one.fallbacks for one in all_of),
+        failed_folds=sum(one.failed_folds for one in all_of),
+        used=sum(one.used for one in all_of),
+        standing=sum(one.standing for one in all_of),
+        standing_plain=sum(one.standing_plain for one in all_of),
+        recalls_billed=sum(one.recalls_billed for one in all_of),
+        searches_billed=sum(one.searches_billed for one in all_of),
+        recalled_pages=sum(one.recalled_pages for one in all_of),
+        head_tokens=all_of[0].head_tokens,
+        plain_peak=max(one.plain_peak for one in all_of),
+        of=tuple(all_of),
+        undo_identical=all(one.undo_identical for one in all_of),
+        repeats_served=sum(one.repeats_served for one in all_of),
+        output_tokens=sum(one.output_tokens for one in all_of),
+        output_shown=sum(one.output_shown for one in all_of),
+        waited=max(one.waited for one in all_of),
+        longest_admission=max(one.longest_admission for one in all_of),
+        sessions=len(all_of),
+    )

@@ -1,0 +1,256 @@
+"""Watches a conversation while it is replayed: what stood in the views, what was folded, what came back, what was lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from helix_desktop.engine import legal_messages
+from helix_desktop.engine.blocks import Block, ContextKind, Image, Request, View
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    BreakerClosed,
+    Folded,
+    FoldFailed,
+    FoldKind,
+    Reasoning,
+    Recorded,
+    Stored,
+    Text,
+    ToolCall,
+    Unfolded,
+)
+from helix_desktop.engine.ports import ContentCache, TokenCounter
+from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.engine.view import ConversationState, build_state
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.recorded_session import RecordedMessage
+from helix_desktop.replay import lost_details, request_legality
+from helix_desktop.replay.missed_references import MissedReferences, RecalledPage, RecallMode, missing_from_view
+from helix_desktop.replay.replay_figures import FoldMark
+from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
+
+DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayObservations:
+    """What was seen; `figures.Figures` has what the names mean."""
+
+    folds: Sequence[Folded]
+    marks: Sequence[FoldMark]
+    illegal: int
+    recalls: int
+    recalls_failed: int
+    details: Mapping[str, int]
+    fallbacks: int
+    failed: int
+    used: int
+    standing: int
+    standing_plain: int
+    undo_identical: bool
+    output_tokens: int
+    output_shown: int
+
+
+class ReplayObserver:
+    """Told of every step by the player, and of every fact by the conversation."""
+
+    def __init__(
+        self, conversation: Conversation, cache: ContentCache, usual: Sequence[str], tokens: TokenCounter
+    ) -> None:
+        conversation.listeners.append(self._note_event)
+        self._conversation = conversation
+        self._cache = cache
+        self._usual = frozenset(usual)
+        self._contents = ViewContents(cache)
+        self._texts: dict[Digest, str] = {}
+        self._retention = ReferenceRetention(self._text_of_stored)
+        self._misses = MissedReferences(tokens)
+        self._details: dict[str, None] = {}
+        self._folds: list[Folded] = []
+        self._marks: list[FoldMark] = []
+        self._failed = 0
+        self._steps = 0
+        self._illegal = 0
+        self._proved: dict[Digest, bool] = {}
+        self._foreign: set[Digest] = set()
+        self._seen: dict[int, Block] = {}
+        self._lost: set[str] = set()
+        self._document_is_new = False
+        self._outputs = 0
+        self._output_tokens = 0
+        self._output_shown = 0
+
+    def note_message(self, message: RecordedMessage, tokens: int) -> None:
+        """A message of the recording has become facts; `tokens` is what it counts."""
+        self._retention.note_earlier_identifiers(message)
+        self._misses.note_earlier_message(message)
+        self._details.update(dict.fromkeys(lost_details.details_of_recorded(message)))
+        self._foreign.update(lost_details.digests_in_message(message))
+        if message.role == "tool":
+            self._outputs += tokens
+
+    def note_output_text(self, stored: Stored, text: str) -> None:
+        """An output's text, so that it need not be read again."""
+        self._texts[stored.digest] = text
+
+    async def observe_step(self, view: View, request: Request, reply: RecordedMessage) -> None:
+        """One request, and the recorded reply to it."""
+        self._steps += 1
+        await self.observe_request(view, request)
+        self._retention.show_view(view.blocks)
+        self._retention.count_uses(reply)
+        self._output_tokens += self._outputs
+        self._output_shown += sum(block.tokens for block in view.blocks if block.kind is ContextKind.OUTPUT)
+        await self._verify_recalls(view.blocks)
+        if self._document_is_new:
+            self._document_is_new = False
+            await self._look_for_losses(view.blocks)
+
+    async def observe_request(self, view: View, request: Request) -> None:
+        """A request that is sent, whatever for."""
+        self._illegal += bool(legal_messages.find_violations(request) or request_legality.find_complaints(request))
+        await self._read_block_contents(view.blocks)
+
+    async def pages_missed_by(self, view: View, reply: RecordedMessage, recalls: RecallMode) -> list[RecalledPage]:
+        """The pages an agent would have recalled from this view before it wrote the reply."""
+        self._misses.set_shown_view(view.blocks, self._text_in_block)
+        missed = missing_from_view(self._misses.missed_by_reply(reply), map(self._text_in_block, view.blocks))
+        if not missed or recalls is RecallMode.NONE:
+            return []
+        summarised = any(block.kind in SUMMARIES for block in view.blocks)
+        entries = []
+        indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
+        for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
+            if digest not in indexes:  # which name what was there, and do not say it
+                content = await lost_details.recall_and_verify(digest, self._cache.read_content)
+                entries += [(digest.hex, content.decode("utf-8", "replace"))] if content is not None else []
+        said = (self._text_in_block(block) for block in view.blocks)
+        return self._misses.pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
+
+    async def finish_observing(self) -> ReplayObservations:
+        """The last looks, and all that was seen."""
+        blocks = self._conversation.current_view().blocks
+        await self._read_block_contents(blocks)
+        await self._verify_recalls(blocks)
+        await self._look_for_losses(blocks)
+        details = Counter(lost=len(self._lost))
+        for fold in self._folds:
+            if fold.kind in DOCUMENTS:
+                kept = fold.details
+                details.update(found=kept.found, kept=kept.kept, added=kept.added, entry=kept.entry)
+        return ReplayObservations(
+            folds=self._folds,
+            marks=self._marks,
+            illegal=self._illegal,
+            recalls=len(self._proved),
+            recalls_failed=sum(not back for back in self._proved.values()),
+            details=details,
+            fallbacks=sum(self._is_fallback(fold) for fold in self._folds),
+            failed=self._failed,
+            used=self._retention.used,
+            standing=self._retention.standing,
+            standing_plain=self._retention.standing_plain,
+            undo_identical=undo_is_exact(self._conversation.state.facts),
+            output_tokens=self._output_tokens,
+            output_shown=self._output_shown,
+        )
+
+    # --- facts
+
+    def _note_event(self, event: Event) -> None:
+        if not isinstance(event, FactAppended):
+            return
+        fact = event.recorded.fact
+        if isinstance(fact, Folded):
+            self._folds.append(fact)
+            self._marks.append(FoldMark(self._steps, str(fact.kind)))
+            self._document_is_new |= fact.kind not in (FoldKind.MARKER, FoldKind.EXCERPT)
+        self._failed += isinstance(fact, FoldFailed)
+
+    def _is_fallback(self, fold: Folded) -> bool:
+        """Truncation, or a writer that is not one of the usual ones."""
+        return fold.kind is FoldKind.TRUNCATION or bool(fold.model and fold.model not in self._usual)
+
+    # --- what stands in the view
+
+    async def _read_block_contents(self, blocks: Iterable[Block]) -> None:
+        """Read the content the blocks refer to, once."""
+        for block in blocks:
+            stored = _stored_of_block(block)
+            if stored is not None and stored.digest not in self._texts:
+                shown = (await self._contents.read_view_contents(View((block,)))).get(stored, "")
+                self._texts[stored.digest] = "" if isinstance(shown, Image) else shown
+
+    def _text_of_stored(self, stored: Stored) -> str:
+        return self._texts.get(stored.digest, "")
+
+    def _text_in_block(self, block: Block) -> str:
+        match block.content:
+            case Text(text=text) | Reasoning(text=text):
+                return text
+            case ToolCall(arguments=arguments):
+                return lost_details.text_without_escapes(arguments)
+            case _:
+                stored = _stored_of_block(block)
+                return self._text_of_stored(stored) if stored else ""
+
+    async def _verify_recalls(self, blocks: Sequence[Block]) -> None:
+        """Bring back the original behind every hash that stands anywhere, the first time it does. One that the recording
+        speaks of and the cache does not have is no promise of ours.
+        """
+        fresh = [block for block in blocks if id(block) not in self._seen]
+        self._seen = {id(block): block for block in blocks}
+        for digest in lost_details.digests_in_view(fresh, self._text_in_block):
+            if digest not in self._proved:
+                back = await lost_details.recall_and_verify(digest, self._cache.read_content) is not None
+                if back or digest not in self._foreign:
+                    self._proved[digest] = back
+
+    async def _look_for_losses(self, blocks: Sequence[Block]) -> None:
+        named = [
+            await lost_details.recall_and_verify(digest, self._cache.read_content)
+            for digest in dict.fromkeys(lost_details.digests_in_view(blocks, self._text_in_block))
+        ]
+        entries = [
+            lost_details.text_without_escapes(entry.decode("utf-8", "replace")) for entry in named if entry is not None
+        ]
+        standing = lost_details.ReachableText([*map(self._text_in_block, blocks), *entries])
+        self._lost |= standing.unreachable_details(self._details)
+
+
+def undo_is_exact(facts: Sequence[Recorded]) -> bool:
+    """Whether undoing every fold gives the view that would have been without any."""
+    undone = build_state(facts)
+    while undone.live_folds:
+        before = len(undone.live_folds)
+        for fold in reversed(undone.live_folds):
+            undone.advance_state(Recorded("", undone.last_seq + 1, undone.time_of_moment, Unfolded(fold.fold)))
+        if len(undone.live_folds) >= before:
+            return False
+    return undone.take_view() == _state_without_folds(facts).take_view()
+
+
+def _state_without_folds(facts: Sequence[Recorded]) -> ConversationState:
+    """The state without folds; what they were keeps its number, as a fact that does nothing."""
+    kept = (
+        Recorded(each.conversation, each.seq, each.time, BreakerClosed(FoldKind.MARKER))
+        if isinstance(each.fact, Folded | Unfolded | FoldFailed)
+        else each
+        for each in facts
+    )
+    return build_state(kept)
+
+
+def _stored_of_block(block: Block) -> Stored | None:
+    match block.content:
+        case Stored() as stored:
+            return stored
+        case Attachment(stored=stored):
+            return stored
+        case _:
+            return None

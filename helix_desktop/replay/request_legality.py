@@ -1,0 +1,94 @@
+"""Whether a provider would take a request: a second opinion beside the engine's own laws.
+
+The request is written out as the flat list of messages of OpenAI's chat completions and read from left to right, the
+way a provider does; what Anthropic asks for besides (roles in turns, the user first and last) is looked at as well.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+
+from helix_desktop.engine.blocks import Image, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FlatMessage:
+    """One message as it would be sent."""
+
+    role: str
+    text: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    answers: str = ""
+    pictures: int = 0
+
+
+def find_complaints(request: Request) -> list[str]:
+    """What a provider would refuse the request for; empty for a legal one."""
+    flat = list(flatten_request(request))
+    return [*_complaints_about_roles(request), *_complaints_about_empty(flat), *_complaints_about_results(flat)]
+
+
+def flatten_request(request: Request) -> Iterator[FlatMessage]:
+    """Results first, then what the user says; an assistant's text together with its calls."""
+    for message in request.messages:
+        texts = "".join(part.text for part in message.parts if isinstance(part, Text))
+        if message.role is Role.ASSISTANT:
+            yield FlatMessage("assistant", texts, tuple(part for part in message.parts if isinstance(part, ToolCall)))
+            continue
+        yield from (
+            FlatMessage("tool", part.text, answers=part.call) for part in message.parts if isinstance(part, ToolResult)
+        )
+        pictures = sum(isinstance(part, Image) for part in message.parts)
+        if texts or pictures or not any(isinstance(part, ToolResult) for part in message.parts):
+            yield FlatMessage("user", texts, pictures=pictures)
+
+
+def _complaints_about_roles(request: Request) -> Iterator[str]:
+    roles = [message.role for message in request.messages]
+    if not roles or roles[0] is not Role.USER or roles[-1] is not Role.USER:
+        yield "the user is not first and last"
+    if any(one is other for one, other in itertools.pairwise(roles)):
+        yield "a role speaks twice in a row"
+    for message in request.messages:
+        alone = [part for part in message.parts if not isinstance(part, Reasoning)]
+        if not alone:
+            yield "a message says nothing but reasoning"
+
+
+def _complaints_about_empty(flat: list[FlatMessage]) -> Iterator[str]:
+    for number, message in enumerate(flat):
+        if not message.text.strip() and not message.calls and not message.pictures:
+            yield f"message {number} of the {message.role} is empty"
+        for call in message.calls:
+            if not call.id or not call.name or not _is_arguments_object(call.arguments):
+                yield f"message {number} has a call that is not well formed"
+
+
+def _complaints_about_results(flat: list[FlatMessage]) -> Iterator[str]:
+    open_calls: set[str] = set()
+    known: set[str] = set()
+    for number, message in enumerate(flat):
+        if message.role == "tool":
+            if message.answers not in open_calls:
+                yield f"message {number} answers a call that is not open"
+            open_calls.discard(message.answers)
+            continue
+        if open_calls:
+            yield f"message {number} comes before {len(open_calls)} results"
+        open_calls = {call.id for call in message.calls}
+        if len(open_calls) < len(message.calls) or open_calls & known:
+            yield f"message {number} uses the id of another call"
+        known |= open_calls
+    if open_calls:
+        yield "the last calls are not answered"
+
+
+def _is_arguments_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (ValueError, RecursionError):
+        return False

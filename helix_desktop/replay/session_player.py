@@ -1,0 +1,369 @@
+"""Plays one recorded session through the real engine: conversation, steward, strategies and laws.
+
+What a person and a model said and what tools returned comes from the recording; what the folds say comes from a
+stand-in. One request is made before every recorded reply, when it was made, or ten seconds after the step before. Where
+the reply uses what the view no longer shows, the pages that hold it are recalled first, and that is billed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from helix_desktop.engine import content_recall, legal_messages
+from helix_desktop.engine.agent_following import AgentFollower, AgentOutput, AgentReply
+from helix_desktop.engine.blocks import Request, ToolResult, View
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.facts import (
+    Fact,
+    ModelRole,
+    ModelSet,
+    Reasoning,
+    ReplyPart,
+    Stop,
+    SystemSet,
+    Text,
+    ToolCall,
+    ToolsOffered,
+    Usage,
+)
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.ports import ContentCache, JournalPort, ModelClient, SearchIndex, TokenCounter
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedMessage, RecordedSession
+from helix_desktop.replay.cache_billing import (
+    HEAD_TOKENS,
+    BillingLedger,
+    CacheRules,
+    Piece,
+    RecallReason,
+    bill_without_folds,
+    billing_pieces,
+    count_output_tokens,
+    request_times,
+)
+from helix_desktop.replay.jumping_clock import LoopClock
+from helix_desktop.replay.missed_references import RecalledPage, RecallMode, group_by_round
+from helix_desktop.replay.remembered_counts import RememberingCounter
+from helix_desktop.replay.replay_figures import ReplayFigures
+from helix_desktop.replay.replay_observer import ReplayObserver
+from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
+
+T = TypeVar("T")
+Answered = tuple[str, dict[str, str], str]  # the call of a recall: tool, arguments, output
+RECALLED = "recalled-"  # how the ids of recalls begin that the recorded agent would have made
+SEARCHED = f"{RECALLED}search-"
+MAIN, FAST = "recorded", "stand-in"
+SYSTEM = "You are the agent of a recorded session."
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTerms:
+    """What a replay is about besides the session. `head`: tokens of system prompt and tools, in every request;
+    `recalls`: how what a reply misses is recalled and billed.
+    """
+
+    policy: Policy
+    window: int = 128_000
+    prices: RelativePrices = RelativePrices(0.1, 1.25, 5.0)
+    stand_in: str = "works"
+    head: int = HEAD_TOKENS
+    caching: CacheRules = CacheRules()
+    recalls: RecallMode = RecallMode.NAMED
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayStores:
+    """Where one replayed conversation lives: the ports in memory, or real ones."""
+
+    journal: JournalPort
+    cache: ContentCache
+    index: SearchIndex
+
+
+class SessionPlayer:
+    """One session under one policy. `play_session` returns its figures."""
+
+    def __init__(
+        self, recording: RecordedSession, terms: ReplayTerms, stores: ReplayStores, tokens: TokenCounter
+    ) -> None:
+        self._recording = recording
+        self._terms = terms
+        self._stores = stores
+        self._tokens = RememberingCounter(tokens)
+        said = [message.text for message in recording.messages if message.role == "system"]
+        self._system_text = "\n\n".join([SYSTEM, *said])
+        self._system_tokens = terms.head + sum(self._tokens.count_tokens(text) for text in said)
+        self._ledger = BillingLedger(terms.prices, terms.window, terms.caching)
+        self._times = request_times(recording.messages)
+        self._recalled = 0
+        self._contents = ViewContents(stores.cache)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waited = 0.0
+        self._waited_now = 0.0
+        self._longest_admission = 0.0
+
+    async def play_session(self, moved: Callable[[int], None] = lambda _: None) -> ReplayFigures:
+        """The whole session. `moved` is told of every message, for a progress bar."""
+        self._conversation = await Conversation.open(self._stores.journal, "replay")
+        self._watching = ReplayObserver(self._conversation, self._stores.cache, (MAIN, FAST), self._tokens)
+        self._steward = self._new_steward()
+        self._following = AgentFollower(
+            self._conversation,
+            self._steward,
+            self._stores.cache,
+            self._tokens,
+            waiting=self._time_waiting,
+            stored=self._watching.note_output_text,
+        )
+        await self._conversation.append_facts(*self._setup_facts())
+        try:
+            await self._play_messages(moved)
+            await self._steward.aclose()
+            return await self._collect_figures()
+        finally:
+            for task in list(self._tasks):
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _new_steward(self) -> FoldSteward:
+        clients: dict[ModelRole, ModelClient] = {
+            ModelRole.MAIN: StandInModel(
+                MAIN, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window
+            ),
+            ModelRole.FAST: StandInModel(
+                FAST, self._terms.stand_in, self._tokens, self._bill_aside, self._fits_in_window
+            ),
+        }
+        return FoldSteward(
+            self._conversation,
+            cache=self._stores.cache,
+            index=self._stores.index,
+            tokens=self._tokens,
+            clock=LoopClock(),
+            models=clients.get,
+            spawn=self._spawn,
+        )
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, T], /, *, name: str) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _setup_facts(self) -> list[Fact]:
+        return [
+            SystemSet(self._system_text, self._system_tokens),
+            ToolsOffered((), 0),
+            self._terms.policy.to_policy_fact(),
+            self._model_set_of(ModelRole.MAIN, MAIN),
+            self._model_set_of(ModelRole.FAST, FAST),
+        ]
+
+    def _model_set_of(self, role: ModelRole, name: str) -> ModelSet:
+        price = self._terms.prices
+        return ModelSet(role, name, self._terms.window, 0, 1.0, price.output, price.read, price.write)
+
+    # --- message after message
+
+    async def _play_messages(self, moved: Callable[[int], None]) -> None:
+        batch: list[RecordedMessage] = []
+        for number, message in enumerate(self._recording.messages, 1):
+            if batch and message.role != "tool":
+                await self._play_outputs(batch)
+                batch = []
+            if message.role == "user":
+                await self._play_user_message(message)
+            elif message.role == "assistant":
+                await self._play_reply(message)
+            elif message.role == "tool":
+                batch.append(message)
+            self._watching.note_message(message, self._tokens.count_tokens(message.text))
+            moved(number)
+        if batch:
+            await self._play_outputs(batch)
+        await self._end_played_turn()
+
+    async def _play_user_message(self, message: RecordedMessage) -> None:
+        await self._end_played_turn()
+        await self._following.record_user_message((Text(message.text or "(nothing)"),))
+
+    async def _end_played_turn(self) -> None:
+        if await self._following.end_agent_turn():
+            self._waited = max(self._waited, self._waited_now)
+            self._waited_now = 0.0
+
+    async def _play_reply(self, message: RecordedMessage) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, next(self._times) - loop.time()))
+        view, request = await self._next_request()
+        await self._watching.observe_step(view, request, message)
+        if pages := await self._watching.pages_missed_by(view, message, self._terms.recalls):
+            request = await self._play_recalls(request, pages)
+        saw, pieces = self._conversation.state.last_seq, self._billing_pieces_of(request)
+        output = count_output_tokens(message, self._tokens.count_tokens)
+        usage = self._ledger.bill_step(pieces, output, loop.time(), _recall_reason_of)
+        await self._following.record_reply(self._build_agent_reply(message, usage), saw)
+
+    async def _next_request(self) -> tuple[View, Request]:
+        """What the next request shows, after what the steward does before it."""
+        view = await self._following.prepare_next_view()
+        return view, legal_messages.build_request(view, await self._contents.read_view_contents(view))
+
+    async def _play_recalls(self, request: Request, pages: Sequence[RecalledPage]) -> Request:
+        """The agent asks for the pages one after the other, as the tools hand them out, and they stand in the view from
+        here on. Returns the request that follows.
+        """
+        for calls in [*await self._recalls_by_hash(pages), *await self._recalls_by_search(pages)]:
+            await self._play_recall_request(request, calls)
+            view, request = await self._next_request()
+            await self._watching.observe_request(view, request)
+        return request
+
+    async def _recalls_by_hash(self, pages: Sequence[RecalledPage]) -> list[list[Answered]]:
+        """Of the entries the view names."""
+        at_once = group_by_round([page for page in pages if page.named])
+        return [[await self._recall_page(page) for page in together] for together in at_once]
+
+    async def _recall_page(self, page: RecalledPage) -> Answered:
+        asked = dict(page.asked)
+        lines, words = asked.get("lines", ""), asked.get("find", "")
+        text = await content_recall.recall_entry(self._stores.cache, self._tokens, page.entry, lines=lines, words=words)
+        return ToolName.RECALL, {"sha256": page.entry} | asked, text
+
+    async def _recalls_by_search(self, pages: Sequence[RecalledPage]) -> list[list[Answered]]:
+        """Of what only a summary stands for: its passages, and the page where these are not enough."""
+        wanted = [page for page in pages if not page.named]
+        searched = [
+            await self._search_folded_messages(min(page.holds, key=lambda one: (" " in one, one))) for page in wanted
+        ]
+        shown = "".join(text for _, _, text in searched)
+        read: list[Answered] = [
+            (ToolName.RECALL_HISTORY, {"fold": page.entry}, page.text)
+            for page in wanted
+            if any(one not in shown for one in page.holds)
+        ]
+        return [calls for calls in (searched, read) if calls]
+
+    async def _search_folded_messages(self, words: str) -> Answered:
+        text = await content_recall.recall_folded_messages(
+            self._conversation.state, self._stores.cache, self._tokens, "", words
+        )
+        return ToolName.RECALL_HISTORY, {"find": words}, text
+
+    async def _play_recall_request(self, request: Request, calls: Sequence[Answered]) -> None:
+        """A request that is answered with these calls, and what they bring: tool, arguments, output."""
+        asks = RecallReason.SEARCHED if calls[0][0] == ToolName.RECALL_HISTORY else RecallReason.RECALLED
+        begins = SEARCHED if asks is RecallReason.SEARCHED else RECALLED
+        named = [
+            RecordedCall(f"{begins}{self._recalled + n}", tool, json.dumps(of)) for n, (tool, of, _) in enumerate(calls)
+        ]
+        self._recalled += len(named)
+        reply = RecordedMessage("assistant", "", tuple(named))
+        output = count_output_tokens(reply, self._tokens.count_tokens)
+        now = asyncio.get_running_loop().time()
+        usage = self._ledger.bill_recall(
+            self._billing_pieces_of(request), output, now, asks=asks, why=_recall_reason_of
+        )
+        await self._following.record_reply(self._build_agent_reply(reply, usage), self._conversation.state.last_seq)
+        await self._play_outputs(
+            [RecordedMessage("tool", text, answers=call.id) for call, (_, _, text) in zip(named, calls, strict=True)]
+        )
+
+    @staticmethod
+    def _build_agent_reply(message: RecordedMessage, usage: Usage) -> AgentReply:
+        parts: list[ReplyPart] = [Reasoning(message.reasoning)] if message.reasoning else []
+        if message.text:
+            parts.append(Text(message.text))
+        parts.extend(ToolCall(call.id, call.name, call.arguments) for call in message.calls)
+        return AgentReply(tuple(parts), MAIN, Stop.CALLS if message.calls else Stop.END, usage)
+
+    async def _play_outputs(self, batch: Sequence[RecordedMessage]) -> None:
+        before = self._waited_now
+        await self._following.record_outputs(
+            [AgentOutput(message.answers, message.text, message.ok) for message in batch]
+        )
+        self._longest_admission = max(self._longest_admission, self._waited_now - before)
+
+    async def _time_waiting(self, work: Awaitable[T]) -> T:
+        """What a turn waits for; background work costs it nothing."""
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        found = await work
+        self._waited_now += loop.time() - begun
+        return found
+
+    def _bill_aside(self, asked: StandInRequest) -> None:
+        pieces = self._billing_pieces_of(asked.request)
+        if asked.client == MAIN:
+            self._ledger.bill_cached_request(pieces, asked.output, asyncio.get_running_loop().time(), _recall_reason_of)
+        else:
+            self._ledger.bill_uncached_request(pieces, asked.output)
+
+    def _fits_in_window(self, request: Request) -> bool:
+        return sum(tokens for _, tokens in self._billing_pieces_of(request)) <= self._terms.window
+
+    def _billing_pieces_of(self, request: Request) -> Sequence[Piece]:
+        own = request.system == self._system_text
+        system = self._system_tokens if own else self._tokens.count_tokens(request.system)
+        return billing_pieces(request, system, self._tokens.count_tokens)
+
+    # --- the end
+
+    async def _collect_figures(self) -> ReplayFigures:
+        terms, messages = self._terms, self._recording.messages
+        plain = bill_without_folds(
+            messages, BillingLedger(terms.prices, terms.window, terms.caching), self._tokens.count_tokens, terms.head
+        )
+        self._waited = max(self._waited, self._waited_now)
+        watched = await self._watching.finish_observing()
+        folds = Counter(str(fold.kind) for fold in watched.folds)
+        return ReplayFigures(
+            name=self._recording.name,
+            window=self._terms.window,
+            steps=tuple(self._ledger.steps),
+            sent=self._ledger.sent,
+            billed=round(self._ledger.billed - self._ledger.recalls),
+            recalls_billed=round(self._ledger.recalls),
+            searches_billed=round(self._ledger.searches),
+            recalled_pages=self._recalled,
+            head_tokens=self._terms.head,
+            cache_read=self._ledger.cache_read,
+            peak=self._ledger.peak,
+            overflowed=int(self._ledger.overflowed > 0),
+            plain_sent=plain.sent,
+            plain_billed=round(plain.billed),
+            illegal_requests=watched.illegal,
+            folds=folds,
+            recalls=watched.recalls,
+            recalls_failed=watched.recalls_failed,
+            details=watched.details,
+            fallbacks=watched.fallbacks,
+            failed_folds=watched.failed,
+            used=watched.used,
+            standing=watched.standing,
+            standing_plain=watched.standing_plain,
+            plain_peak=plain.peak,
+            undo_identical=watched.undo_identical,
+            repeats_served=self._following.repeats,
+            output_tokens=watched.output_tokens,
+            output_shown=watched.output_shown,
+            waited=self._waited,
+            longest_admission=self._longest_admission,
+            marks=watched.marks,
+        )
+
+
+def _recall_reason_of(part: object) -> RecallReason:
+    """Why a part of a request is there."""
+    name = part.call if isinstance(part, ToolResult) else part.id if isinstance(part, ToolCall) else ""
+    if name.startswith(SEARCHED):
+        return RecallReason.SEARCHED
+    return RecallReason.RECALLED if name.startswith(RECALLED) else RecallReason.NO

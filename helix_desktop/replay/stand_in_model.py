@@ -1,0 +1,166 @@
+"""A stand-in for the models that write folds: replies of the sizes the price model gives them, at once, for nothing.
+
+What it writes has the right form and carries no identifiers of its own, so that a summary never counts as remembering.
+`KINDS` are the ways in which real models let one down; replaying with one shows what then becomes of a session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+
+from helix_desktop.engine.blocks import Delta, Reply, Request, TextDelta, ToolResult
+from helix_desktop.engine.facts import Purpose, Stop, Text, Usage
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.strategies.handover import SECTIONS
+from helix_desktop.errors import ContextTooLong, ModelOverloaded
+from helix_desktop.fast_dataclass import dataclass
+
+KINDS: Mapping[str, str] = {
+    "works": "answers in the right form and length, with the details it found",
+    "slow": "answers correctly at the speed of real models: 80 tokens per second, after two seconds",
+    "forgetful": "answers in the right form but leaves out every detail",
+    "fails": "refuses every request",
+    "hangs": "never answers",
+    "empty": "gives an empty answer",
+    "wrong-form": "answers in the wrong form",
+    "other-language": "answers in another language, including the headings",
+    "too-long": "gives an answer that is twenty times too long",
+}
+SIZES: Mapping[Purpose, int] = {
+    Purpose.HANDOVER: 3_000,
+    Purpose.OBSERVATIONS: 3_000,
+    Purpose.REFLECTION: 3_000,
+    Purpose.COMPACTION: 500,
+}
+OTHER_SIZE = 60
+SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
+USUAL_SECONDS = 8.0
+FOREVER = 1e9
+FIRST_WORD, PACE = 2.0, 80  # of a slow one: seconds, and tokens a second
+_FILL = "the work went on as it was asked and the rest of it is as it was said "
+_FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
+_FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
+_OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
+_RULE = re.compile(r"\b(?:must|never|always|only)\b")
+_PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
+READ = 20_000  # characters of each text that a good summary is made from
+
+
+@dataclass(frozen=True, slots=True)
+class StandInRequest:
+    """One request a stand-in was given, and what its answer counts."""
+
+    client: str
+    request: Request
+    output: int
+
+
+class StandInModel:
+    """A `ModelClient`. `heard` is told of every request that got an answer; `fits` says which ones its window takes."""
+
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        tokens: TokenCounter,
+        heard: Callable[[StandInRequest], None],
+        fits: Callable[[Request], bool] = lambda _: True,
+    ) -> None:
+        self._name = name
+        self._kind = kind
+        self._tokens = tokens
+        self._heard = heard
+        self._fits = fits
+
+    @property
+    def model_name(self) -> str:
+        return self._name
+
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        await asyncio.sleep(self._delay_seconds(request))
+        if not self._fits(request):
+            raise ContextTooLong("The request does not fit in the simulated model's window.")
+        if self._kind == "fails":
+            raise ModelOverloaded("The stand-in refuses every request.")
+        text = self._write_stand_in_answer(request)
+        output = self._tokens.count_tokens(text)
+        self._heard(StandInRequest(self._name, request, output))
+        for piece in self._output_pieces(text):
+            yield TextDelta(piece)
+            if self._kind == "slow":
+                await asyncio.sleep(self._tokens.count_tokens(piece) / PACE)
+        yield Reply((Text(text),) if text else (), Stop.END, Usage(output=output), self._name)
+
+    def _delay_seconds(self, request: Request) -> float:
+        delays = {"hangs": FOREVER, "slow": FIRST_WORD}
+        return delays.get(self._kind) or SECONDS.get(request.purpose, USUAL_SECONDS)
+
+    def _output_pieces(self, text: str) -> list[str]:
+        """What is put out at once: all of it, or of a slow one a line."""
+        return text.splitlines(keepends=True) if self._kind == "slow" else [text] if text else []
+
+    def _write_stand_in_answer(self, request: Request) -> str:
+        size = SIZES.get(request.purpose, OTHER_SIZE)
+        if self._kind in ("empty", "wrong-form", "other-language"):
+            return self._useless_answer(size)
+        size *= 20 if self._kind == "too-long" else 1
+        if request.purpose is Purpose.ADMISSION:
+            return self._compact_everything(request)
+        if request.purpose not in (Purpose.HANDOVER, Purpose.OBSERVATIONS, Purpose.REFLECTION):
+            return self._fill_to_size(size, _FILL)
+        found = "" if self._kind == "forgetful" else self._copy_lines_worth_keeping(request, size // 3)
+        if request.purpose is Purpose.HANDOVER:
+            return self._write_sections(size, SECTIONS, _FILL, found)
+        return self._write_observation_lines(size, found)
+
+    def _useless_answer(self, size: int) -> str:
+        if self._kind == "wrong-form":
+            return '{"answer": [1, 2, ' + self._fill_to_size(size, _FILL)
+        return "" if self._kind == "empty" else self._write_sections(size, _FOREIGN_SECTIONS, _FOREIGN, "")
+
+    def _compact_everything(self, request: Request) -> str:
+        """Every large output compacted, as the agent would ask for it."""
+        numbers = [number for text in _texts_in_request(request)[-1:] for number in _OUTPUT.findall(text)]
+        return "\n".join(f"{number}: compact: what it says about the task at hand" for number in numbers)
+
+    def _write_sections(self, size: int, headings: tuple[str, ...], fill: str, found: str) -> str:
+        room = max(20, (size - self._tokens.count_tokens(found) - 40) // len(headings))
+        written = [f"## {heading}\n{self._fill_to_size(room, fill)}" for heading in headings]
+        written[1] += f"\n{found}"
+        return "\n\n".join(written)
+
+    def _write_observation_lines(self, size: int, found: str) -> str:
+        line = f"- (high) {_FILL.strip()} [1]\n"
+        count = max(1, (size - self._tokens.count_tokens(found)) // self._tokens.count_tokens(line))
+        return line * count + found
+
+    def _fill_to_size(self, size: int, fill: str) -> str:
+        return fill * max(1, size // self._tokens.count_tokens(fill))
+
+    def _copy_lines_worth_keeping(self, request: Request, room: int) -> str:
+        """Lines copied from the request, the newest first, as a good summary would have them."""
+        taken: dict[str, None] = {}
+        for line in _lines_worth_keeping(request):
+            if line not in taken:
+                room -= self._tokens.count_tokens(line) + 2
+                if room < 0:
+                    break
+                taken[line] = None
+        return "\n".join(taken)
+
+
+def _lines_worth_keeping(request: Request) -> Iterator[str]:
+    """Sentences that state a rule, addresses and paths."""
+    for text in reversed(_texts_in_request(request)):
+        for line in text[:READ].splitlines():
+            if _RULE.search(line):
+                yield line.strip()[:200]
+            else:
+                yield from _PLACE.findall(line[:1_000])
+
+
+def _texts_in_request(request: Request) -> list[str]:
+    parts = [part for message in request.messages for part in message.parts]
+    return [part.text for part in parts if isinstance(part, Text | ToolResult)]

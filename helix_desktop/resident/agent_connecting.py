@@ -1,0 +1,41 @@
+"""Puts the gateway's address into an agent's settings, where somebody holds it from then on, and takes it out again.
+
+An agent cannot ask who listens at an address: it sends its key. So the resident must hold the port before the address is written, and
+again at every login; where that cannot be promised nothing is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from helix_desktop.errors import HelixError
+from helix_desktop.gateway import agent_run, agent_settings
+from helix_desktop.gateway.agent_settings import AgentSettingsChange
+from helix_desktop.gateway.known_agents import KnownAgent
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resident import login_start, resident_client
+
+
+def plan_agent_connection(agent: KnownAgent, where: ProgramFolders) -> AgentSettingsChange:
+    """What connecting would change. The resident runs and holds the address when this returns."""
+    login_start.check_login_start()
+    held = asyncio.run(resident_client.ask_resident(where, "hold", command=agent_run.command_of_this_program(where)))
+    if not held:
+        raise HelixError(f"Nobody holds the gateway's address, so {agent.title} was not connected.")
+    return agent_settings.plan_address_install(agent, int(held["port"]), Path.home())
+
+
+def connect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
+    """Write the address, with its holder at every login."""
+    login_start.enable_login_start(agent_run.command_of_this_program(where))
+    agent_settings.install_address(change, where.config)
+    asyncio.run(resident_client.ask_resident(where, "installed", command=agent_run.command_of_this_program(where)))
+
+
+def disconnect_agent(change: AgentSettingsChange, where: ProgramFolders) -> None:
+    """Take it out. With the last one the resident is no longer started at login, and ends when nothing else needs it."""
+    agent_settings.remove_address(change, where.config)
+    if not agent_settings.installed_registrations(where.config):
+        login_start.disable_login_start()
+    asyncio.run(resident_client.ask_resident(where, "installed"))

@@ -1,0 +1,84 @@
+"""Starts the resident when its user logs in, by a file that the system's session reads. Nothing here needs more rights than theirs."""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import ActionRefused
+
+UNIT = "helix-desktop-resident.service"
+AUTOSTART = "helix-desktop-resident.desktop"
+LAUNCH_AGENT = "helix-desktop.resident.plist"
+_WANTS = "default.target.wants"
+
+
+def check_login_start() -> None:
+    """Refused where the program cannot be started at login, so that nobody would hold the gateway's address."""
+    if sys.platform == "win32":
+        raise ActionRefused(
+            "On Windows the gateway's address cannot be held while you are logged out, so it is not written into settings.",
+            remedy="Start the agent with helix-desktop wrap instead.",
+        )
+
+
+def enable_login_start(
+    command: Sequence[str], home: Path | None = None, environ: Mapping[str, str] = os.environ
+) -> None:
+    """From the next login on."""
+    check_login_start()
+    line = [*command, "resident", "--run"]
+    home = home or Path.home()
+    if sys.platform == "darwin":
+        content = plistlib.dumps(
+            {"Label": LAUNCH_AGENT.removesuffix(".plist"), "ProgramArguments": line, "RunAtLoad": True}
+        )
+        atomic_files.write_file_atomically(home / "Library" / "LaunchAgents" / LAUNCH_AGENT, content)
+        return
+    config = _user_config_folder(home, environ)
+    quoted = shlex.join(line).replace("%", "%%")
+    if Path("/run/systemd/system").is_dir():
+        unit = config / "systemd" / "user" / UNIT
+        atomic_files.write_file_atomically(unit, _UNIT.format(command=quoted))
+        wanted = unit.parent / _WANTS / UNIT
+        wanted.parent.mkdir(parents=True, exist_ok=True)
+        wanted.unlink(missing_ok=True)
+        wanted.symlink_to(unit)
+    else:
+        atomic_files.write_file_atomically(config / "autostart" / AUTOSTART, _DESKTOP.format(command=quoted))
+
+
+def disable_login_start(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
+    """No longer."""
+    home = home or Path.home()
+    units = _user_config_folder(home, environ) / "systemd" / "user"
+    places = [units / _WANTS / UNIT, units / UNIT, _user_config_folder(home, environ) / "autostart" / AUTOSTART]
+    for file in (*places, home / "Library" / "LaunchAgents" / LAUNCH_AGENT):
+        file.unlink(missing_ok=True)
+
+
+def _user_config_folder(home: Path, environ: Mapping[str, str]) -> Path:
+    return Path(environ.get("XDG_CONFIG_HOME") or home / ".config")
+
+
+_UNIT = """[Unit]
+Description=Helix Desktop: the gateway's address for connected agents
+
+[Service]
+ExecStart={command}
+KillMode=mixed
+
+[Install]
+WantedBy=default.target
+"""
+_DESKTOP = """[Desktop Entry]
+Type=Application
+Name=Helix Desktop (gateway)
+Exec={command}
+NoDisplay=true
+"""

@@ -1,0 +1,173 @@
+"""How wraps, windows and commands reach the resident; it is started where none answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from helix_desktop import running_instance, tasks
+from helix_desktop.errors import HelixError
+from helix_desktop.gateway.registration import GatewayRegistration
+from helix_desktop.processes.starter import DEVNULL, PIPE, ChildProcess, CommandAuthor, ProcessLaunch, open_process
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resident.resident_process import RESIDENT_NAME
+
+TRIES = 5
+START_SECONDS = 30.0
+
+
+class CollectingConsole:
+    """A console that keeps what the resident says."""
+
+    def __init__(self) -> None:
+        self.answers: list[str] = []
+        self.complaint = ""
+
+    async def read_input(self) -> bytes:
+        return b""
+
+    async def write_output(self, data: bytes) -> None:
+        del data
+
+    async def print_line(self, text: str) -> None:
+        self.answers.append(text)
+
+    async def print_error(self, sentence: str) -> None:
+        self.complaint = sentence
+
+
+class HeldRegistration(CollectingConsole):
+    """An address of the gateway, for as long as the block lasts. If the resident is killed meanwhile, another one is started
+    and the registration is made again. `starts`: whether a resident is started where none runs.
+    """
+
+    def __init__(
+        self, where: ProgramFolders, command: Sequence[str], *registrations: GatewayRegistration, starts: bool = True
+    ) -> None:
+        super().__init__()
+        self._starts = starts
+        self._where = where
+        self._command = command
+        self._registrations = registrations
+        self._known = threading.Event()
+        self._loop = asyncio.new_event_loop()
+        self._holding: asyncio.Task[None] | None = None
+        self._ended = threading.Event()
+        self.addresses: list[str] = []
+
+    def __enter__(self) -> Self:
+        tasks.start_thread(self._run_event_loop, name="hold a registration", daemon=True)
+        self._known.wait(START_SECONDS + 10)
+        if not self.addresses:
+            self._end_registration()
+            raise HelixError(self.complaint or "The gateway could not be started.")
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end_registration()
+
+    def _end_registration(self) -> None:
+        def cancel_holding() -> None:
+            if self._holding is not None:
+                self._holding.cancel()
+
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(cancel_holding)
+        self._ended.wait(5)
+
+    def _run_event_loop(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            try:
+                runner.run(self._hold_registration())
+            except (HelixError, OSError) as error:
+                self.complaint = str(error)
+            except asyncio.CancelledError:
+                pass
+            finally:
+                self._ended.set()
+                self._known.set()
+
+    async def _hold_registration(self) -> None:
+        self._holding = asyncio.current_task()
+        while True:
+            wire = await (
+                self._connect_or_start()
+                if self._starts
+                else running_instance.connect_to_owner(self._where.run, RESIDENT_NAME)
+            )
+            if wire is None:
+                return
+            told = [json.dumps(one.as_json_without_key()) for one in self._registrations]
+            try:
+                await running_instance.run_at_owner(wire, ["register", *told], self)
+            except HelixError:  # it was killed
+                continue
+            return
+
+    async def print_line(self, text: str) -> None:
+        """The resident's answer."""
+        told = json.loads(text)
+        self._registrations = tuple(map(_with_token, self._registrations, told["tokens"]))
+        self.addresses = told["addresses"]
+        self._known.set()
+
+    async def _connect_or_start(self) -> running_instance.FrameConnection | None:
+        return await connect_to_resident(self._where, self._command)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the address still answers."""
+        return not self._ended.is_set()
+
+    @property
+    def first_address(self) -> str:
+        """The first registration's."""
+        return self.addresses[0]
+
+
+def _with_token(registration: GatewayRegistration, token: str) -> GatewayRegistration:
+    return replace(registration, token=token)
+
+
+async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection:
+    """A connection to the resident, which is started where there is none."""
+    for _ in range(TRIES):
+        if (wire := await running_instance.connect_to_owner(where.run, RESIDENT_NAME)) is not None:
+            return wire
+        await asyncio.to_thread(_start_resident, command)
+    raise HelixError("The resident process could not be started.", remedy="The reason is in the log of commands.")
+
+
+def _start_resident(command: Sequence[str]) -> None:
+    """Returns when it can be reached, or when another one was quicker."""
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, [*command, "resident", "--run"], os.sep, has_own_session=True)
+    process = open_process(launch, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL)
+    if process.stdout is not None:
+        with process.stdout:
+            process.stdout.readline()
+    tasks.start_thread(partial(_wait_for_exit, process), name="wait for the resident", daemon=True)
+
+
+def _wait_for_exit(process: ChildProcess) -> None:
+    process.wait()
+
+
+async def ask_resident(where: ProgramFolders, *arguments: str, command: Sequence[str] = ()) -> dict[str, Any] | None:
+    """What the resident answers; None where there is none, unless `command` says how to start one."""
+    wire = await (
+        connect_to_resident(where, command) if command else running_instance.connect_to_owner(where.run, RESIDENT_NAME)
+    )
+    if wire is None:
+        return None
+    heard = CollectingConsole()
+    if await running_instance.run_at_owner(wire, list(arguments), heard):
+        raise HelixError(heard.complaint)
+    return json.loads(heard.answers[-1]) if heard.answers else {}

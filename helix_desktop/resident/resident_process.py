@@ -1,0 +1,176 @@
+"""The resident process: who is registered with it, and what it therefore keeps running.
+
+Callers reach it as every command reaches a running program (`running_instance.py`): a socket in a folder of this user's alone, where both ends
+see whose the other is. A registration lasts as long as the connection that asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from helix_desktop import running_instance
+from helix_desktop.console import Console
+from helix_desktop.errors import InvalidInput
+from helix_desktop.gateway import agent_settings, gateway_socket
+from helix_desktop.gateway.registration import GatewayRegistration, new_token
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.resident.gateway_keeper import GatewayKeeper
+
+log = logging.getLogger(__name__)
+RESIDENT_NAME = "resident"
+FIRST_SECONDS = 20.0  # within which somebody must register with a resident that was started for it
+
+
+class Resident:
+    """What one resident process knows."""
+
+    def __init__(self, where: ProgramFolders, keeper: GatewayKeeper) -> None:
+        self._where = where
+        self._keeper = keeper
+        self._registered: dict[str, GatewayRegistration] = {}
+        self._installed: dict[str, GatewayRegistration] = {}
+        self._starting = asyncio.Lock()
+        self._since = time.time()
+        self._may_end = False
+        self.trouble = ""
+        self.ended = asyncio.Event()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether somebody is registered who does not only look on, or an agent's settings have its address."""
+        return bool(self._installed) or any(not one.sees_all for one in self._registered.values())
+
+    async def answer_caller(self, arguments: list[str], console: Console) -> int:
+        """What a caller asks: `running_instance.Answer`."""
+        match arguments:
+            case ["register", *told]:
+                return await self._keep_registered([_parse_registration(one) for one in told], console)
+            case ["hold"]:
+                await self._ensure_listening()
+                await console.print_line(json.dumps(self.resident_status()))
+            case ["installed"]:
+                await self.read_installed_registrations()
+            case ["status"]:
+                await console.print_line(json.dumps(self.resident_status()))
+            case ["stop"]:
+                self.ended.set()
+            case _:
+                raise InvalidInput("The resident does not know this request.", remedy="Update all of Helix Desktop.")
+        return 0
+
+    def resident_status(self) -> dict[str, Any]:
+        """For people and the window. Tokens stay here."""
+        known = [*self._registered.values(), *self._installed.values()]
+        return {
+            "pid": os.getpid(),
+            "since": self._since,
+            "port": self._keeper.port,
+            "gateway": self._keeper.gateway_pid,
+            "trouble": self.trouble,
+            "installed": sorted(one.agent for one in self._installed.values()),
+            "registered": [{"agent": one.agent, "folder": one.folder, "upstream": one.upstream} for one in known],
+        }
+
+    async def read_installed_registrations(self) -> None:
+        """The agents whose settings have an address of this gateway. Where its port is somebody else's now, they would get the
+        agents' keys: so the address is taken out of those settings.
+        """
+        found = await asyncio.to_thread(agent_settings.installed_registrations, self._where.config)
+        try:
+            for port in set(found.values()):
+                await self._ensure_listening(port)
+        except InvalidInput as error:
+            log.warning("%s", error.what)
+            self.trouble = await asyncio.to_thread(agent_settings.remove_all_addresses, self._where.config)
+            found = {}
+        self._installed = {one.token: one for one in found}
+        self._update_after_change()
+
+    async def _keep_registered(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
+        """Until the caller goes: then this is cancelled."""
+        self._may_end = True
+        self._registered.update({one.token: one for one in registrations})
+        try:
+            await self._ensure_listening()
+            self._update_gateway()
+            tokens = [one.token for one in registrations]
+            addresses = [gateway_socket.agent_address(self._keeper.port, token) for token in tokens]
+            await console.print_line(json.dumps({"addresses": addresses, "tokens": tokens}))
+            await self.ended.wait()
+        finally:
+            for one in registrations:
+                self._registered.pop(one.token, None)
+            self._update_after_change()
+        return 0
+
+    async def _ensure_listening(self, port: int = 0) -> None:
+        async with self._starting:
+            if not self._keeper.port:
+                await asyncio.to_thread(self._keeper.start_first_gateway, port)
+            elif port not in (0, self._keeper.port):
+                raise InvalidInput(f"The gateway listens on port {self._keeper.port}, and not on {port}.")
+
+    def _update_after_change(self) -> None:
+        self._update_gateway()
+        if self._may_end:
+            self.stop_unless_needed()
+
+    def _update_gateway(self) -> None:
+        self._keeper.set_registrations([*self._registered.values(), *self._installed.values()])
+
+    def stop_unless_needed(self) -> None:
+        """From now on it ends as soon as nobody needs it."""
+        self._may_end = True
+        if not self.is_needed:
+            self.ended.set()
+
+    async def aclose(self) -> None:
+        """End what it keeps running."""
+        await asyncio.to_thread(self._keeper.stop_gateway_process)
+
+
+async def run_resident(where: ProgramFolders, command: list[str], listens: Callable[[], None]) -> bool:
+    """Be the resident until nothing needs it, or it is told to end. `print_listening_line` is called once it can be reached. False: another
+    process is the resident.
+    """
+    claim = running_instance.claim_instance(where.run, RESIDENT_NAME)
+    if claim is None:
+        return False
+    resident = Resident(where, GatewayKeeper(command))
+    for number in _ending_signals():
+        asyncio.get_running_loop().add_signal_handler(number, resident.ended.set)
+    await resident.read_installed_registrations()  # before anybody asks
+    owner = await running_instance.listen_for_requests(where.run, RESIDENT_NAME, resident.answer_caller)
+    try:
+        listens()
+        asyncio.get_running_loop().call_later(FIRST_SECONDS, resident.stop_unless_needed)
+        await resident.ended.wait()
+    finally:
+        await owner.aclose()
+        await resident.aclose()
+        claim.close()
+    return True
+
+
+def _ending_signals() -> tuple[signal.Signals, ...]:
+    if sys.platform == "win32":
+        return ()
+    return signal.SIGTERM, signal.SIGINT, signal.SIGHUP
+
+
+def _parse_registration(told: str) -> GatewayRegistration:
+    try:
+        value = json.loads(told)
+        made = GatewayRegistration(**{**value, "token": value.get("token") or new_token()})
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InvalidInput("The registration is not valid.") from error
+    return replace(made, key="")

@@ -1,0 +1,392 @@
+"""One running program: how a second start, and the command line, reach the process that owns what they ask for.
+
+The owner listens on a socket in a private directory; whoever connects must be the same user. A request is a command
+line; the owner runs it and the two ends are joined: what the caller's input holds is fetched piece by piece as the
+command reads it, what the command writes goes to the caller's output. So every command works beside an open window,
+with binary data of any size, and is written once.
+
+A frame is one letter, the length of what follows (four bytes, big endian), and that:
+H hello, from the owner, who will answer · A arguments (JSON) · R "read a piece of your input" · I of such a piece, D the piece is whole · O output · S a line for
+standard output, E for standard error · X exit code. Windows has no such sockets in asyncio: there it is a port on loopback, whose number and a
+token (frame T, sent first) stand in a file of the private directory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import os
+import secrets
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.atomic_files import ensure_private_folder
+from helix_desktop.console import PIECE, Console
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, StoppedByUser
+from helix_desktop.tasks import OwnedTasks
+
+VERSION = 1
+HEADER = struct.Struct(">cI")
+LARGEST = PIECE
+HELLO_SECONDS = 10.0  # an owner that hangs, or was stopped, keeps nobody waiting for ever
+SOCKETS = sys.platform != "win32"
+
+Answer = Callable[[list[str], Console], Awaitable[int]]
+log = logging.getLogger(__name__)
+
+
+class FrameConnection:
+    """One end of a connection: frames out and in."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def send_frame(self, kind: bytes, content: bytes = b"") -> None:
+        for start in range(0, max(len(content), 1), LARGEST):
+            piece = content[start : start + LARGEST]
+            self._writer.write(HEADER.pack(kind, len(piece)))
+            self._writer.write(piece)
+            await self._writer.drain()
+
+    async def receive_frame(self) -> tuple[bytes, bytes]:
+        """The next frame; EOFError when the other end has gone, WrongUse for what is no frame."""
+        kind, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
+        if length > LARGEST:
+            raise InvalidInput("The data on the socket is not from this program.")
+        return kind, await self._reader.readexactly(length)
+
+    async def close(self) -> None:
+        self._writer.close()
+        with contextlib.suppress(OSError):
+            await self._writer.wait_closed()
+
+    def peer_socket(self) -> socket.socket:
+        found: socket.socket = self._writer.get_extra_info("socket")
+        return found
+
+
+class CallerConsole:
+    """The caller's console, as the command sees it in the owner's process."""
+
+    def __init__(self, wire: FrameConnection) -> None:
+        self._wire = wire
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+        self._parts = bytearray()
+
+    def handle_frame(self, kind: bytes, content: bytes) -> None:
+        if kind == b"I":
+            self._parts += content
+        elif kind == b"D":
+            self._input.put_nowait(bytes(self._parts))
+            self._parts.clear()
+
+    async def read_input(self) -> bytes:
+        await self._wire.send_frame(b"R")
+        return await self._input.get()
+
+    async def write_output(self, data: bytes) -> None:
+        if data:
+            await self._wire.send_frame(b"O", data)
+
+    async def print_line(self, text: str) -> None:
+        await self._wire.send_frame(b"S", text.encode("utf-8", "replace"))
+
+    async def print_error(self, sentence: str) -> None:
+        await self._wire.send_frame(b"E", sentence.encode("utf-8", "replace"))
+
+
+class RequestListener:
+    """Listens as `name` in the private directory `run` until `aclose`. Make one with `listen_for_requests`."""
+
+    def __init__(self, address: Path, answer: Answer) -> None:
+        self._address = address
+        self._answer = answer
+        self._tasks = OwnedTasks("requests")
+        self._token = secrets.token_hex(32)
+        self._server: asyncio.Server | None = None
+
+    async def start_listening(self, *, sockets: bool) -> None:
+        """An end in the middle leaves no address behind: nothing is awaited between making it and knowing the server."""
+        if sockets:
+            self._address.unlink(missing_ok=True)  # left by a crash: who owns the workspace owns its address
+            self._server = await asyncio.start_unix_server(
+                self._serve_new_connection, path=self._address, limit=LARGEST, start_serving=False
+            )
+        else:
+            self._server = await asyncio.start_server(
+                self._serve_new_connection, "127.0.0.1", 0, limit=LARGEST, start_serving=False
+            )
+        try:
+            await self._server.start_serving()
+            if not sockets:
+                self._publish_port(self._server.sockets[0].getsockname()[1])
+        except BaseException:
+            self._stop_listening()
+            raise
+
+    def _publish_port(self, port: int) -> None:
+        handle = os.open(self._address, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"port": port, "token": self._token}, file)
+
+    async def finish_requests(self, *, limit: float | None = None) -> None:
+        """Take no more requests, and wait for those that run; after `limit` seconds they are ended. In a task that is being
+        cancelled as well, where `asyncio.timeout` of Python 3.11.2 does not time out.
+        """
+        self._stop_listening()
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._tasks.wait_for_all_tasks(), limit)
+        finally:
+            await self._tasks.aclose(limit=2)
+
+    async def aclose(self) -> None:
+        """Take no more requests, and end those that run."""
+        self._stop_listening()
+        await self._tasks.aclose(limit=2)
+
+    def _stop_listening(self) -> None:
+        if self._server is not None:
+            self._address.unlink(missing_ok=True)
+            self._server.close()
+            self._server = None
+
+    def _serve_new_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            self._tasks.spawn_task(self._serve_request(FrameConnection(reader, writer)), name="request")
+        except StoppedByUser:
+            writer.close()
+
+    async def _serve_request(self, wire: FrameConnection) -> None:
+        try:
+            self._check_peer_user(wire)
+            arguments = _decode_request_arguments(await self._receive_opening(wire))
+            await self._run_request(wire, arguments)
+        except (EOFError, ConnectionError):
+            log.info("a caller went away")
+        except HelixError as error:
+            log.warning("a caller was refused: %s", error.what)
+        finally:
+            await wire.close()
+
+    def _check_peer_user(self, wire: FrameConnection) -> None:
+        peer = wire.peer_socket()
+        if peer.family == getattr(socket, "AF_UNIX", None) and user_id_of_peer(peer) != os.getuid():
+            raise ActionRefused("The request came from another user's program.")
+
+    async def _receive_opening(self, wire: FrameConnection) -> bytes:
+        if wire.peer_socket().family != getattr(socket, "AF_UNIX", None):
+            kind, content = await wire.receive_frame()
+            if kind != b"T" or not hmac.compare_digest(content, self._token.encode()):
+                raise ActionRefused("The request came from a program without the token.")
+        await wire.send_frame(b"H")
+        kind, content = await wire.receive_frame()
+        if kind != b"A":
+            raise InvalidInput("A request must start with its arguments.")
+        return content
+
+    async def _run_request(self, wire: FrameConnection, arguments: list[str]) -> None:
+        """Run the command while listening for its input; a caller that goes away takes the command with it."""
+        console = CallerConsole(wire)
+        # the log has the names of tasks, and what somebody asks or wants forgotten may stand in any argument
+        work = self._tasks.spawn_task(_answer_request(self._answer, arguments, console), name="answer")
+        listening = self._tasks.spawn_task(_listen_for_input(wire, console), name="input")
+        try:
+            await asyncio.wait({work, listening}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            listening.cancel()
+            if not work.done():
+                work.cancel()
+        if not work.cancelling():
+            await wire.send_frame(b"X", str(work.result()).encode())
+
+
+async def _listen_for_input(wire: FrameConnection, console: CallerConsole) -> None:
+    """Ends when the caller goes away."""
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            console.handle_frame(*await wire.receive_frame())
+
+
+async def _answer_request(answer: Answer, arguments: list[str], console: Console) -> int:
+    """The exit code; errors become sentences at the caller's end."""
+    try:
+        return await answer(arguments, console)
+    except HelixError as error:
+        await console.print_error(str(error))
+        return 2 if isinstance(error, InvalidInput) else 1
+    except Exception:  # the top of a request
+        log.exception("a request failed")
+        await console.print_error(
+            "The running program failed while it answered, because of a bug. Details are in its log."
+        )
+        return 1
+
+
+def _decode_request_arguments(content: bytes) -> list[str]:
+    try:
+        request = json.loads(content)
+        version, arguments = request["version"], request["arguments"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise InvalidInput("The request is not valid.") from error
+    if version != VERSION:
+        raise InvalidInput(f"The request uses version {version}, but this program requires version {VERSION}.")
+    return [str(argument) for argument in arguments]
+
+
+async def listen_for_requests(run: Path, name: str, answer: Answer, *, sockets: bool = SOCKETS) -> RequestListener:
+    """Answer requests made to `name` from now on. Only who owns what the name stands for may call this."""
+    try:
+        owner = RequestListener(_address_of_owner(check_private_folder(run), name, sockets=sockets), answer)
+        await owner.start_listening(sockets=sockets)
+    except OSError as error:  # a disk full, or one that knows no sockets
+        raise HelixError(
+            f"Helix Desktop cannot listen for commands in {run}: {error.strerror or error}.",
+            remedy="Nothing was changed. Free up space in that folder, or start with another folder (--home).",
+        ) from error
+    return owner
+
+
+async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> FrameConnection | None:
+    """A connection to the owner of `name`, for `run_at_owner`; None if nobody listens, or nobody who answers."""
+    address = _address_of_owner(run, name, sockets=sockets)
+    if not address.exists():
+        return None
+    check_private_folder(run, make=False)
+    try:
+        wire = await _open_connection(address, sockets=sockets)
+    except (OSError, ValueError, KeyError):
+        return None
+    try:
+        async with asyncio.timeout(HELLO_SECONDS):
+            await wire.receive_frame()  # an owner about to leave closes instead of saying hello
+    except (OSError, EOFError):  # TimeoutError among them
+        await wire.close()
+        return None
+    return wire
+
+
+async def _open_connection(address: Path, *, sockets: bool) -> FrameConnection:
+    if sockets:
+        return FrameConnection(*await asyncio.open_unix_connection(address, limit=LARGEST))
+    at = _read_port_and_token(address)
+    wire = FrameConnection(*await asyncio.open_connection("127.0.0.1", at["port"], limit=LARGEST))
+    await wire.send_frame(b"T", at["token"].encode())
+    return wire
+
+
+async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console: Console) -> int:
+    """Have the owner at the other end run a command with this console. Its exit code; HelixError if it goes away."""
+    helpers = OwnedTasks("hand over")
+    try:
+        with _report_lost_owner():
+            await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
+        while True:
+            with _report_lost_owner():  # and not around what the console does: its reader may go away as well
+                kind, content = await wire.receive_frame()
+            if kind == b"X":
+                return int(content)
+            if kind == b"R":
+                helpers.spawn_task(_send_console_input(wire, console), name="input")
+            elif kind == b"O":
+                await console.write_output(content)
+            elif kind == b"S":
+                await console.print_line(content.decode("utf-8", "replace"))
+            elif kind == b"E":
+                await console.print_error(content.decode("utf-8", "replace"))
+    finally:
+        await helpers.aclose(limit=1)
+        await wire.close()
+
+
+@contextlib.contextmanager
+def _report_lost_owner() -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, ConnectionError) as error:
+        raise HelixError("The running program was closed before it answered.", remedy="Try again.") from error
+
+
+async def _send_console_input(wire: FrameConnection, console: Console) -> None:
+    """What cannot be read is said, and ends the input: the command would wait for it for ever."""
+    try:
+        piece = await console.read_input()
+    except HelixError as error:
+        await console.print_error(str(error))
+        piece = b""
+    with contextlib.suppress(ConnectionError):
+        await wire.send_frame(b"I", piece)
+        await wire.send_frame(b"D")
+
+
+def _read_port_and_token(address: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(address.read_text(encoding="utf-8"))
+    return found
+
+
+def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
+    return run / f"{name}.{'sock' if sockets else 'port'}"
+
+
+def check_private_folder(folder: Path, *, make: bool = True) -> Path:
+    """The folder, certainly the user's own and closed to others; Refused if somebody else's hand is in it."""
+    if make:
+        ensure_private_folder(folder)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise ActionRefused(f"{folder} is not a folder.")
+    if SOCKETS and (found.st_uid != os.getuid() or found.st_mode & 0o077):
+        raise ActionRefused(f"Other users can access {folder}.", remedy="Remove the folder, or check who created it.")
+    return folder
+
+
+def user_id_of_peer(peer: socket.socket) -> int:
+    """The user at the other end of a local socket, as the kernel knows it."""
+    if sys.platform == "linux":
+        _, user, _ = struct.unpack("3i", peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    else:  # macOS: struct xucred of LOCAL_PEERCRED at level SOL_LOCAL
+        _, user = struct.unpack_from("II", peer.getsockopt(0, 1, 76))
+    return int(user)
+
+
+class InstanceClaim:
+    """Held by the one running program; let go when the process ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def try_to_claim(self) -> bool:
+        """Whether it is ours now."""
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(self._handle, msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        return True
+
+    def close(self) -> None:
+        os.close(self._handle)
+
+
+def claim_instance(run: Path, name: str) -> InstanceClaim | None:
+    """The claim to be the one that listens as `name`, or None: somebody else has it (`connect_to_owner` finds them)."""
+    mine = InstanceClaim(check_private_folder(run) / f"{name}.lock")
+    if mine.try_to_claim():
+        return mine
+    mine.close()
+    return None

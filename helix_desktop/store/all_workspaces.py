@@ -1,0 +1,265 @@
+"""All workspaces below one folder: made, found, renamed, put into the trash, imported, opened; nothing crosses between them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import (
+    AmbiguousName,
+    HelixError,
+    InvalidInput,
+    NotFound,
+    StoppedByUser,
+    StoreBusy,
+    StoreFailed,
+)
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import workspace_export, workspace_settings
+from helix_desktop.store.store_thread import StoreThread
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_export import Report
+from helix_desktop.store.workspace_lock import WorkspaceLock
+from helix_desktop.store.workspace_settings import WorkspaceConfig
+
+COLOURS = ("#0d7d74", "#8b5e3c", "#4a5fa5", "#7c4dcc", "#a8455d", "#3f7d3a", "#8a6d1b", "#4b6475")
+_TRASH = ".trash"
+_IMPORTING = ".importing-"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownWorkspace:
+    """A workspace as a list shows it, open or not. `mistake`: why its settings cannot be read, or empty."""
+
+    id: str
+    folder: Path
+    settings: WorkspaceConfig
+    trashed: bool = False
+    mistake: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.settings.name or self.id
+
+
+class AllWorkspaces:
+    """All workspaces below one folder (places.workspaces), and which of them this program has open."""
+
+    def __init__(self, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> None:
+        self.folder = folder
+        self._count = count
+        self._open: dict[str, StoredWorkspace] = {}
+
+    def list_workspaces(self, *, trashed: bool = False) -> tuple[KnownWorkspace, ...]:
+        """By name. One with a mistake in its file is listed too, and says so."""
+        within = self.folder / _TRASH if trashed else self.folder
+        if not within.is_dir():
+            return ()
+        known = [_known_workspace_at(each, trashed=trashed) for each in within.iterdir() if _is_workspace_folder(each)]
+        return tuple(sorted(known, key=lambda each: (each.name.casefold(), each.id)))
+
+    def find_known_workspace(self, name_or_id: str, *, trashed: bool = False) -> KnownWorkspace:
+        """By id, or by name where only one has it."""
+        known = self.list_workspaces(trashed=trashed)
+        for each in known:
+            if each.id == name_or_id:
+                return each
+        named = [each for each in known if each.name.casefold() == name_or_id.casefold()]
+        if len(named) == 1:
+            return named[0]
+        if named:
+            ids = ", ".join(each.id for each in named)
+            raise AmbiguousName(f"{len(named)} workspaces are called {name_or_id}: {ids}.", remedy="Use the id.")
+        there = ", ".join(each.name for each in known) or "none"
+        raise NotFound(
+            f"There is no workspace {name_or_id}{' in the trash' if trashed else ''}.", remedy=f"Available: {there}."
+        )
+
+    def create_stored_workspace(self, name: str, folder: Path | None = None) -> KnownWorkspace:
+        """A new workspace that works on `folder`."""
+        name = _check_workspace_name(name)
+        if folder is not None and not folder.is_dir():
+            raise NotFound(f"{folder} is not a folder.", remedy="Create the folder first, or choose another folder.")
+        roots = (str(folder.absolute()),) if folder is not None else ()
+        place = self._new_workspace_folder(name)
+        colour = COLOURS[len(self.list_workspaces()) % len(COLOURS)]
+        try:
+            atomic_files.write_file_atomically(
+                place / workspace_settings.NAME, workspace_settings.new_settings_text(name, colour, roots), private=True
+            )
+        except HelixError:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        return _known_workspace_at(place)
+
+    def _new_workspace_folder(self, name: str) -> Path:
+        slug = re.sub(r"[^a-z0-9]+", "-", name.casefold()).strip("-")[:40]
+        place = self.folder / "-".join(filter(None, (slug, secrets.token_hex(3))))
+        try:
+            atomic_files.ensure_private_folder(self.folder)
+            place.mkdir(mode=0o700)
+            atomic_files.make_path_private(place)
+        except OSError as error:
+            raise StoreFailed(f"The workspace's folder {place} cannot be created: {error.strerror}.") from error
+        return place
+
+    def rename_workspace(self, name_or_id: str, name: str) -> KnownWorkspace:
+        return self._change_workspace(name_or_id, {"name": _check_workspace_name(name)})
+
+    def recolour_workspace(self, name_or_id: str, colour: str) -> KnownWorkspace:
+        return self._change_workspace(name_or_id, {"colour": colour})
+
+    def _change_workspace(self, name_or_id: str, changes: Mapping[str, Any]) -> KnownWorkspace:
+        known = self.find_known_workspace(name_or_id)
+        if (workspace := self._open.get(known.id)) is not None:
+            workspace.change_settings(changes)
+        else:
+            workspace_settings.change_workspace_settings(known.folder / workspace_settings.NAME, changes)
+        return _known_workspace_at(known.folder)
+
+    def trash_workspace(self, name_or_id: str) -> KnownWorkspace:
+        """Put a closed workspace into the trash, whole."""
+        return self._move_workspace(self.find_known_workspace(name_or_id), self.folder / _TRASH, trashed=True)
+
+    def restore_workspace(self, name_or_id: str) -> KnownWorkspace:
+        """Take a workspace out of the trash."""
+        return self._move_workspace(self.find_known_workspace(name_or_id, trashed=True), self.folder, trashed=False)
+
+    def _move_workspace(self, known: KnownWorkspace, to: Path, *, trashed: bool) -> KnownWorkspace:
+        lock = WorkspaceLock(known.folder / "lock")
+        try:
+            atomic_files.ensure_private_folder(to)
+            moved = to / known.id
+            if moved.exists():
+                raise InvalidInput(f"The workspace {known.id} already exists at {to}.")
+            if os.name == "nt":  # which moves no folder a file of which is open
+                lock.release_lock()
+            known.folder.rename(moved)
+            atomic_files.sync_folder_to_disk(to)
+            atomic_files.sync_folder_to_disk(known.folder.parent)
+        except OSError as error:
+            raise StoreFailed(
+                f"{known.name} could not be moved: {error.strerror}.", remedy="Nothing was changed."
+            ) from error
+        finally:
+            lock.release_lock()
+        return _known_workspace_at(moved, trashed=trashed)
+
+    def delete_workspace(self, name_or_id: str) -> None:
+        """Remove a workspace in the trash for good."""
+        known = self.find_known_workspace(name_or_id, trashed=True)
+        WorkspaceLock(known.folder / "lock").release_lock()
+        try:
+            shutil.rmtree(known.folder)
+        except OSError as error:
+            raise StoreFailed(
+                f"{known.name} could not be removed completely: {error.strerror}.",
+                remedy="The remaining files are in the trash.",
+            ) from error
+
+    async def import_workspace(
+        self, path: Path, *, name: str = "", report: Report = workspace_export.report_nothing
+    ) -> KnownWorkspace:
+        """A new workspace from an export. What the file asks for (folders, permissions, MCP servers) is only proposed.
+
+        Nothing is left behind when it fails or is cancelled. What could not be imported is listed in the new
+        workspace's `notes.txt`. `report` hears on the loop how many bytes of how many are done.
+        """
+        workspace_export.read_export_manifest(path)
+        named = _check_workspace_name(name) if name else ""
+        place = self._new_workspace_folder(named or path.stem)
+        hidden = place.with_name(f"{_IMPORTING}{place.name}")
+        lock = _rename_and_lock(place, hidden)
+        thread = StoreThread("import")
+        loop, stopped = asyncio.get_running_loop(), threading.Event()
+
+        def heard(done: int, total: int) -> None:
+            if stopped.is_set():
+                raise StoppedByUser("The import was stopped.")
+            loop.call_soon_threadsafe(report, done, total)
+
+        try:
+            said = await thread.run_there(workspace_export.unpack_export, path, hidden, name=named, report=heard)
+            if said:
+                atomic_files.write_file_atomically(hidden / "notes.txt", "\n".join(said) + "\n", private=True)
+            if os.name == "nt":  # which moves no folder a file of which is open
+                lock.release_lock()
+            hidden.rename(place)
+        except BaseException:
+            stopped.set()
+            await thread.run_there(shutil.rmtree, hidden, ignore_errors=True)
+            raise
+        finally:
+            lock.release_lock()
+            await thread.aclose()
+        return _known_workspace_at(place)
+
+    async def open_stored_workspace(self, name_or_id: str) -> StoredWorkspace:
+        """Open it as its owner; StoreBusy where it is open already, here or elsewhere."""
+        known = self.find_known_workspace(name_or_id)
+        if known.id in self._open:
+            raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
+        workspace = await StoredWorkspace.open(known.folder, count=self._count)
+        self._open[known.id] = workspace
+        workspace.closed = lambda: self._open.pop(known.id, None)
+        return workspace
+
+    def tidy_unfinished(self) -> tuple[str, ...]:
+        """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
+        told = []
+        for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
+            with suppress(HelixError):  # StoreBusy: it goes on, in this program or another
+                WorkspaceLock(folder / "lock").release_lock()
+                shutil.rmtree(folder, ignore_errors=True)
+                left = "could not be removed completely" if folder.exists() else "was removed"
+                told.append(f"An import was interrupted. What it left in {folder.name} {left}.")
+        for path in atomic_files.find_abandoned_files(self.folder.parent):
+            with suppress(OSError):
+                path.unlink()
+                told.append(f"An unfinished file was removed: {path.name}.")
+        return tuple(told)
+
+    def workspaces_open_here(self) -> Mapping[str, StoredWorkspace]:
+        """The open ones, by id."""
+        return dict(self._open)
+
+
+def _rename_and_lock(place: Path, hidden: Path) -> WorkspaceLock:
+    """The folder of an import under its hidden name, held: whoever finds it so knows that the import goes on."""
+    if os.name == "nt":
+        place.rename(hidden)
+        return WorkspaceLock(hidden / "lock")
+    lock = WorkspaceLock(place / "lock")
+    place.rename(hidden)
+    return lock
+
+
+def _is_workspace_folder(folder: Path) -> bool:
+    """One whose settings are gone is one all the same: its conversations are there."""
+    settings, journal = folder / workspace_settings.NAME, folder / "journal.sqlite3"
+    return not folder.name.startswith(".") and (settings.is_file() or journal.is_file())
+
+
+def _known_workspace_at(folder: Path, *, trashed: bool = False) -> KnownWorkspace:
+    try:
+        return KnownWorkspace(
+            folder.name, folder, workspace_settings.read_workspace_settings(folder / workspace_settings.NAME), trashed
+        )
+    except HelixError as error:
+        return KnownWorkspace(folder.name, folder, WorkspaceConfig(name=folder.name), trashed, str(error))
+
+
+def _check_workspace_name(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > 80:
+        raise InvalidInput("A workspace name must have 1 to 80 characters.")
+    return name

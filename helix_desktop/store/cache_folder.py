@@ -1,0 +1,477 @@
+"""The cache of one workspace: content by the SHA-256 of its bytes, in LevelDB. Plain calls, from one thread.
+
+Content is written before anything refers to it: chunks first, then one synced batch that makes the entry known. So a
+crash leaves at most chunks nobody knows; the numbers being written are marked, and swept when the cache opens. Every read
+is checked against SHA-256; what does not match is quarantined and never handed out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time as clock
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import zstandard
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.store import cache_records
+from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
+from helix_desktop.store.incoming_content import IncomingContent, StagedEntry, count_text_lines
+from helix_desktop.store.leveldb import LevelDatabase, Write
+
+_LAST = b"\xff" * 8
+_FIRST_CHUNK = bytes(4)
+_RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
+_PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
+BY_HAND = EntryOrigin()
+THOROUGH = 15  # zstd's level for what is little: a tenth smaller, and twenty times as long
+CHECKPOINT = "checkpoint"  # EntryOrigin.tool of what checkpoints store; the index does not list it
+
+
+class CacheFolder:
+    """The open cache. `put_whole_content` = `stage_content` + `commit_staged`; staging several before one commit shares the sync among them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.level = LevelDatabase(folder)
+        self.now: Callable[[], float] = clock.time
+        self._compressor = zstandard.ZstdCompressor(level=1)
+        self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._staged: dict[bytes, StagedEntry] = {}  # by SHA-256: what is on its way
+        self.put_again: set[Digest] | None = (
+            None  # while somebody wants to know: content that was there and is wanted now
+        )
+        try:
+            self._check_version()
+            self._next = self._delete_unfinished_chunks()
+            marks = (_QUARANTINED, _FORGOTTEN)
+            self._marked = {
+                kind: {key[1:] for key in self.level.keys_in_range(kind, _key_range_end(kind))} for kind in marks
+            }
+        except StoreFailed:
+            self.level.close()
+            raise
+
+    def _check_version(self) -> None:
+        known = self.level.get_value_once(cache_records.VERSION_KEY)
+        if known is None:
+            self.level.write_batch([(cache_records.VERSION_KEY, str(cache_records.VERSION).encode())])
+        elif int(known) > cache_records.VERSION:
+            raise WrittenByNewerVersion(
+                f"This cache was written by a newer version of Helix Desktop (format version {int(known)}).",
+                remedy="Update Helix Desktop. Nothing was changed.",
+            )
+
+    def _delete_unfinished_chunks(self) -> int:
+        """Remove the chunks of entries that were never finished. Returns the first number that is free."""
+        free = 1
+        for key in list(self.level.keys_in_range(b"o", _key_range_end(b"o"))):
+            number = cache_records.number_in_key(key)
+            free = max(free, number + 1)
+            self.delete_chunks(number, extra=[(key, None)])
+        for kind in (b"m", b"b"):
+            for key in self.level.keys_in_range(kind, kind + _LAST + b"\xff", reverse=True):
+                free = max(free, cache_records.number_in_key(key) + 1)
+                break
+        return free
+
+    def close(self) -> None:
+        self.level.close()
+
+    def last_entry_number(self) -> int:
+        """The highest number of an entry that is known."""
+        for key in self.level.keys_in_range(b"m", b"m" + _LAST + b"\xff", reverse=True):
+            return cache_records.number_in_key(key)
+        return 0
+
+    # --- writing ----------------------------------------------------------------------------------------------------
+
+    def put_whole_content(self, content: bytes, about: EntryOrigin = BY_HAND) -> Stored:
+        """Store it; on the disk when this returns. Putting it twice is harmless, and mends a damaged entry."""
+        staged = self.stage_content(content, about)
+        self.commit_staged([staged])
+        return staged.record.stored_reference
+
+    def stage_content(self, content: bytes, about: EntryOrigin, *, thorough: bool = False) -> StagedEntry:
+        """`thorough`: take time to make it small."""
+        digest = Digest.of_content(content)
+        if (known := self.find_known_content(digest)) is not None:
+            return self.adopt_checkpoint_entry(known, about, count_text_lines(content, about))
+        if len(content) > CHUNK:
+            incoming = self.begin_incoming(about)
+            incoming.write_piece(content)
+            return incoming.finish_entry()
+        number = self.take_number()
+        value = self.encode_chunk(content, thorough=thorough)
+        record = CacheRecord(
+            number, number, digest, len(content), len(value), count_text_lines(content, about), self.now(), about
+        )
+        return self.stage_record(record, [(cache_records.key_of_chunk(number, 0), value)])
+
+    def adopt_checkpoint_entry(self, known: StagedEntry, about: EntryOrigin, lines: int) -> StagedEntry:
+        """What only checkpoints had until now and somebody else puts as well: an entry like any other from now on."""
+        old = known.record
+        if old.about.tool != CHECKPOINT or about.tool == CHECKPOINT or known.writes:
+            return known
+        record = replace(old, number=self.take_number(), lines=lines, time=self.now(), about=about)
+        return self.stage_record(record, [(cache_records.key_of_number(b"m", old.number), None)])
+
+    def begin_incoming(self, about: EntryOrigin, *, time: float | None = None) -> IncomingContent:
+        """Store content that comes piece by piece and never stands in memory as a whole. `time`: when it was first stored."""
+        return IncomingContent(self, self.take_number(), about, self.now() if time is None else time)
+
+    def discard_staged(self, staged: StagedEntry) -> None:
+        """Take back what was staged and not committed."""
+        self._staged.pop(staged.record.digest.raw, None)
+        if staged.writes:
+            blob = staged.record.blob
+            self.delete_chunks(blob, extra=[(cache_records.key_of_number(b"o", blob), None)])
+
+    def record_collected(self, record: CacheRecord) -> None:
+        """Remember an entry whose content is gone, as an export of another workspace describes it."""
+        if self.level.get_value(b"h" + record.digest.raw) is None:
+            number = self.take_number()
+            gone = replace(record, number=number, blob=number, kept=0, chunks=(), state=EntryState.COLLECTED)
+            self.commit_staged([self.stage_record(gone, [])])
+
+    def commit_staged(self, staged: Sequence[StagedEntry]) -> None:
+        """Make them known, in one synced batch."""
+        one = len(staged) == 1
+        writes = staged[0].writes if one else [write for each in dict.fromkeys(staged) for write in each.writes]
+        try:
+            if writes:
+                self.level.write_batch(writes)
+                if any(self._marked.values()):
+                    self._clear_marks_of(staged)
+        finally:
+            for each in staged:
+                self._staged.pop(each.record.digest.raw, None)
+
+    def _clear_marks_of(self, staged: Sequence[StagedEntry]) -> None:
+        for marked in self._marked.values():
+            marked.difference_update(each.record.digest.raw for each in staged)
+
+    def stage_record(self, record: CacheRecord, writes: Sequence[Write]) -> StagedEntry:
+        raw = record.digest.raw
+        known = (
+            (b"h" + raw, cache_records.pack_place(record)),
+            (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record)),
+        )
+        marks: Sequence[Write] = ()
+        if any(self._marked.values()):
+            marks = [(kind + raw, None) for kind, marked in self._marked.items() if raw in marked]
+        staged = StagedEntry(record, (*writes, *known, *marks))
+        self._staged[raw] = staged
+        return staged
+
+    def find_known_content(self, digest: Digest) -> StagedEntry | None:
+        """What makes a second put unnecessary: the same content on its way, or stored and intact."""
+        if self.put_again is not None:
+            self.put_again.add(digest)
+        if (staged := self._staged.get(digest.raw)) is not None:
+            return staged
+        try:
+            if self.level.get_value_once(b"h" + digest.raw) is None:
+                return None
+            record = self.record_of_content(digest)
+            for _ in self.iterate_chunks(record):
+                pass
+        except (NotFound, CacheCorrupt):
+            self._remove_old_version(digest)
+            return None
+        return StagedEntry(record, ())
+
+    def _remove_old_version(self, digest: Digest) -> None:
+        """Make way for content that comes again: what is left of it was collected or is damaged."""
+        with contextlib.suppress(NotFound, ValueError, CacheCorrupt):
+            old = self.record_of_entry(digest)
+            gone: list[Write] = [(b"h" + digest.raw, None), (cache_records.key_of_number(b"m", old.number), None)]
+            self.delete_chunks(old.blob, extra=gone)
+
+    def take_number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+    def encode_chunk(self, content: bytes, *, thorough: bool = False) -> bytes:
+        packed = (self._thorough if thorough else self._compressor).compress(content)
+        if len(packed) < len(content):
+            return _ZSTD + packed
+        return _RAW + content
+
+    def delete_chunks(self, blob: int, *, extra: Sequence[Write] = ()) -> None:
+        keys = list(
+            self.level.keys_in_range(cache_records.key_of_chunk(blob, 0), cache_records.key_of_chunk(blob + 1, 0))
+        )
+        self.level.write_batch([*((key, None) for key in keys), *extra])
+
+    # --- reading ----------------------------------------------------------------------------------------------------
+
+    def record_of_content(self, digest: Digest) -> CacheRecord:
+        """What the entry is. NotThere says what became of it; CacheCorrupt where it is quarantined or unreadable."""
+        try:
+            held = self.level.get_value(b"h" + digest.raw)
+            if held is None:
+                raise self._missing_entry_error(digest)
+            number, _ = cache_records.unpack_place(held)
+            value = self.level.get_value(cache_records.key_of_number(b"m", number))
+            record = cache_records.unpack_record(number, value) if value is not None else None
+        except (CacheCorrupt, ValueError) as error:
+            raise self.quarantine_entry(digest, "its description is damaged") from error
+        if record is None or record.digest != digest:
+            raise self.quarantine_entry(digest, "its description is missing")
+        if record.state is EntryState.COLLECTED:
+            raise self._collected_entry_error(record)
+        if digest.raw in self._marked[_QUARANTINED]:
+            raise _damaged_entry_error(digest, self._quarantine_reason(digest))
+        return record
+
+    def _quarantine_reason(self, digest: Digest) -> str:
+        with contextlib.suppress(CacheCorrupt):
+            if (said := self.level.get_value_once(_QUARANTINED + digest.raw)) is not None:
+                return said.decode("utf-8", "replace")
+        return "it does not match its hash"
+
+    def record_of_entry(self, digest: Digest) -> CacheRecord:
+        """Like `record_of_content`, and also for an entry that was collected or is quarantined, as long as it can be read."""
+        held = self.level.get_value(b"h" + digest.raw)
+        if held is None:
+            raise self._missing_entry_error(digest)
+        return self.record_numbered(cache_records.unpack_place(held)[0])
+
+    def record_numbered(self, number: int) -> CacheRecord:
+        value = self.level.get_value(cache_records.key_of_number(b"m", number))
+        if value is None:
+            raise NotFound(f"There is no entry number {number} in the cache.")
+        return cache_records.unpack_record(number, value)
+
+    def get_content(self, digest: Digest) -> bytes:
+        """The whole content, checked against its SHA-256."""
+        if (content := self._get_single_chunk(digest)) is not None:
+            return content
+        record = self.record_of_content(digest)
+        if record.count_chunks == 1:
+            return self.read_chunk(record, 0)
+        content = b"".join(self._read_decoded_chunk(record, chunk) for chunk in range(record.count_chunks))
+        if hashlib.sha256(content).digest() != digest.raw:
+            raise self.quarantine_entry(digest, "its content does not match its hash")
+        return content
+
+    def _get_single_chunk(self, digest: Digest) -> bytes | None:
+        """An entry of one chunk, on the short way; None where the long way has to find out what is wrong, or it is larger."""
+        if digest.raw in self._marked[_QUARANTINED]:
+            return None
+        try:
+            held = self.level.get_value_once(b"h" + digest.raw)
+            if held is None or len(held) != 16:
+                return None
+            value = self.level.get_value_once(b"b" + held[8:] + _FIRST_CHUNK)
+            content = self._unpack_chunk(value) if value else None
+        except (CacheCorrupt, zstandard.ZstdError, MemoryError):
+            return None
+        return content if content is not None and hashlib.sha256(content).digest() == digest.raw else None
+
+    def _unpack_chunk(self, value: bytes) -> bytes:
+        if value[0] == cache_records.RAW:
+            return value[1:]
+        return self._decompressor.decompress(memoryview(value)[1:], max_output_size=CHUNK)
+
+    def read_part(self, digest: Digest, start: int, length: int) -> bytes:
+        """A part of the content; only the chunks it lies in are read, and each is checked."""
+        record = self.record_of_content(digest)
+        if start < 0 or length < 0:
+            raise InvalidInput("The start and the length of the part must both be 0 or greater.")
+        stop = min(start + length, record.size)
+        parts = []
+        for chunk in range(start // CHUNK, -(-stop // CHUNK)):
+            base = chunk * CHUNK
+            parts.append(self.read_chunk(record, chunk)[max(0, start - base) : stop - base])
+        return b"".join(parts)
+
+    def iterate_chunks(self, record: CacheRecord) -> Iterator[bytes]:
+        """Chunk after chunk, each checked before it is handed out."""
+        for chunk in range(record.count_chunks):
+            yield self.read_chunk(record, chunk)
+
+    def read_chunk(self, record: CacheRecord, chunk: int) -> bytes:
+        content = self._read_decoded_chunk(record, chunk)
+        if hashlib.sha256(content).digest() != record.chunk_digest(chunk):
+            raise self.quarantine_entry(record.digest, f"chunk {chunk} does not match its hash")
+        return content
+
+    def _read_decoded_chunk(self, record: CacheRecord, chunk: int) -> bytes:
+        try:
+            value = self.level.get_value(cache_records.key_of_chunk(record.blob, chunk))
+            if value:
+                return self._unpack_chunk(value)
+        except (CacheCorrupt, zstandard.ZstdError, MemoryError) as error:
+            raise self.quarantine_entry(record.digest, f"chunk {chunk} cannot be read") from error
+        raise self.quarantine_entry(record.digest, f"chunk {chunk} is missing")
+
+    def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
+        """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
+        with contextlib.suppress(StoreFailed):  # a disk that takes nothing: it is found out again
+            self.level.write_batch([(_QUARANTINED + digest.raw, why.encode())])
+        self._marked[_QUARANTINED].add(digest.raw)
+        return _damaged_entry_error(digest, why)
+
+    def was_forgotten(self, digest: Digest) -> bool:
+        """Whether there was such an entry and the user wanted it gone."""
+        return digest.raw in self._marked[_FORGOTTEN]
+
+    def _missing_entry_error(self, digest: Digest) -> NotFound:
+        if self.was_forgotten(digest):
+            return NotFound(f"The entry {digest} was forgotten at the user's request.")
+        return NotFound(f"There is no entry {digest} in this workspace's cache.")
+
+    def _collected_entry_error(self, record: CacheRecord) -> NotFound:
+        what = " ".join(filter(None, (record.about.tool, record.about.source))) or "content put by hand"
+        return NotFound(
+            f"The entry {record.digest} ({what}, {record.size:,} bytes) was removed to free up space.",
+            remedy="Run the tool again to get the content back.",
+        )
+
+    def resolve_hash_prefix(self, prefix: str) -> Digest:
+        """The one entry whose hash begins so."""
+        low, high = prefix_bounds(prefix)
+        held = (key[1:] for key in self.level.keys_in_range(b"h" + low, b"h" + high + b"\x00"))
+        found = [Digest(raw) for raw in held if raw.hex().startswith(prefix.lower())]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            near = ", ".join(digest.hex[: len(prefix) + 6] for digest in found[:4])
+            raise AmbiguousName(
+                f"The hashes of {len(found)} entries begin with {prefix}: {near}.", remedy="Enter more digits."
+            )
+        if len(prefix) == 64 and self.was_forgotten(Digest.from_hex(prefix)):
+            raise self._missing_entry_error(Digest.from_hex(prefix))
+        raise NotFound(
+            f"No entry in this workspace has a hash that begins with {prefix}.",
+            remedy=self._describe_near_hashes(prefix),
+        )
+
+    def _describe_near_hashes(self, prefix: str) -> str:
+        digits = prefix.lower()
+        for length in range(min(len(digits), 64) - 1, 3, -1):
+            low, high = prefix_bounds(digits[:length])
+            near = [
+                key[1:].hex()
+                for key, _ in zip(self.level.keys_in_range(b"h" + low, b"h" + high + b"\x00"), range(3), strict=False)
+            ]
+            if near := [name for name in near if name.startswith(digits[:length])]:
+                return f"Near it: {', '.join(name[:16] for name in near)}."
+        return ""
+
+    def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
+        """Known entries by number; unreadable ones are left out (a check names them)."""
+        found: list[CacheRecord] = []
+        with contextlib.suppress(CacheCorrupt):  # said at the end of the way, when what can be read has been
+            for key, value in self.level.scan_range(
+                cache_records.key_of_number(b"m", after + 1), b"m" + _LAST + b"\xff"
+            ):
+                with contextlib.suppress(ValueError):
+                    found.append(cache_records.unpack_record(cache_records.number_in_key(key), value))
+                if len(found) == limit:
+                    break
+        return found
+
+    def digests_after(self, after: Digest | None, limit: int) -> list[Digest]:
+        """Hashes in their order, from the one behind `after`; none: the end."""
+        found: list[Digest] = []
+        for key in self.level.keys_in_range(b"h" + (after.raw + b"\x00" if after else b""), b"i"):
+            found.append(Digest(key[1:]))
+            if len(found) == limit:
+                break
+        return found
+
+    def without_content(self, digests: Iterable[Digest]) -> frozenset[Digest]:
+        """Which of these have no content here: unknown, collected or damaged."""
+        return frozenset(digest for digest in digests if not self._has_content(digest))
+
+    def _has_content(self, digest: Digest) -> bool:
+        try:
+            self.record_of_content(digest)
+        except StoreFailed:
+            return False
+        except NotFound:
+            return False
+        return True
+
+    def rewrite_hash_key(self, record: CacheRecord) -> None:
+        """Write the way to an entry again."""
+        self.level.write_batch([(b"h" + record.digest.raw, cache_records.pack_place(record))])
+
+    def rewrite_record(self, record: CacheRecord) -> None:
+        """Put another description in the place of an entry's."""
+        self.level.write_batch([(cache_records.key_of_number(b"m", record.number), cache_records.pack_record(record))])
+
+    def scrub_deleted_bytes(self) -> None:
+        """Let nothing of what was removed stay readable on the disk."""
+        self.level.scrub_database_files()
+
+    def compact_files(self) -> None:
+        """Give the room of what was removed back."""
+        self.level.compact_database()
+
+    # --- pins and removal -------------------------------------------------------------------------------------------
+
+    def set_entry_pinned(self, digest: Digest, *, pinned: bool = True) -> None:
+        """A pinned entry is never collected."""
+        self.record_of_content(digest)
+        self.level.write_batch([(_PINNED + digest.raw, b"" if pinned else None)])
+
+    def pinned_entries(self) -> frozenset[Digest]:
+        return frozenset(Digest(key[1:]) for key in self.level.keys_in_range(_PINNED, _key_range_end(_PINNED)))
+
+    def collect_entry(self, digest: Digest) -> int:
+        """Remove the content to make room; what it was stays known. Returns the bytes freed."""
+        record = self.record_of_content(digest)
+        if self.level.get_value(_PINNED + digest.raw) is not None:
+            raise InvalidInput(f"The entry {digest.short_hex} is pinned.", remedy="Unpin it first.")
+        gone = replace(record, state=EntryState.COLLECTED, kept=0)
+        described = (cache_records.key_of_number(b"m", record.number), cache_records.pack_record(gone))
+        self.delete_chunks(record.blob, extra=[(b"h" + digest.raw, cache_records.pack_place(gone)), described])
+        return record.kept
+
+    def forget_entry(self, digest: Digest) -> None:
+        """Remove the entry and all that is known of it; a tombstone stays. `level.scrub` then takes it off the disk."""
+        held = self.level.get_value(b"h" + digest.raw)
+        marks: list[Write] = [(kind + digest.raw, None) for kind in (b"h", _PINNED, _QUARANTINED)]
+        marks.append((_FORGOTTEN + digest.raw, str(int(self.now())).encode()))
+        if held is None:
+            self.level.write_batch(marks)
+        else:
+            number, blob = cache_records.unpack_place(held)
+            with contextlib.suppress(NotFound, ValueError, CacheCorrupt):  # where its description is damaged
+                blob = self.record_numbered(number).blob
+            described = (cache_records.key_of_number(b"m", number), None)
+            self.delete_chunks(number if blob is None else blob, extra=[described, *marks])
+        self._marked[_QUARANTINED].discard(digest.raw)
+        self._marked[_FORGOTTEN].add(digest.raw)
+
+
+def _key_range_end(kind: bytes) -> bytes:
+    """The end of the keys of a kind."""
+    return bytes((kind[0] + 1,))
+
+
+def _damaged_entry_error(digest: Digest, why: str) -> CacheCorrupt:
+    return CacheCorrupt(
+        f"The entry {digest} is damaged on disk ({why}) and has been quarantined.",
+        remedy="To repair it, store the same content again. A backup of the folder may also contain it.",
+    )
+
+
+def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
+    """The first and the last hash that begin so; WrongUse where none can."""
+    digits = prefix.lower()
+    if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
+        raise InvalidInput(
+            f"{prefix[:80]!r} is not the start of a SHA-256 hash.", remedy="Enter 4 to 64 hexadecimal digits."
+        )
+    return bytes.fromhex(digits.ljust(64, "0")), bytes.fromhex(digits.ljust(64, "f"))

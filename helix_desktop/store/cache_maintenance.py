@@ -1,0 +1,135 @@
+"""Looking after the cache: checking every byte, and making room. In slices, so that nobody waits long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.cache_folder import CHECKPOINT
+from helix_desktop.store.cache_records import EntryState
+from helix_desktop.store.entry_store import EntryStore
+
+SLICE = 4 << 20  # bytes read before others get their turn
+_PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """What a check found: entries and bytes read, and each damaged or missing entry with the reason."""
+
+    checked: int
+    bytes: int
+    damaged: tuple[tuple[Digest, str], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CollectResult:
+    entries: int
+    bytes: int
+
+
+class CacheCheck:
+    """One check of the whole cache, going on from slice to slice."""
+
+    def __init__(self, cache: EntryStore) -> None:
+        self._cache = cache
+        self._at: Digest | None = None
+        self._all = False  # of the hashes have been listed
+        self._waiting: list[Digest] = []
+        self._seen: set[bytes] = set()
+        self._damaged: dict[Digest, str] = {}
+        self._checked = self._bytes = 0
+        self._notes: list[str] = []
+
+    def check_slice(self) -> bool:
+        """Read some megabytes; False when everything has been read."""
+        budget = SLICE
+        while budget > 0:
+            if self._waiting:
+                budget -= self._check_entry(self._waiting.pop()) + 4096
+            elif not self._all:
+                self._read_next_hashes()
+            else:
+                return False
+        return True
+
+    def _read_next_hashes(self) -> None:
+        """The next hashes. Where a block of them cannot be read, what stands in it is found missing later."""
+        try:
+            page = self._cache.digests_after(self._at, _PAGE)
+        except (CacheCorrupt, ValueError):
+            self._notes.append("A part of the cache's list of hashes cannot be read.")
+            self._at = _hash_further_on(self._at)
+            self._all = self._at is None
+            return
+        self._waiting += page
+        self._at, self._all = page[-1] if page else self._at, len(page) < _PAGE
+
+    def _check_entry(self, digest: Digest) -> int:
+        try:
+            record = self._cache.record_of_content(digest)
+            self._seen.add(digest.raw)
+            size = sum(len(chunk) for chunk in self._cache.iterate_chunks(record))
+        except NotFound:
+            self._seen.add(digest.raw)
+            return 0
+        except StoreFailed as error:
+            self._seen.add(digest.raw)
+            self._damaged[digest] = error.what
+            return 0
+        self._checked += record.about.tool != CHECKPOINT  # counted as everywhere else: entries a person knows of
+        self._bytes += size
+        return size
+
+    def repair_hash_keys(self) -> None:
+        """Entries whose hash leads nowhere, although they are there: write the way to them again."""
+        after = 0
+        while found := self._cache.records_after(after, _PAGE):
+            after = found[-1].number
+            lost = [each for each in found if each.digest.raw not in self._seen and each.state is EntryState.LIVE]
+            for record in lost:
+                self._cache.rewrite_hash_key(record)
+                self._waiting.append(record.digest)
+
+    def note_missing(self, digests: Iterable[Digest]) -> None:
+        """Name those of `digests` that should be there and are not."""
+        for digest in digests:
+            if digest.raw in self._seen or digest in self._damaged:
+                continue
+            try:
+                self._cache.record_of_content(digest)
+            except NotFound as error:
+                if not self._cache.was_forgotten(digest):
+                    self._damaged[digest] = error.what
+            except HelixError as error:
+                self._damaged[digest] = error.what
+
+    def check_result(self) -> VerifyResult:
+        return VerifyResult(self._checked, self._bytes, tuple(self._damaged.items()), tuple(self._notes))
+
+
+def _hash_further_on(digest: Digest | None) -> Digest | None:
+    """A hash a little behind: one 256th of all hashes further; None behind the last."""
+    first = digest.raw[0] if digest else 0
+    return None if first == 0xFF else Digest(bytes((first + 1,)).ljust(32, b"\0"))
+
+
+def collect_entries(cache: EntryStore, digests: Sequence[Digest], enough: int) -> tuple[list[Digest], int]:
+    """Remove contents in this order until `enough` bytes are freed. Pinned ones stay."""
+    gone: list[Digest] = []
+    freed = 0
+    pinned = cache.pinned_entries()
+    for digest in digests:
+        if freed >= enough:
+            break
+        if digest in pinned:
+            continue
+        try:
+            freed += cache.collect_entry(digest)
+        except HelixError:
+            continue  # damaged or gone already: nothing to free here
+        gone.append(digest)
+    return gone, freed

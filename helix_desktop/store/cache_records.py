@@ -1,0 +1,163 @@
+"""How the cache's keys and values look in LevelDB: the bytes of version 1. FORMATS.md describes them for readers.
+
+| key                          | value                                                     |
+|------------------------------|-----------------------------------------------------------|
+| `h` SHA-256                  | number of the entry; of one chunk also its blob           |
+| `m` number                   | check, then the record: what the entry is                 |
+| `b` blob, chunk              | codec byte and up to 1 MiB of content                     |
+| `o` blob                     | this blob is being written; its chunks may be orphans   |
+| `p` SHA-256                  | pinned by the user                                        |
+| `q` SHA-256                  | quarantined: why, as text                                 |
+| `t` SHA-256                  | tombstone: forgotten, when                                |
+| `version`                    | the version of all this                                   |
+
+Numbers are eight bytes, big-endian, so that they sort; they only grow, so LevelDB writes in order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from enum import IntEnum
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import CacheEntry, EntryOrigin
+from helix_desktop.fast_dataclass import dataclass
+
+VERSION = 1
+CHUNK = 1 << 20
+VERSION_KEY = b"version"
+RAW, ZSTD = 0, 1
+_SOURCE_LIMIT = 4000  # characters; a source is a line for people
+
+_FIXED = struct.Struct(">BB32sQQQQdHHHI")
+_CHECK = 8
+_U64 = struct.Struct(">Q")
+_PLACE = struct.Struct(">QQ")
+_CHUNK_KEY = struct.Struct(">cQI")
+
+
+class EntryState(IntEnum):
+    """LIVE: the content is there. COLLECTED: it was removed for room, and what it was is still known."""
+
+    LIVE = 0
+    COLLECTED = 1
+
+
+_LIVE = EntryState.LIVE  # looking it up in its class takes longer than what is done with it
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRecord:
+    """What the cache knows of one entry. `kept`: bytes on the disk. `chunks`: empty where there is only one.
+
+    `number` is given when the entry becomes known, so that who follows the numbers misses none; `blob` is the number its
+    chunks are stored under, given when the first of them came.
+    """
+
+    number: int
+    blob: int
+    digest: Digest
+    size: int
+    kept: int
+    lines: int
+    time: float
+    about: EntryOrigin
+    chunks: tuple[bytes, ...] = ()
+    state: EntryState = EntryState.LIVE
+
+    @property
+    def stored_reference(self) -> Stored:
+        return Stored(self.digest, self.size, self.lines, self.about.media_type)
+
+    @property
+    def described_entry(self) -> CacheEntry:
+        return CacheEntry(self.stored_reference, self.about, self.time)
+
+    @property
+    def count_chunks(self) -> int:
+        """How many chunks there are; an empty entry has one, empty."""
+        return max(1, -(-self.size // CHUNK))
+
+    @property
+    def bytes_with_keys(self) -> int:
+        """The bytes it takes with its keys and its description."""
+        chunks = self.count_chunks * _CHUNK_KEY.size if self.state is _LIVE else 0
+        place = 1 + len(self.digest.raw) + len(pack_place(self))
+        return self.kept + chunks + place + 1 + _U64.size + len(pack_record(self))
+
+    def chunk_digest(self, chunk: int) -> bytes:
+        return self.chunks[chunk] if self.chunks else self.digest.raw
+
+
+def key_of_number(kind: bytes, number: int) -> bytes:
+    return kind + _U64.pack(number)
+
+
+def key_of_chunk(number: int, chunk: int) -> bytes:
+    return _CHUNK_KEY.pack(b"b", number, chunk)
+
+
+def number_in_key(key: bytes) -> int:
+    """The number in an `m`, `o` or `b` key."""
+    return int(_U64.unpack_from(key, 1)[0])
+
+
+def pack_place(record: CacheRecord) -> bytes:
+    """Where an entry is: its number and, where it is one chunk that is there, its blob, so that a get needs no more."""
+    if record.size > CHUNK or record.state is not _LIVE:
+        return _U64.pack(record.number)
+    return _PLACE.pack(record.number, record.blob)
+
+
+def unpack_place(value: bytes) -> tuple[int, int | None]:
+    """The number, and the blob of an entry of one chunk."""
+    if len(value) not in (8, 16):
+        raise ValueError("no place of an entry")
+    return number_in_key(b"h" + value), int(_U64.unpack_from(value, 8)[0]) if len(value) == 16 else None
+
+
+def pack_record(record: CacheRecord) -> bytes:
+    """The stored form. Plain steps: this stands in the way of every put."""
+    about = record.about
+    tool = about.tool[:200].encode("utf-8", "replace")
+    source = about.source[:_SOURCE_LIMIT].encode("utf-8", "replace")
+    media = about.media_type[:200].encode("utf-8", "replace")
+    head = _FIXED.pack(
+        VERSION,
+        record.state,
+        record.digest.raw,
+        record.blob,
+        record.size,
+        record.kept,
+        record.lines,
+        record.time,
+        len(tool),
+        len(source),
+        len(media),
+        len(record.chunks),
+    )
+    payload = head + tool + source + media + b"".join(record.chunks)
+    return _record_check(record.number, payload) + payload
+
+
+def _record_check(number: int, payload: bytes) -> bytes:
+    return hashlib.sha256(_U64.pack(number) + payload).digest()[:_CHECK]
+
+
+def unpack_record(number: int, value: bytes) -> CacheRecord:
+    """ValueError where the value is not what was written."""
+    payload = value[_CHECK:]
+    if _record_check(number, payload) != value[:_CHECK]:
+        raise ValueError("the record does not match its check")
+    fields = _FIXED.unpack_from(payload)
+    _, state, digest, blob, size, kept, lines, time, tool, source, media, chunks = fields
+    at = _FIXED.size
+    texts = []
+    for length in (tool, source, media):
+        texts.append(payload[at : at + length].decode())
+        at += length
+    digests = tuple(payload[at + 32 * i : at + 32 * i + 32] for i in range(chunks))
+    about = EntryOrigin(texts[0], texts[1], texts[2])
+    return CacheRecord(number, blob, Digest(digest), size, kept, lines, time, about, digests, EntryState(state))

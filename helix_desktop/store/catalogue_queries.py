@@ -1,0 +1,243 @@
+"""Questions to the catalogue of entries: a page of it in any order, through any filter, however many there are."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.entry_catalogue import (
+    EVERYTHING,
+    CatalogueFigures,
+    EntryFilter,
+    EntryRow,
+    EntrySort,
+    EntryUse,
+)
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.cache_records import EntryState
+
+# From one name to the next by the index: a walk over all rows would cost a tenth of a second for a million.
+_TOOLS = """
+WITH RECURSIVE names(name) AS (
+  SELECT min(tool) FROM entries UNION ALL SELECT (SELECT min(tool) FROM entries WHERE tool > name) FROM names WHERE name IS NOT NULL
+) SELECT name FROM names WHERE name IS NOT NULL
+"""
+_IN_PINNED = "IN (SELECT number FROM entries INDEXED BY by_pinned WHERE pinned)"
+_IN_GONE = "IN (SELECT number FROM entries INDEXED BY by_state WHERE state)"
+_IN_CONVERSATION = "IN (SELECT number FROM members WHERE conversation = ?)"
+_LIKE_SOURCE = "IN (SELECT source FROM sources WHERE source LIKE ? ESCAPE '~')"
+_LIKE_TOOL = f"IN (SELECT name FROM ({_TOOLS}) WHERE name LIKE ? ESCAPE '~')"  # noqa: S608 - a constant
+_ROW = "number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state"
+
+
+@dataclass(frozen=True, slots=True)
+class _PageAnchors:
+    """Every `STRIDE`-th row of one order, so that a page far down is found without walking there."""
+
+    version: int
+    rows: tuple[tuple[str | int | float | bytes, int], ...]  # the sorted value and the number
+
+
+Order = tuple[EntryFilter, EntrySort, bool]
+STRIDE = 500
+NEAR = 5_000  # an offset up to here is walked to
+FEW = 20_000  # so many rows are sorted after they are found; more are found in the order of the column's index
+
+
+class CatalogueQueries:
+    """The reading side, over its own connection. `anchors` is shared by those that answer for the same index."""
+
+    def __init__(self, connection: sqlite3.Connection, anchors: dict[Order, _PageAnchors] | None = None) -> None:
+        self.connection = connection
+        self.anchors: dict[Order, _PageAnchors] = {} if anchors is None else anchors
+        self._counts: dict[EntryFilter, tuple[int, int]] = {}
+        self._stats: tuple[int, CatalogueFigures] | None = None
+
+    def entries_page(
+        self,
+        chosen: EntryFilter = EVERYTHING,
+        *,
+        sort: EntrySort = EntrySort.TIME,
+        descending: bool = True,
+        offset: int = 0,
+        limit: int = 200,
+    ) -> tuple[EntryRow, ...]:
+        """A page. Equal values stand in the order they were stored.
+
+        Far down, new entries of the last moments may shift what stands where by as many rows as there are of them.
+        """
+        start, walked = self._start_of_page((chosen, sort, descending), offset)
+        few = self._chooses_few(chosen)
+        where, values = _filter_condition(chosen, None if few else sort)
+        way = "DESC" if descending else "ASC"
+        if start is not None:
+            where = (
+                f"{where} {'AND' if where else 'WHERE'} ({sort.value}, number) {'<=' if descending else '>='} (?, ?)"
+            )
+        order = f"{'+' if few else ''}{sort.value} {way}, {'+' if few else ''}number {way}"
+        rows = self.connection.execute(
+            f"SELECT {_ROW} FROM entries {where} ORDER BY {order} LIMIT ? OFFSET ?",  # noqa: S608 - made of constants
+            (*values, *(start or ()), limit, walked),
+        )
+        return tuple(_entry_row_of(row) for row in rows)
+
+    def _start_of_page(self, order: Order, offset: int) -> tuple[tuple[str | int | float | bytes, int] | None, int]:
+        """Where to begin walking, and how far to go from there."""
+        if offset <= NEAR:
+            return None, offset
+        anchors = self.anchors.get(order) or self.prepare_anchors(order)
+        at = min(offset // STRIDE, len(anchors.rows) - 1)
+        return (anchors.rows[at], offset - at * STRIDE) if at >= 0 else (None, offset)
+
+    def prepare_anchors(self, order: Order) -> _PageAnchors:
+        """Find the anchors of an order, once for each state of the index. A third of a second for a million rows."""
+        version = self._data_version()
+        known = self.anchors.get(order)
+        if known is not None and known.version == version:
+            return known
+        chosen, sort, descending = order
+        where, values = _filter_condition(chosen, None if self._chooses_few(chosen) else sort)
+        way = "DESC" if descending else "ASC"
+        rows = self.connection.execute(
+            f"SELECT value, number FROM (SELECT {sort.value} AS value, number, row_number() OVER"  # noqa: S608 - made of constants
+            f" (ORDER BY {sort.value} {way}, number {way}) AS place FROM entries {where}) WHERE (place - 1) % ? = 0",
+            (*values, STRIDE),
+        ).fetchall()
+        found = _PageAnchors(version, tuple(rows))
+        while len(self.anchors) >= 20:
+            self.anchors.pop(next(iter(self.anchors)), None)
+        self.anchors[order] = found
+        return found
+
+    def _chooses_few(self, chosen: EntryFilter) -> bool:
+        """Whether what is chosen is better sorted after it is found."""
+        return chosen != EVERYTHING and self.count_entries(chosen) < FEW
+
+    def _data_version(self) -> int:
+        """Changes when somebody else has written to the index."""
+        return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def count_entries(self, chosen: EntryFilter = EVERYTHING) -> int:
+        version = self._data_version()
+        known = self._counts.get(chosen)
+        if known is not None and known[0] == version:
+            return known[1]
+        where, values = _filter_condition(chosen, None)
+        count = int(self.connection.execute(f"SELECT count(*) FROM entries {where}", values).fetchone()[0])  # noqa: S608
+        if len(self._counts) >= 50:
+            self._counts.clear()
+        self._counts[chosen] = (version, count)
+        return count
+
+    def find_entry_row(self, digest: Digest) -> EntryRow | None:
+        found = self.connection.execute(f"SELECT {_ROW} FROM entries WHERE digest = ?", (digest.raw,)).fetchone()  # noqa: S608
+        return _entry_row_of(found) if found else None
+
+    def count_entries_by_tool(self) -> tuple[tuple[str, int], ...]:
+        """Each tool with the number of its entries, for a filter's choices."""
+        names = [row[0] for row in self.connection.execute(_TOOLS)]
+        return tuple((name, self.count_entries(EntryFilter(tool=name))) for name in names if name)
+
+    def uses_of_entry(self, digest: Digest) -> tuple[EntryUse, ...]:
+        rows = self.connection.execute(
+            "SELECT conversation, seq, time, how FROM uses WHERE digest = ? ORDER BY time, seq", (digest.raw,)
+        )
+        return tuple(EntryUse(*row) for row in rows)
+
+    def catalogue_figures(self) -> CatalogueFigures:
+        """Half a second for a million entries, once for each state of the index."""
+        version = self._data_version()
+        if self._stats is None or self._stats[0] != version:
+            self._stats = (version, self._compute_figures())
+        return self._stats[1]
+
+    def _compute_figures(self) -> CatalogueFigures:
+        figures = self.connection.execute(
+            "SELECT count(*), coalesce(sum(size), 0), coalesce(sum(kept), 0), coalesce(sum(tokens), 0),"
+            " coalesce(sum(pinned), 0), coalesce(sum(state), 0) FROM entries"
+        ).fetchone()
+        repeated = self.connection.execute(
+            "SELECT coalesce(sum(n - 1), 0), coalesce(sum((n - 1) * size), 0) FROM (SELECT digest, count(*) AS n FROM uses"
+            " WHERE how = 'output' GROUP BY digest HAVING n > 1) JOIN entries USING(digest)"
+        ).fetchone()
+        return CatalogueFigures(*figures, *repeated)
+
+    def bytes_on_disk(self) -> int:
+        """The bytes all entries take on the disk, those of checkpoints among them."""
+        listed = int(self.connection.execute("SELECT coalesce(sum(kept), 0) FROM entries").fetchone()[0])
+        return listed + self.checkpoint_figures()[1]
+
+    def checkpoint_figures(self) -> tuple[int, int]:
+        """How many contents checkpoints hold, and the bytes they take."""
+        rows = dict(self.connection.execute("SELECT name, value FROM meta WHERE name LIKE 'checkpoint%'").fetchall())
+        return int(rows.get("checkpoints", 0)), int(rows.get("checkpoint bytes", 0))
+
+    def unused_entries(self) -> tuple[Digest, ...]:
+        """Entries of tools that no fact uses and nobody pinned, the oldest first: what collection takes first."""
+        rows = self.connection.execute(
+            "SELECT digest FROM entries WHERE uses = 0 AND tool != '' AND NOT pinned AND state = ? ORDER BY time",
+            (EntryState.LIVE,),
+        )
+        return tuple(Digest(row[0]) for row in rows)
+
+    def digests_named_by_facts(self, low: bytes, high: bytes, limit: int) -> tuple[Digest, ...]:
+        """Entries between these that a fact leads to, known here or not."""
+        asked = "SELECT DISTINCT digest FROM uses WHERE digest BETWEEN ? AND ? ORDER BY digest LIMIT ?"
+        return tuple(Digest(row[0]) for row in self.connection.execute(asked, (low, high, limit)))
+
+    def digests_expected_here(self, after: bytes, limit: int) -> tuple[Digest, ...]:
+        """Entries that are known here or used by a fact, and were not collected; in the order of their hashes."""
+        rows = self.connection.execute(
+            "SELECT digest FROM entries WHERE digest > ? AND state = ?"
+            " UNION SELECT digest FROM uses WHERE digest > ? AND digest NOT IN (SELECT digest FROM entries WHERE state != ?)"
+            " ORDER BY digest LIMIT ?",
+            (after, EntryState.LIVE, after, EntryState.LIVE, limit),
+        )
+        return tuple(Digest(row[0]) for row in rows)
+
+
+def _filter_condition(chosen: EntryFilter, sort: EntrySort | None) -> tuple[str, list[str | float]]:
+    """The condition in SQL. With a `sort`, rows are taken in its column's order, so no other column's index is to be used."""
+
+    def column(name: str, *fits: EntrySort) -> str:
+        return name if sort is None or sort in fits else f"+{name}"
+
+    like = f"%{_escape_like(chosen.text)}%"
+    conditions: list[tuple[bool, str, tuple[str | float, ...]]] = [
+        (bool(chosen.tool), f"{column('tool', EntrySort.TOOL, EntrySort.TIME)} = ?", (chosen.tool,)),
+        (bool(chosen.since), f"{column('time', EntrySort.TIME)} >= ?", (chosen.since,)),
+        (bool(chosen.until), f"{column('time', EntrySort.TIME)} < ?", (chosen.until,)),
+        (bool(chosen.least), f"{column('size', EntrySort.SIZE)} >= ?", (chosen.least,)),
+        (bool(chosen.most), f"{column('size', EntrySort.SIZE)} <= ?", (chosen.most,)),
+        (chosen.unused, f"{column('uses', EntrySort.USES)} = 0", ()),
+        (chosen.pinned, f"{column('number')} {_IN_PINNED}", ()),
+        (chosen.gone, f"{column('number')} {_IN_GONE}", ()),
+        (bool(chosen.conversation), f"{column('number')} {_IN_CONVERSATION}", (chosen.conversation,)),
+        (bool(chosen.text), f"({column('source', EntrySort.SOURCE)} {_LIKE_SOURCE} OR {column('tool', EntrySort.TOOL)} {_LIKE_TOOL})", (like, like)),
+    ]  # fmt: skip
+    wanted = [(text, values) for active, text, values in conditions if active]
+    where = " AND ".join(text for text, _ in wanted)
+    return (f"WHERE {where}" if where else ""), [value for _, values in wanted for value in values]
+
+
+def _escape_like(text: str) -> str:
+    return text.replace("~", "~~").replace("%", "~%").replace("_", "~_")
+
+
+def _entry_row_of(row: tuple[int, bytes, int, int, str, str, str, int, int, float, int, float, int, int]) -> EntryRow:
+    number, digest, size, lines, media, tool, source, kept, tokens, time, uses, recalled, pinned, state = row
+    stored = Stored(Digest(digest), size, lines, media)
+    return EntryRow(
+        stored,
+        EntryOrigin(tool, source, media),
+        kept,
+        tokens,
+        time,
+        uses,
+        recalled,
+        bool(pinned),
+        state != EntryState.LIVE,
+        number,
+    )

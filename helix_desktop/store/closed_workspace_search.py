@@ -1,0 +1,74 @@
+"""Searching a workspace that nobody has open: through its own index, without opening it. Nothing is written and no lock is taken."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import ClosedSearchResult
+from helix_desktop.errors import StoreFailed
+from helix_desktop.store import full_text_search as open_search
+from helix_desktop.store import reading_copy, sqlite_database, store_opening
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_records import CacheRecord
+from helix_desktop.store.index_file import VERSION, IndexDamaged
+from helix_desktop.store.journal_file import JournalFile, StoredFact
+
+
+def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearchResult:
+    """What `live_index.WorkspaceIndex.search_index` finds as soon as it is open. StoreFailed where its index or its cache cannot be read."""
+    if not (folder / "journal.sqlite3").is_file():
+        return ClosedSearchResult()  # it was never opened
+    if not (folder / store_opening.INDEX).is_file():
+        return ClosedSearchResult(behind=True)
+    with ExitStack() as last_first:
+        asked = last_first.enter_context(
+            closing(sqlite_database.connect_read_only(folder / store_opening.INDEX, IndexDamaged, "index"))
+        )
+        with sqlite_database.SqliteErrors(IndexDamaged, "index"):
+            if sqlite_database.schema_version(asked) != VERSION:
+                return ClosedSearchResult(behind=True)
+            known = dict(asked.execute("SELECT name, value FROM meta"))
+        journal = last_first.enter_context(closing(JournalFile(folder / "journal.sqlite3", upgrade=False, unseen=True)))
+        source = _ClosedStores(folder, journal, last_first)
+        hits = open_search.search_full_text(asked, source, query, limit=limit)
+        if source.failed is not None:
+            raise source.failed
+        wanted = {hit.conversation for hit in hits}
+        titles = {row.id: row.title or row.begins for row in journal.conversation_rows() if row.id in wanted}
+        behind = known.get("facts", 0) < journal.last_fact_id() or known.get("words", 0) < known.get("rows", 0)
+        return ClosedSearchResult(hits, titles, behind)
+
+
+class _ClosedStores:
+    """`search.Source`. What stands in for the cache is made for the first entry that is found."""
+
+    def __init__(self, folder: Path, journal: JournalFile, last_first: ExitStack) -> None:
+        self._folder = folder
+        self._journal = journal
+        self._last_first = last_first
+        self._opened: CacheFolder | None = None
+        self.failed: StoreFailed | None = None
+
+    def _open_cache_copy(self) -> CacheFolder:
+        if self.failed is not None:
+            raise self.failed
+        if self._opened is None:
+            try:
+                copy = self._last_first.enter_context(reading_copy.copy_cache_for_reading(self._folder))
+                self._opened = self._last_first.enter_context(closing(CacheFolder(copy / "cache")))
+            except StoreFailed as error:
+                self.failed = error
+                raise
+        return self._opened
+
+    def described_record(self, digest: Digest) -> CacheRecord:
+        return self._open_cache_copy().record_of_content(digest)
+
+    def read_content_beginning(self, record: CacheRecord, limit: int) -> bytes:
+        return self._open_cache_copy().read_part(record.digest, 0, limit)
+
+    def find_fact_line(self, conversation: str, seq: int) -> StoredFact | None:
+        found = self._journal.read_stored_facts(conversation, seq - 1, 1)
+        return found[0] if found and found[0].seq == seq else None

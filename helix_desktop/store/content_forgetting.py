@@ -1,0 +1,206 @@
+"""Forgetting: the one operation that removes. A text or an entry leaves cache, journal and backups, down to the bytes of
+the files; the index is made anew, and copies of damaged files are thrown away. A tombstone says that it happened.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine import facts as vocabulary
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact, Forgotten
+from helix_desktop.engine.forgotten_text_forms import TextForms
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.store import journal_backups
+from helix_desktop.store.cache_records import CacheRecord, EntryState
+from helix_desktop.store.entry_store import EntryStore
+from helix_desktop.store.journal_file import JournalFile, StoredFact
+from helix_desktop.store.workspace_settings import NAME
+
+SHORTEST = 4  # characters; a shorter text would tear holes into everything
+BLANK = "[forgotten]"
+WHY = "forgotten at the user's request"
+_PAGE = 200
+
+
+class ForgetRequest:
+    """What is to be forgotten: a text in all the forms it is stored in, and entries."""
+
+    def __init__(self, text: str, digests: Iterable[Digest]) -> None:
+        if text and len(text) < SHORTEST:
+            raise InvalidInput(
+                f"The text to forget must be at least {SHORTEST} characters long.",
+                remedy="Enter a longer part of the text.",
+            )
+        self.digests = set(digests)
+        self.named: list[int] = []  # numbers of entries that stay, whose description holds the text
+        self.traces = TextForms(text) if text else None
+
+    def occurs_in(self, text: str) -> bool:
+        return self.traces is not None and self.traces.occurs_in_text(text)
+
+    def blank_text(self, text: str) -> str:
+        return self.traces.blank_out(text, BLANK) if self.traces else text
+
+
+# --- the cache -------------------------------------------------------------------------------------------------------
+
+
+def find_entries_to_forget(cache: EntryStore, wanted: ForgetRequest) -> Iterator[int]:
+    """Find every entry that holds the text; yields the bytes read, so that others get their turn. Changes nothing."""
+    after = 0
+    while wanted.traces and (found := cache.records_after(after, _PAGE)):
+        after = found[-1].number
+        for record in found:
+            if record.state is EntryState.LIVE and _entry_holds_text(cache, record, wanted.traces):
+                wanted.digests.add(record.digest)
+            elif wanted.occurs_in(record.about.source) or wanted.occurs_in(record.about.tool):
+                wanted.named.append(record.number)
+            yield record.size
+
+
+def purge_cache(cache: EntryStore, wanted: ForgetRequest) -> Iterator[None]:
+    """Forget what was found and what was named, in slices."""
+    for number in wanted.named:
+        _blank_record(cache, cache.record_numbered(number), wanted)
+        yield
+    for digest in wanted.digests:
+        cache.forget_entry(digest)
+        yield
+    cache.scrub_deleted_bytes()
+    yield
+
+
+def _entry_holds_text(cache: EntryStore, record: CacheRecord, traces: TextForms) -> bool:
+    try:
+        return _text_in_pieces(cache.iterate_chunks(record), traces)
+    except HelixError:
+        return True  # a damaged entry cannot be shown to be free of it
+
+
+def _text_in_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
+    """Also where it is split over two of them."""
+    tail = b""
+    for piece in pieces:
+        held = tail + piece
+        if traces.occurs_in_bytes(held):
+            return True
+        tail = held[-traces.overlap :]
+    return False
+
+
+def _blank_record(cache: EntryStore, record: CacheRecord, wanted: ForgetRequest) -> None:
+    about = replace(
+        record.about, source=wanted.blank_text(record.about.source), tool=wanted.blank_text(record.about.tool)
+    )
+    cache.rewrite_record(replace(record, about=about))
+
+
+# --- the journal -----------------------------------------------------------------------------------------------------
+
+
+def purge_journal(journal: JournalFile, wanted: ForgetRequest) -> dict[str, int]:
+    """Blank the text in every fact, and what facts quote of the entries. Returns how many facts of which conversation."""
+    changed: dict[str, int] = {}
+    after = 0
+    while lines := journal.stored_facts_since(after, _PAGE):
+        after = lines[-1].id
+        for line in lines:
+            if (fact := blank_fact(line, wanted)) is not None:
+                journal.replace_fact(line, fact)
+                changed[line.conversation] = changed.get(line.conversation, 0) + 1
+    for row in journal.conversation_rows():
+        if wanted.occurs_in(row.meter):
+            journal.write_meter(row.id, "")
+    journal.scrub_journal()
+    return changed
+
+
+def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
+    """The fact without what is to be forgotten, or None where it has nothing of it."""
+    touched = any(digest.hex in line.fact for digest in wanted.digests)
+    if not touched and not wanted.occurs_in(line.fact):
+        return None
+    fact_encoding.decode_fact(line.fact)  # a damaged one is told of as such
+    fact = fact_encoding.decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
+    fact = _remove_quotes(fact, wanted.digests)
+    return fact if fact_encoding.encode_fact(fact) != line.fact else None
+
+
+def _blank_json(value: Any, wanted: ForgetRequest) -> Any:
+    match value:
+        case str():
+            return wanted.blank_text(value)
+        case list():
+            return [_blank_json(item, wanted) for item in value]
+        case dict():
+            return {name: _blank_json(item, wanted) for name, item in value.items()}
+    return value
+
+
+def _remove_quotes(fact: Fact, digests: set[Digest]) -> Fact:
+    """Facts keep short outputs and excerpts of entries beside the reference: those go with the entry."""
+    match fact:
+        case vocabulary.ToolReturned() if fact.output.digest in digests:
+            return replace(fact, head="")
+        case vocabulary.Folded(kind=vocabulary.FoldKind.EXCERPT) if digests.intersection(fact.entries):
+            return replace(fact, text=BLANK)
+    return fact
+
+
+def leave_tombstones(journal: JournalFile, changed: dict[str, int], wanted: ForgetRequest) -> None:
+    """Say in each conversation that something is gone, and not what."""
+    entries = tuple(sorted(wanted.digests))
+    for conversation, count in changed.items():
+        journal.append_in_transaction(conversation, [Forgotten(entries, count, WHY)])
+
+
+# --- what lies beside ------------------------------------------------------------------------------------------------
+
+
+def purge_backups(workspace: Path, wanted: ForgetRequest) -> int:
+    """Blank it in every dated copy of the journal; one that cannot be read is deleted. Returns how many had it."""
+    return journal_backups.change_each_backup(workspace, lambda journal: purge_journal(journal, wanted))
+
+
+def delete_damaged_copies(workspace: Path) -> None:
+    """Copies of damaged files that were kept aside."""
+    shutil.rmtree(workspace / "damaged", ignore_errors=True)
+
+
+def find_remaining_traces(workspace: Path, wanted: ForgetRequest) -> Iterator[str]:
+    """Read every byte of every file of the workspace: where it still stands, in sentences. What the user writes by hand is theirs
+    to edit, the rest could not be removed.
+    """
+    if wanted.traces is None:
+        return
+    for path in sorted(each for each in workspace.rglob("*") if each.is_file() and not each.is_symlink()):
+        if wanted.occurs_in(path.name):
+            yield f"The text is part of a file name: {path}. Rename that file."
+        if path == workspace / NAME:
+            yield from _remaining_lines(path, wanted)
+        elif (sentence := _remaining_trace_in_file(path, wanted.traces)) is not None:
+            yield sentence
+
+
+def _remaining_lines(path: Path, wanted: ForgetRequest) -> Iterator[str]:
+    for at, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
+        if wanted.occurs_in(line):
+            yield f"The text is in {path}, line {at}. Edit that line."
+
+
+def _remaining_trace_in_file(path: Path, traces: TextForms) -> str | None:
+    try:
+        with path.open("rb") as file:
+            found = _text_in_pieces(iter(lambda: file.read(1 << 20), b""), traces)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{path} could not be read and may still contain the text: {error.strerror}."
+    return f"{path} still contains the text; it could not be removed." if found else None

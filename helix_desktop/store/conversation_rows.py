@@ -1,0 +1,131 @@
+"""The list of conversations: a row each, derived from the facts one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    ConversationStarted,
+    Fact,
+    ModelReplied,
+    Recorded,
+    Spent,
+    Text,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.fast_dataclass import dataclass
+
+COLUMNS = (
+    ("id", "TEXT NOT NULL"),
+    ("last_seq", "INTEGER NOT NULL"),
+    ("created", "REAL NOT NULL"),
+    ("updated", "REAL NOT NULL"),
+    ("title", "TEXT NOT NULL"),
+    ("begins", "TEXT NOT NULL"),
+    ("pinned", "INTEGER NOT NULL"),
+    ("archived", "INTEGER NOT NULL"),
+    ("trashed", "INTEGER NOT NULL"),
+    ("parent", "TEXT NOT NULL"),
+    ("parent_call", "TEXT NOT NULL"),
+    ("forked_from", "TEXT NOT NULL"),
+    ("forked_at", "INTEGER NOT NULL"),
+    ("turns", "INTEGER NOT NULL"),
+    ("sent", "INTEGER NOT NULL"),
+    ("written", "INTEGER NOT NULL"),
+    ("cost", "REAL NOT NULL"),
+)
+_BEGINS = 120  # characters of the first message, for a conversation without a title
+
+
+@dataclass(frozen=True, slots=True)
+class StoredConversation:
+    """What a list shows of a conversation. `meter` is what the program last kept about its context, as it wrote it."""
+
+    id: str
+    last_seq: int
+    created: float
+    updated: float
+    title: str = ""
+    begins: str = ""
+    pinned: bool = False
+    archived: bool = False
+    trashed: bool = False
+    parent: str = ""
+    parent_call: str = ""
+    forked_from: str = ""
+    forked_at: int = 0
+    turns: int = 0
+    sent: int = 0  # tokens of all requests, as reported
+    written: int = 0  # tokens of all replies
+    cost: float = 0.0
+    meter: str = ""
+
+    def column_values(self) -> tuple[str | int | float, ...]:
+        """The stored columns, in their order; half a surrogate pair from a model is no text a database takes."""
+        return tuple(_storable_value(getattr(self, name)) for name, _ in COLUMNS)
+
+    @classmethod
+    def from_columns(cls, row: tuple[str | int | float, ...]) -> StoredConversation:
+        named = dict(zip((field.name for field in fields(cls)), row, strict=True))
+        for flag in ("pinned", "archived", "trashed"):
+            named[flag] = bool(named[flag])
+        return cls(**named)  # type: ignore[arg-type]  # the columns are declared beside the fields
+
+
+def _storable_value(value: str | float) -> str | int | float:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def row_before_facts(conversation: str, time: float) -> StoredConversation:
+    """A conversation before its first fact."""
+    return StoredConversation(conversation, 0, time, time)
+
+
+def advance_row(row: StoredConversation, recorded: Iterable[Recorded]) -> StoredConversation:
+    """The row after these facts."""
+    last, sent, written, cost = None, row.sent, row.written, row.cost
+    for last in recorded:
+        match last.fact:
+            case ModelReplied(usage=usage) | Spent(usage=usage):
+                sent, written, cost = sent + usage.input, written + usage.output, cost + usage.cost
+            case BroughtIn(cost=elsewhere):
+                cost = max(0.0, cost - elsewhere)
+            case fact:
+                row = _row_after_fact(row, fact)
+    return replace(row, last_seq=last.seq, updated=last.time, sent=sent, written=written, cost=cost) if last else row
+
+
+def _row_after_fact(row: StoredConversation, fact: Fact) -> StoredConversation:
+    match fact:
+        case ConversationStarted() as begun:
+            return _row_after_start(row, begun)
+        case ConversationChanged() as changed:
+            return _row_after_change(row, changed)
+        case UserSaid(by="") as said:
+            words = " ".join(part.text for part in said.parts if isinstance(part, Text))
+            return replace(row, begins=row.begins or " ".join(words[:1000].split())[:_BEGINS])
+        case TurnEnded():
+            return replace(row, turns=row.turns + 1)
+    return row
+
+
+def _row_after_start(row: StoredConversation, begun: ConversationStarted) -> StoredConversation:
+    row = replace(row, title=begun.title or row.title)
+    if not begun.forked_from:
+        return replace(row, parent=begun.parent, parent_call=begun.parent_call)
+    row = replace(row, forked_from=begun.forked_from, forked_at=begun.forked_at)
+    return replace(row, pinned=False, archived=False, trashed=False)
+
+
+def _row_after_change(row: StoredConversation, changed: ConversationChanged) -> StoredConversation:
+    return replace(
+        row,
+        title=row.title if changed.title is None else changed.title,
+        pinned=row.pinned if changed.pinned is None else changed.pinned,
+        archived=row.archived if changed.archived is None else changed.archived,
+        trashed=row.trashed if changed.trashed is None else changed.trashed,
+    )

@@ -1,0 +1,429 @@
+"""The index of one workspace: what can be listed, sorted and searched fast. All of it is derived.
+
+It catches up behind watermarks, in slices: first the rows of entries, then the facts, then words and tokens. A crash
+loses nothing but work; the file can be deleted and comes back. Plain calls, from one thread; reading has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from helix_desktop.engine import facts as vocabulary
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.fact_encoding import decode_fact
+from helix_desktop.engine.facts import Fact
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.view_contents import estimate_entry_tokens
+from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import search_words, sqlite_database
+from helix_desktop.store.cache_folder import CHECKPOINT
+from helix_desktop.store.cache_records import CacheRecord, EntryState
+from helix_desktop.store.journal_file import StoredFact
+
+VERSION = 2  # an older one is made anew
+APPLICATION = 0x48454C49  # "HELI"
+SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
+_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # in SQLite's own way: KiB, negative
+ROWS, FACTS, WORDS = 5000, 1000, 200  # entries and facts of a slice
+
+_SCHEMA = """
+CREATE TABLE entries(
+  number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, tool TEXT NOT NULL, source TEXT NOT NULL, media TEXT NOT NULL,
+  size INTEGER NOT NULL, kept INTEGER NOT NULL, lines INTEGER NOT NULL, tokens INTEGER NOT NULL, time REAL NOT NULL,
+  uses INTEGER NOT NULL, recalled REAL NOT NULL, pinned INTEGER NOT NULL, state INTEGER NOT NULL);
+CREATE INDEX by_pinned ON entries(number) WHERE pinned;
+CREATE INDEX by_state ON entries(state, number) WHERE state;
+CREATE TABLE sources(source TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE uses(
+  digest BLOB NOT NULL, conversation TEXT NOT NULL, seq INTEGER NOT NULL, time REAL NOT NULL, how TEXT NOT NULL,
+  PRIMARY KEY(digest, conversation, seq, how)) WITHOUT ROWID;
+CREATE TABLE members(conversation TEXT NOT NULL, number INTEGER NOT NULL, PRIMARY KEY(conversation, number)) WITHOUT ROWID;
+CREATE TABLE pieces(
+  id INTEGER PRIMARY KEY, number INTEGER NOT NULL, start INTEGER NOT NULL, length INTEGER NOT NULL,
+  conversation TEXT NOT NULL, seq INTEGER NOT NULL);
+CREATE INDEX pieces_of ON pieces(number) WHERE number;
+CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
+CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
+CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+Piece = tuple[str, int, int, str, int]  # text, the entry's number, where it begins; conversation and fact
+_USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
+_OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
+
+
+class IndexDamaged(StoreFailed):
+    """The index makes no sense any more; whoever has it open makes it anew."""
+
+
+# Orders of the catalogue. For many entries at once they are made afterwards: that takes a tenth of the time.
+_ORDERS = {
+    "by_tool": "tool, number",
+    "by_tool_time": "tool, time, number",
+    "by_source": "source, number",
+    "by_size": "size, number, kept",  # with what the entries take, so that this is summed up without the rows
+    "by_tokens": "tokens, number",
+    "by_time": "time, number",
+    "by_uses": "uses, number",
+    "by_recalled": "recalled, number",
+}
+MANY = 50_000  # entries
+
+
+@dataclass(frozen=True, slots=True)
+class IndexProgress:
+    """How far the index is: entries known, entries whose words are in, facts; of how many; and orders still to be made."""
+
+    rows: int
+    words: int
+    entries: int
+    facts: int
+    of_facts: int
+    orders: int = 0
+
+    @property
+    def count_missing(self) -> int:
+        """Entries whose words, and facts, that are not in yet."""
+        return self.entries - self.words + self.of_facts - self.facts
+
+    @property
+    def is_complete(self) -> bool:
+        known = self.rows >= self.entries and self.words >= self.entries and self.facts >= self.of_facts
+        return known and not self.orders
+
+
+class IndexFeed(Protocol):
+    """Where the index takes its content from; each call is answered by the thread that owns the stores."""
+
+    def last_entry_and_fact(self) -> tuple[int, int]:
+        """The highest number of an entry, and the highest id of a fact."""
+        ...
+
+    def entry_records(self, after: int, limit: int) -> Sequence[CacheRecord]: ...
+
+    def content_beginnings(
+        self, records: Sequence[CacheRecord], limit: int
+    ) -> Sequence[tuple[CacheRecord, bytes | None]]:
+        """The first bytes of as many of the records as come to some megabytes; None for what cannot be read."""
+        ...
+
+    def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]: ...
+
+    def pinned_digests(self) -> frozenset[Digest]: ...
+
+    def record_or_none(self, digest: Digest) -> CacheRecord | None:
+        """What is known of an entry, collected or not."""
+        ...
+
+
+class IndexFile:
+    """The writing side."""
+
+    def __init__(self, path: Path, feed: IndexFeed, *, count: Callable[[str], int] = lambda _: 0) -> None:
+        self._feed = feed
+        self._count = count
+        self._memory = 0
+        self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
+        self.connection.execute("PRAGMA secure_delete=OFF")  # whatever is to be forgotten, the whole file goes
+        self.connection.execute("PRAGMA wal_autocheckpoint=4000")
+        sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
+        if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+            self.close()
+            raise IndexDamaged("The index was written by an older version of Helix Desktop.")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def get_mark(self, name: str) -> int:
+        found = self.connection.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def _set_mark(self, name: str, value: int) -> None:
+        self.connection.execute("INSERT OR REPLACE INTO meta VALUES(?, ?)", (name, value))
+
+    def current_progress(self) -> IndexProgress:
+        entries, facts = self._feed.last_entry_and_fact()
+        marks = (self.get_mark("rows"), self.get_mark("words"), entries, self.get_mark("facts"), facts)
+        return IndexProgress(*marks, len(self._missing_sort_indexes()))
+
+    def _missing_sort_indexes(self) -> list[str]:
+        there = {row[0] for row in self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'index'")}
+        return [name for name in _ORDERS if name not in there]
+
+    def _create_sort_index(self, name: str) -> None:
+        with self._index_transaction():
+            self.connection.execute(f"CREATE INDEX {name} ON entries({_ORDERS[name]})")
+
+    def index_next_slice(self) -> IndexProgress:
+        """One slice of what is missing; call it until it is done. What the stores cannot give now is left for later."""
+        with sqlite_database.SqliteErrors(IndexDamaged, "index"):
+            return self._index_slice()
+
+    def _index_slice(self) -> IndexProgress:
+        progress = self.current_progress()
+        self._adjust_page_memory(progress)
+        if progress.orders and (progress.rows >= progress.entries or progress.entries - progress.rows < MANY):
+            self._create_sort_index(self._missing_sort_indexes()[0])
+        elif progress.rows < progress.entries:
+            self._index_rows(progress)
+        elif progress.facts < progress.of_facts:
+            self._index_facts(progress)
+        elif progress.words < progress.entries:
+            self._index_words(progress)
+        return self.current_progress()
+
+    def _adjust_page_memory(self, progress: IndexProgress) -> None:
+        """More memory for pages while much is missing, as after a deletion; it is given back when that is done."""
+        pages = _MUCH_MEMORY if progress.count_missing > 10_000 else _LITTLE_MEMORY
+        if pages != self._memory:
+            self.connection.execute(f"PRAGMA cache_size={pages}")
+            self.connection.execute("PRAGMA shrink_memory")
+            self._memory = pages
+
+    def _index_transaction(self) -> sqlite_database.SqliteTransaction:
+        return sqlite_database.SqliteTransaction(self.connection, IndexDamaged, "index")
+
+    # --- entries ----------------------------------------------------------------------------------------------------
+
+    def add_missing_rows(self) -> None:
+        """Take in a slice of the rows that are missing, and nothing else: enough for all but an index being made."""
+        with sqlite_database.SqliteErrors(IndexDamaged, "index"):
+            progress = self.current_progress()
+            if progress.rows < progress.entries:
+                self._index_rows(progress)
+
+    def _index_rows(self, progress: IndexProgress) -> None:
+        found = self._feed.entry_records(progress.rows, ROWS)
+        pinned = self._feed.pinned_digests()
+        with self._index_transaction():
+            listed = [record for record in found if record.about.tool != CHECKPOINT]
+            if len(listed) < len(found):
+                self._count_checkpoints(found)
+            self._insert_rows(listed, pinned)
+            last = found[-1].number if found else 0  # some may have come since the entries were counted
+            self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
+
+    def _count_checkpoints(self, found: Sequence[CacheRecord]) -> None:
+        """Contents of checkpoints are nothing to look through or to list; what they take is counted."""
+        entries, room = _sum_checkpoint_contents(found)
+        self._set_mark("checkpoints", self.get_mark("checkpoints") + entries)
+        self._set_mark("checkpoint bytes", self.get_mark("checkpoint bytes") + room)
+
+    def recount_checkpoints(self) -> Iterator[int]:
+        """Contents were removed or forgotten, or are entries like any other by now. In slices: others get their turn between them."""
+        entries = room = after = 0
+        while after < (last := self.current_progress().rows):
+            found = [record for record in self._feed.entry_records(after, ROWS) if record.number <= last]
+            if not found:
+                break
+            after = found[-1].number
+            more = _sum_checkpoint_contents(found)
+            entries, room = entries + more[0], room + more[1]
+            if after < last:
+                yield entries
+        with self._index_transaction():
+            self._set_mark("checkpoints", entries)
+            self._set_mark("checkpoint bytes", room)
+
+    def _insert_rows(self, found: Sequence[CacheRecord], pinned: frozenset[Digest]) -> None:
+        uses = self._known_uses_of(found)
+        rows = []
+        for record in found:
+            before = uses.get(record.digest.raw, ())
+            recalled = max((time for _, time, how in before if how == "recall"), default=0.0)
+            about = record.about
+            row = (
+                record.number,
+                record.digest.raw,
+                about.tool,
+                about.source,
+                about.media_type,
+                record.size,
+                record.kept,
+            )
+            rows.append(
+                (*row, record.lines, 0, record.time, len(before), recalled, record.digest in pinned, record.state)
+            )
+        self._execute_rows("INSERT OR IGNORE INTO sources", list({(record.about.source,) for record in found}))
+        self._execute_rows("INSERT OR REPLACE INTO entries", rows)
+        numbers = {record.digest.raw: record.number for record in found}
+        self._add_members(
+            [(conversation, numbers[digest]) for digest, before in uses.items() for conversation, _, _ in before]
+        )
+
+    def _execute_rows(self, before: str, rows: Sequence[Sequence[object]], behind: str = "") -> list[tuple[Any, ...]]:
+        return sqlite_database.execute_with_rows(self.connection, before, rows, behind)
+
+    def _known_uses_of(self, found: Sequence[CacheRecord]) -> Mapping[bytes, Sequence[tuple[str, float, str]]]:
+        """By entry, the facts that name it and are known already: conversation, time and how."""
+        uses: dict[bytes, list[tuple[str, float, str]]] = {}
+        digests = [(record.digest.raw,) for record in found]
+        for digest, *use in self._execute_rows(
+            "SELECT digest, conversation, time, how FROM uses WHERE digest IN (", digests, ")"
+        ):
+            uses.setdefault(digest, []).append(tuple(use))
+        return uses
+
+    def _add_members(self, members: Sequence[tuple[str, int]]) -> None:
+        self._execute_rows("INSERT OR IGNORE INTO members", list(dict.fromkeys(members)))
+
+    def refresh_entries(self, digests: Sequence[Digest]) -> None:
+        """Take over what changed of entries that are known already."""
+        pinned = self._feed.pinned_digests()
+        known = [(digest, self._feed.record_or_none(digest)) for digest in digests]
+        with self._index_transaction():
+            for digest, record in known:
+                if record is None:
+                    self.connection.execute("DELETE FROM entries WHERE digest = ?", (digest.raw,))
+                    continue
+                self.connection.execute(
+                    "UPDATE entries SET pinned = ?, state = ?, kept = ? WHERE digest = ?",
+                    (digest in pinned, record.state, record.kept, digest.raw),
+                )
+
+    def _index_words(self, progress: IndexProgress) -> None:
+        found = self._feed.entry_records(progress.words, WORDS)
+        contents = self._feed.content_beginnings(found, SEARCHED)
+        with self._index_transaction():
+            texts = [
+                (record, content, text)
+                for record, content in contents
+                if content is not None
+                and record.about.tool != CHECKPOINT
+                and (text := search_words.text_or_none(content)) is not None
+            ]
+            self._index_pieces(
+                (piece, record.number, start, "", 0)
+                for record, _, text in texts
+                for start, piece in search_words.split_for_index(text)
+            )
+            tokens = [
+                (record.number, estimate_entry_tokens(record.size, content, self._count))
+                for record, content, _ in texts
+            ]
+            self._execute_rows("UPDATE entries SET tokens = column2 FROM (", tokens, ") WHERE number = column1")
+            complete = len(contents) == len(found) < WORDS
+            self._set_mark("words", progress.entries if complete else contents[-1][0].number)
+
+    def _index_pieces(self, pieces: Iterable[Piece]) -> None:
+        found = list(pieces)
+        (last,) = self.connection.execute("SELECT coalesce(max(id), 0) FROM pieces").fetchone()
+        rows = [
+            (at, number, start, len(text), *where) for at, (text, number, start, *where) in enumerate(found, last + 1)
+        ]
+        self._execute_rows("INSERT INTO pieces(id, number, start, length, conversation, seq)", rows)
+        words = [(at, text, search_words.hidden_words(text)) for at, (text, *_) in enumerate(found, last + 1)]
+        for some in _split_by_text_size(words):
+            self._execute_rows("INSERT INTO words(rowid, text, parts)", some)
+
+    # --- facts ------------------------------------------------------------------------------------------------------
+
+    def _index_facts(self, progress: IndexProgress) -> None:
+        lines = self._feed.fact_lines(progress.facts, FACTS)
+        with self._index_transaction():
+            facts = [(line, fact) for line in lines if (fact := _decode_or_none(line)) is not None]
+            self._index_pieces(
+                (piece, 0, start, line.conversation, line.seq)
+                for line, fact in facts
+                for text in searchable_texts(fact)
+                for start, piece in search_words.split_for_index(text)
+            )
+            self._index_uses(
+                [
+                    (digest.raw, line.conversation, line.seq, line.time, how)
+                    for line, fact in facts
+                    for how, digest in entries_used_by(fact)
+                ]
+            )
+            self._set_mark("facts", lines[-1].id if len(lines) == FACTS else progress.of_facts)
+
+    def _index_uses(self, uses: Sequence[tuple[bytes, str, int, float, str]]) -> None:
+        added = self._execute_rows("INSERT OR IGNORE INTO uses", uses, "RETURNING digest, conversation, time, how")
+        counts = Counter(digest for digest, *_ in added)
+        recalled: dict[bytes, float] = {}
+        for digest, _, time, how in added:
+            if how == "recall":
+                recalled[digest] = max(time, recalled.get(digest, 0.0))
+        known = dict(
+            self._execute_rows(
+                _USED, [(digest, count, recalled.get(digest, 0.0)) for digest, count in counts.items()], _OF_THESE
+            )
+        )
+        self._add_members([(conversation, known[digest]) for digest, conversation, *_ in added if digest in known])
+
+
+def _decode_or_none(line: StoredFact) -> Fact | None:
+    try:
+        return decode_fact(line.fact)
+    except HelixError:
+        return None
+
+
+def searchable_texts(fact: Fact) -> list[str]:
+    """The texts of a fact that a search over messages finds."""
+    match fact:
+        case vocabulary.UserSaid(parts=parts) | vocabulary.ModelReplied(parts=parts):
+            return [part.text for part in parts if isinstance(part, vocabulary.Text) and part.text]
+        case vocabulary.Folded(kind=kind, text=text) if kind is not vocabulary.FoldKind.MARKER:
+            return [text]
+        case vocabulary.DocumentEdited(text=text):
+            return [text]
+    return []
+
+
+def entries_used_by(fact: Fact) -> list[tuple[str, Digest]]:
+    """The entries a fact refers to, and how."""
+    match fact:
+        case vocabulary.UserSaid(parts=parts):
+            return [("attachment", part.stored.digest) for part in parts if isinstance(part, vocabulary.Attachment)]
+        case vocabulary.ToolReturned():
+            changes = [digest for each in fact.changes for digest in (each.before, each.after) if digest]
+            return [
+                ("output", fact.output.digest),
+                *(("image", image.digest) for image in fact.images),
+                *(("change", digest) for digest in changes),
+            ]
+        case vocabulary.Folded(entries=entries):
+            return [("fold", digest) for digest in entries]
+        case vocabulary.ModelReplied(parts=parts):
+            return [("recall", digest) for digest in _entries_recalled_by(parts)]
+    return []
+
+
+def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:
+    found = []
+    for part in parts:
+        if isinstance(part, vocabulary.ToolCall) and part.name.endswith(ToolName.RECALL):
+            try:
+                found.append(Digest.from_hex(json.loads(part.arguments)["sha256"]))
+            except (ValueError, TypeError, KeyError):
+                continue  # a shortened or malformed hash: the recall itself answers that
+    return found
+
+
+def connect_for_queries(path: Path) -> sqlite3.Connection:
+    """A second connection, for the thread that answers questions."""
+    connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
+    connection.execute("PRAGMA query_only=ON")
+    return connection
+
+
+def _sum_checkpoint_contents(found: Sequence[CacheRecord]) -> tuple[int, int]:
+    """How many contents of checkpoints are among these, and what they take, with what is left of those that were removed."""
+    held = [record for record in found if record.about.tool == CHECKPOINT]
+    return sum(record.state is EntryState.LIVE for record in held), sum(record.bytes_with_keys for record in held)
+
+
+def _split_by_text_size(words: Sequence[tuple[int, str, str]]) -> Iterator[Sequence[tuple[int, str, str]]]:
+    """Rows with so much text together that taking them over does not hold the interpreter for long."""
+    begin = size = 0
+    for end, (_, text, _) in enumerate(words, 1):
+        size += len(text)
+        if size >= search_words.SLICE or end == len(words):
+            yield words[begin:end]
+            begin, size = end, 0

@@ -1,0 +1,137 @@
+"""Dated copies of the journal, made by themselves: one a day while it changes, the last seven, and four older weeks."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time as clock
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from helix_desktop.atomic_files import ensure_private_folder, make_path_private, sync_folder_to_disk
+from helix_desktop.errors import JournalCorrupt, StoreFailed, WrittenByNewerVersion
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import sqlite_database
+from helix_desktop.store.journal_file import JournalFile
+
+DAY = 86_400.0
+DAYS, WEEKS = 7, 4
+_NAME = re.compile(r"journal-(\d{4}-\d{2}-\d{2})T(\d{2})(\d{2})(\d{2})(?:-v(\d+))?\.sqlite3")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalBackup:
+    """One copy: a whole journal that opens by itself. `time`: when it was made; `version`: of its format, where it was made
+    because the journal was about to be brought up to a newer one.
+    """
+
+    path: Path
+    time: float
+    version: int = 0
+
+
+def backups_folder(workspace: Path) -> Path:
+    return workspace / "backups"
+
+
+def list_backups(workspace: Path) -> tuple[JournalBackup, ...]:
+    """The newest first."""
+    folder = backups_folder(workspace)
+    found = [each for path in folder.glob("journal-*.sqlite3") if (each := _parse_backup_name(path)) is not None]
+    return tuple(sorted(found, key=lambda each: each.time, reverse=True))
+
+
+def _parse_backup_name(path: Path) -> JournalBackup | None:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        return None
+    text = f"{match[1]}T{match[2]}:{match[3]}:{match[4]}+00:00"
+    try:
+        return JournalBackup(path, datetime.fromisoformat(text).timestamp(), int(match[5] or 0))
+    except ValueError:
+        return None
+
+
+def is_backup_due(workspace: Path, now: float) -> bool:
+    """Whether the journal has changed since a copy of more than a day ago, or there is none. A copy from a time that has not come
+    yet was made while the clock was ahead; it does not count.
+    """
+    journal = workspace / "journal.sqlite3"
+    if not journal.exists():
+        return False
+    known = [each for each in list_backups(workspace) if each.time <= now]
+    changed = max(path.stat().st_mtime for path in (journal, journal.with_name("journal.sqlite3-wal")) if path.exists())
+    return not known or (now - known[0].time >= DAY and changed > known[0].time)
+
+
+def make_backup(workspace: Path, *, now: float | None = None, version: int = 0) -> JournalBackup:
+    """Copy the journal as it stands; others may go on writing to it. Then drop the copies that are too many.
+
+    `version`: that of its format, when it is about to be brought up; the newest copy of each is kept for good.
+    """
+    time = clock.time() if now is None else now
+    folder = backups_folder(workspace)
+    name = datetime.fromtimestamp(time, UTC).strftime("journal-%Y-%m-%dT%H%M%S")
+    path = folder / f"{name}{f'-v{version}' * bool(version)}.sqlite3"
+    beside = path.with_suffix(".new")
+    try:
+        ensure_private_folder(folder)
+        beside.unlink(missing_ok=True)
+        _copy_journal(workspace / "journal.sqlite3", beside)
+        beside.replace(path)
+        sync_folder_to_disk(folder)
+    except OSError as error:
+        raise StoreFailed(f"The journal could not be backed up to {path}: {error.strerror}.") from error
+    make_path_private(path)
+    delete_extra_backups(workspace, time)
+    return JournalBackup(path, time, version)
+
+
+def _copy_journal(journal: Path, to: Path) -> None:
+    with (
+        sqlite_database.SqliteErrors(StoreFailed, "journal's backup"),
+        closing(sqlite3.connect(journal, isolation_level=None)) as source,
+    ):
+        source.execute("VACUUM INTO ?", (str(to),))
+    with to.open("rb+") as file:
+        sqlite_database.sync_file(file)
+
+
+def change_each_backup(workspace: Path, change: Callable[[JournalFile], object]) -> int:
+    """Change every copy; one that cannot be read is deleted. Returns how many `change` says it has changed."""
+    changed = 0
+    for each in list_backups(workspace):
+        try:
+            with closing(JournalFile(each.path)) as journal:
+                changed += bool(change(journal))
+                journal.drop_write_ahead_log()
+        except (JournalCorrupt, WrittenByNewerVersion):
+            each.path.unlink(missing_ok=True)
+    return changed
+
+
+def delete_extra_backups(workspace: Path, now: float) -> None:
+    """Keep the newest of each of the last seven days that have one, and of each of four weeks before; of each older version
+    of the format; and one from a time that has not come yet, which takes no other's place.
+    """
+    keep: set[Path] = set()
+    days: dict[int, Path] = {}
+    weeks: dict[int, Path] = {}
+    versions: dict[int, Path] = {}
+    for each in list_backups(workspace):
+        if each.version:
+            versions.setdefault(each.version, each.path)
+            continue
+        if each.time > now:
+            versions.setdefault(-1, each.path)
+            continue
+        days.setdefault(int(each.time // DAY), each.path)
+        weeks.setdefault(int(each.time // (7 * DAY)), each.path)
+    keep.update(versions.values())
+    keep.update([days[day] for day in sorted(days, reverse=True)[:DAYS]])
+    keep.update([weeks[week] for week in sorted(weeks, reverse=True)[: WEEKS + 1]])
+    for each in list_backups(workspace):
+        if each.path not in keep:
+            each.path.unlink(missing_ok=True)

@@ -1,0 +1,405 @@
+"""The journal of one workspace: facts that are only ever appended, in SQLite. Plain calls, from one thread.
+
+WAL with synchronous=FULL: what `append_in_transaction` returned is on the disk. Each fact carries a digest over its place and its text, so
+damage is found and named. The table of conversations is derived, and kept in the same transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time as clock
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.facts import BroughtIn, ConversationStarted, Fact, ModelReplied, Origin, Recorded
+from helix_desktop.errors import InvalidInput, JournalCorrupt, NotFound, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import sqlite_database
+from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, row_before_facts
+
+VERSION = 1
+STEPS: dict[int, str] = {}  # by version, the SQL that leads to the next; kept as long as old journals may turn up
+APPLICATION = 0x48454C4A  # "HELJ"
+
+_SCHEMA = f"""
+CREATE TABLE facts(
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  conversation TEXT NOT NULL,
+  seq INTEGER NOT NULL,
+  time REAL NOT NULL,
+  fact TEXT NOT NULL,
+  digest BLOB NOT NULL,
+  UNIQUE(conversation, seq)
+);
+CREATE TABLE conversations({", ".join(f"{name} {kind}" for name, kind in COLUMNS)}, PRIMARY KEY(id));
+CREATE TABLE meters(conversation TEXT PRIMARY KEY, meter TEXT NOT NULL);
+"""
+_UPSERT = f"INSERT OR REPLACE INTO conversations VALUES({', '.join('?' * len(COLUMNS))})"
+_BROUGHT = """substr(fact, 1, 19) = '{"fact":"BroughtIn"'"""
+_BROUGHT_INDEX = f"CREATE INDEX IF NOT EXISTS brought_in ON facts(id) WHERE {_BROUGHT}"
+_BROUGHT_FACTS = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE {_BROUGHT} ORDER BY id"  # noqa: S608
+_BROUGHT_BEHIND = f"SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ? AND {_BROUGHT} ORDER BY seq"  # noqa: S608
+# The last fact that begins, goes on with or ends a turn ends none. A day: what runs has written something since.
+_OPEN_TURNS = """
+SELECT id FROM conversations WHERE updated > (SELECT max(updated) - 86400 FROM conversations) AND coalesce(
+  (SELECT substr(fact, 10, 10) FROM facts WHERE conversation = conversations.id
+    AND substr(fact, 10, 9) IN ('TurnEnded', 'UserSaid"', 'ModelRepl', 'ToolRetur') ORDER BY seq DESC LIMIT 1), 'TurnEnded"'
+) <> 'TurnEnded"' ORDER BY updated
+"""
+_WITHOUT_EFFECT = '{"fact":"ToolReturned","version":1,'
+_INSERT = "INSERT INTO facts(conversation, seq, time, fact, digest)"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFact:
+    """A fact as it is stored: `id` counts over all conversations, so it is what others catch up by."""
+
+    id: int
+    conversation: str
+    seq: int
+    time: float
+    fact: str
+    digest: bytes
+
+    @property
+    def is_intact(self) -> bool:
+        return self.digest == seal_fact(self.conversation, self.seq, self.time, self.fact)
+
+    def decode_recorded(self) -> Recorded:
+        if not self.is_intact:
+            raise _damaged_fact_error(self.conversation, self.seq, "does not match its digest")
+        return Recorded(self.conversation, self.seq, self.time, fact_encoding.decode_fact(self.fact))
+
+
+def seal_fact(conversation: str, seq: int, time: float, fact: str) -> bytes:
+    """The digest of a fact in its place."""
+    return hashlib.sha256(f"{conversation}\0{seq}\0{time!r}\0{fact}".encode()).digest()
+
+
+class JournalFile:
+    """The open journal. One of an older version is brought up to this one, unless the caller wants to do so later. `missing_from_view`: only to
+    read from, see `sqlite_database.connect_read_only`.
+    """
+
+    def __init__(
+        self, path: Path, *, now: Callable[[], float] = clock.time, upgrade: bool = True, unseen: bool = False
+    ) -> None:
+        self.path = path
+        self._now = now
+        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # heard within the transaction
+        self.connection = (sqlite_database.connect_read_only if unseen else sqlite_database.connect_database)(
+            path, JournalCorrupt, "journal"
+        )
+        self.connection.text_factory = _decode_leniently
+        sqlite_database.prepare_schema(
+            self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="journal"
+        )
+        if upgrade:
+            self.upgrade_format()
+
+    @property
+    def format_version(self) -> int:
+        """Of its format, as the file stands."""
+        with self._journal_errors():
+            return sqlite_database.schema_version(self.connection)
+
+    @property
+    def is_outdated(self) -> bool:
+        return self.format_version < VERSION
+
+    def upgrade_format(self) -> None:
+        """To this version, all at once or not at all."""
+        sqlite_database.upgrade_schema(self.connection, STEPS, VERSION, "journal")
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def scrub_journal(self) -> None:
+        """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
+        with self._journal_errors():
+            sqlite_database.scrub_database(self.connection)
+
+    def drop_write_ahead_log(self) -> None:
+        """Without a log beside it, until it is opened again."""
+        with self._journal_errors():
+            self.connection.execute("PRAGMA journal_mode=DELETE")
+
+    def append_in_transaction(self, conversation: str, facts: Sequence[Fact]) -> tuple[Recorded, ...]:
+        """All of them or none, on the disk when this returns. A new conversation begins with its first fact."""
+        if not facts:
+            return ()
+        if not conversation:
+            raise InvalidInput("A conversation must have an ID.")
+        time = self._now()
+        with self._journal_transaction():
+            row = self._read_row(conversation) or row_before_facts(conversation, time)
+            recorded = tuple(Recorded(conversation, row.last_seq + 1 + i, time, fact) for i, fact in enumerate(facts))
+            self._insert_facts(row, recorded)
+        return recorded
+
+    def append_together(self, batches: Sequence[tuple[str, Sequence[Fact]]]) -> list[tuple[Recorded, ...]]:
+        """Facts of several conversations in one transaction: all of them or none."""
+        with self._journal_transaction():
+            return [self.append_in_transaction(conversation, facts) for conversation, facts in batches]
+
+    def append_with_times(
+        self, conversation: str, facts: Sequence[tuple[float, Fact]], meter: str = ""
+    ) -> tuple[Recorded, ...]:
+        """Like `append_in_transaction`, for facts that happened at other times: each has its own, and none is before the one in front of it."""
+        with self._journal_transaction():
+            row = self._read_row(conversation) or row_before_facts(conversation, facts[0][0] if facts else self._now())
+            recorded, time = [], row.updated
+            for number, (when, fact) in enumerate(facts, row.last_seq + 1):
+                time = max(time, when)
+                recorded.append(Recorded(conversation, number, time, fact))
+            self._insert_facts(row, recorded)
+            if meter:
+                self.write_meter(conversation, meter)
+        return tuple(recorded)
+
+    def import_facts(self) -> tuple[Recorded, ...]:
+        """Every fact that tells of an import, the oldest first; found by an index of their own."""
+        with self._journal_errors():
+            self.connection.execute(_BROUGHT_INDEX)
+            rows = self.connection.execute(_BROUGHT_FACTS)
+            return tuple(_line_of_columns(row).decode_recorded() for row in rows)
+
+    def _insert_facts(self, row: StoredConversation, recorded: Sequence[Recorded]) -> None:
+        rows = []
+        for each in recorded:
+            text = fact_encoding.encode_fact(each.fact)
+            digest = seal_fact(each.conversation, each.seq, each.time, text)
+            rows.append((each.conversation, each.seq, each.time, text, digest))
+        sqlite_database.execute_with_rows(self.connection, _INSERT, rows)
+        self.connection.execute(_UPSERT, advance_row(row, recorded).column_values())
+
+    def read_recorded(self, conversation: str, after: int = 0, limit: int = 0) -> tuple[Recorded, ...]:
+        """The facts behind `after`; an unknown conversation has none. Every one is checked, and none may be missing."""
+        found: list[Recorded] = []
+        for line in self.read_stored_facts(conversation, after, limit):
+            if line.seq != after + len(found) + 1:
+                raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
+            found.append(line.decode_recorded())
+        if not limit or len(found) < limit:
+            with self._journal_errors():
+                row = self._read_row(conversation)
+            last = row.last_seq if row else 0
+            if after + len(found) < last:
+                raise _damaged_fact_error(conversation, after + len(found) + 1, "is missing")
+        return tuple(found)
+
+    def read_stored_facts(self, conversation: str, after: int = 0, limit: int = 0) -> list[StoredFact]:
+        with sqlite_database.SqliteErrors(JournalCorrupt, f"journal's conversation {conversation}"):
+            rows = self.connection.execute(
+                "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE conversation = ? AND seq > ?"
+                " ORDER BY seq LIMIT ?",
+                (conversation, after, limit or -1),
+            )
+            return [_line_of_columns(row) for row in rows]
+
+    def stored_facts_since(self, watermark: int, limit: int) -> list[StoredFact]:
+        """Facts of all conversations in the order they were written, behind `watermark`."""
+        with self._journal_errors():
+            rows = self.connection.execute(
+                "SELECT id, conversation, seq, time, fact, digest FROM facts WHERE id > ? ORDER BY id LIMIT ?",
+                (watermark, limit),
+            )
+            return [_line_of_columns(row) for row in rows]
+
+    def copy_conversation(self, conversation: str, at: int, new: str) -> tuple[Recorded, ...]:
+        """Copy the facts up to `at`, with their numbers and times, and begin the new conversation behind them."""
+        copied = tuple(
+            Recorded(new, each.seq, each.time, each.fact)
+            for each in (self.read_recorded(conversation, 0, at) if at > 0 else ())
+        )
+        if len(copied) != at or at < 1:
+            raise NotFound(f"The conversation {conversation} has no fact {at} to fork from.")
+        time = self._now()
+        begun = [Recorded(new, at + 1, time, ConversationStarted(forked_from=conversation, forked_at=at))]
+        if (first := self._first_imported_fact(conversation, at)) is not None:
+            paid = sum(one.fact.usage.cost for one in copied[max(0, first - 1) :] if isinstance(one.fact, ModelReplied))
+            begun.append(Recorded(new, at + 2, time, BroughtIn(Origin(), "", first, cost=paid)))
+        with self._journal_transaction():
+            if self._read_row(new) is not None:
+                raise InvalidInput(f"The conversation {new} already exists.")
+            self._insert_facts(row_before_facts(new, copied[0].time), (*copied, *begun))
+        return (*copied, *begun)
+
+    def _first_imported_fact(self, conversation: str, at: int) -> int | None:
+        """From which fact up to `at` all is another program's, where the fact that tells so stands behind it."""
+        with self._journal_errors():
+            rows = self.connection.execute(_BROUGHT_BEHIND, (conversation, at)).fetchall()
+        brought = (_line_of_columns(row).decode_recorded().fact for row in rows)
+        firsts = (one.first for one in brought if isinstance(one, BroughtIn) and one.first <= at and not one.undone)
+        return next(firsts, None)
+
+    def names_with_open_turn(self) -> tuple[str, ...]:
+        """Conversations of the last day of work that may be in the middle of a turn; their facts tell for sure."""
+        with self._journal_errors():
+            return tuple(str(name) for (name,) in self.connection.execute(_OPEN_TURNS))
+
+    def conversation_rows(self) -> tuple[StoredConversation, ...]:
+        """All of them, the one changed last first."""
+        with self._journal_errors():
+            rows = self.connection.execute(
+                "SELECT conversations.*, coalesce(meter, '') FROM conversations"
+                " LEFT JOIN meters ON meters.conversation = conversations.id ORDER BY updated DESC, id"
+            )
+            return tuple(StoredConversation.from_columns(row) for row in rows)
+
+    def conversation_row(self, conversation: str) -> StoredConversation:
+        with self._journal_errors():
+            row = self._read_row(conversation)
+        if row is None:
+            raise NotFound(f"There is no conversation {conversation} in this workspace.")
+        return row
+
+    def _read_row(self, conversation: str) -> StoredConversation | None:
+        found = self.connection.execute(
+            "SELECT conversations.*, coalesce(meter, '') FROM conversations"
+            " LEFT JOIN meters ON meters.conversation = conversations.id WHERE id = ?",
+            (conversation,),
+        ).fetchone()
+        return StoredConversation.from_columns(found) if found else None
+
+    def write_meter(self, conversation: str, meter: str) -> None:
+        """Keep a derived text beside the conversation, for lists: what its context holds."""
+        with self._journal_transaction():
+            self.connection.execute("INSERT OR REPLACE INTO meters VALUES(?, ?)", (conversation, meter))
+
+    def delete_conversation(self, conversation: str) -> int:
+        """Delete a conversation for good. Returns how many facts it had."""
+        with self._journal_transaction():
+            gone = self.connection.execute("DELETE FROM facts WHERE conversation = ?", (conversation,)).rowcount
+            self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+            self.connection.execute("DELETE FROM meters WHERE conversation = ?", (conversation,))
+        return gone
+
+    def restore_facts(self, lines: Sequence[StoredFact]) -> None:
+        """Put stored facts back as they were (an import, a repair); the derived tables follow."""
+        with self._journal_transaction():
+            sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
+            for conversation in dict.fromkeys(line.conversation for line in lines):
+                self._recompute_row(conversation)
+
+    def insert_stored_facts(self, lines: Sequence[StoredFact], *, sealed: bool = False) -> None:
+        """Like `restore_facts`, for many facts in order: each conversation's row goes on from where it is. `sealed`: their digests were made
+        here just now.
+        """
+        with self._journal_transaction():
+            sqlite_database.execute_with_rows(self.connection, _INSERT, list(map(_columns_of_line, lines)))
+            of: dict[str, list[StoredFact]] = {}
+            for line in lines:
+                of.setdefault(line.conversation, []).append(line)
+            for conversation, own in of.items():
+                row = self._read_row(conversation) or row_before_facts(conversation, own[0].time)
+                row = (
+                    _row_after_lines(row, own) if sealed else advance_row(row, (line.decode_recorded() for line in own))
+                )
+                self.connection.execute(_UPSERT, row.column_values())
+
+    def in_one_transaction(self) -> sqlite_database.SqliteTransaction:
+        """What is written within is one transaction."""
+        return self._journal_transaction()
+
+    def delete_facts_after(self, conversation: str, after: int) -> None:
+        """Take out the facts behind `after`: for those that another conversation has since (`shared/sync_state.py`) alone."""
+        with self._journal_transaction():
+            self.connection.execute("DELETE FROM facts WHERE conversation = ? AND seq > ?", (conversation, after))
+            self.connection.execute("DELETE FROM conversations WHERE id = ?", (conversation,))
+            self._recompute_row(conversation)
+
+    def replace_fact(self, line: StoredFact, fact: Fact) -> None:
+        """Put another fact in a fact's place: for forgetting and for repairs alone."""
+        text = fact_encoding.encode_fact(fact)
+        digest = seal_fact(line.conversation, line.seq, line.time, text)
+        with self._journal_transaction():
+            self.replacing(line)
+            self.connection.execute("UPDATE facts SET fact = ?, digest = ? WHERE id = ?", (text, digest, line.id))
+            self._recompute_row(line.conversation)
+
+    def _recompute_row(self, conversation: str) -> None:
+        """Compute the conversation's row anew from its facts."""
+        if lines := self.read_stored_facts(conversation):
+            row = advance_row(row_before_facts(conversation, lines[0].time), (line.decode_recorded() for line in lines))
+            self.connection.execute(_UPSERT, row.column_values())
+
+    def count_facts(self) -> int:
+        with self._journal_errors():
+            return int(self.connection.execute("SELECT count(*) FROM facts").fetchone()[0])
+
+    def last_fact_id(self) -> int:
+        """The highest id given to a fact."""
+        with self._journal_errors():
+            return int(self.connection.execute("SELECT coalesce(max(id), 0) FROM facts").fetchone()[0])
+
+    def find_damage(self) -> Iterator[str]:
+        """Check everything; each defect in a sentence."""
+        yield from sqlite_database.find_database_defects(self.connection, "journal")
+        try:
+            yield from self._find_fact_defects()
+        except StoreFailed as error:
+            yield error.what
+
+    def _find_fact_defects(self) -> Iterator[str]:
+        rows = {row.id: row for row in self.conversation_rows()}
+        with self._journal_errors():
+            names = [row[0] for row in self.connection.execute("SELECT DISTINCT conversation FROM facts")]
+        for name in names:
+            yield from self._find_conversation_defects(name, rows.pop(name, None))
+        for name in rows:
+            yield f"The conversation {name} has lost its facts."
+
+    def _find_conversation_defects(self, conversation: str, row: StoredConversation | None) -> Iterator[str]:
+        expected, derived, whole = 1, None, True
+        for line in self.read_stored_facts(conversation):
+            if line.seq != expected:
+                whole = False
+                yield f"Fact {expected} of the conversation {conversation} is missing."
+            expected = line.seq + 1
+            try:
+                derived = advance_row(derived or row_before_facts(conversation, line.time), [line.decode_recorded()])
+            except JournalCorrupt as error:
+                whole = False
+                yield error.what
+        if row is None or row.last_seq >= expected:
+            yield f"The end of the conversation {conversation} is missing, or its row is damaged."
+        elif whole and derived is not None and row.column_values() != derived.column_values():
+            yield f"The row of the conversation {conversation} is damaged."
+
+    def _journal_transaction(self) -> sqlite_database.SqliteTransaction:
+        return sqlite_database.SqliteTransaction(self.connection, JournalCorrupt, "journal")
+
+    def _journal_errors(self) -> sqlite_database.SqliteErrors:
+        return sqlite_database.SqliteErrors(JournalCorrupt, "journal")
+
+
+def _row_after_lines(row: StoredConversation, lines: Sequence[StoredFact]) -> StoredConversation:
+    """The row after these intact facts. One that changes no row is not decoded: of many facts these are half."""
+    some = (line for line in lines if not line.fact.startswith(_WITHOUT_EFFECT))
+    row = advance_row(
+        row, (Recorded(line.conversation, line.seq, line.time, fact_encoding.decode_fact(line.fact)) for line in some)
+    )
+    return replace(row, last_seq=lines[-1].seq, updated=lines[-1].time)
+
+
+def _decode_leniently(raw: bytes) -> str:
+    """Damaged text is read as far as it goes: the digest then names the fact it stands in."""
+    return raw.decode("utf-8", "replace")
+
+
+def _columns_of_line(line: StoredFact) -> tuple[str, int, float, str, bytes]:
+    return (line.conversation, line.seq, line.time, line.fact, line.digest)
+
+
+def _line_of_columns(row: tuple[int, str, int, float, str, bytes]) -> StoredFact:
+    return StoredFact(*row)
+
+
+def _damaged_fact_error(conversation: str, seq: int, what: str) -> JournalCorrupt:
+    return JournalCorrupt(
+        f"Fact {seq} of the conversation {conversation} {what}.",
+        remedy="Open the workspace again to repair it from its backups.",
+    )

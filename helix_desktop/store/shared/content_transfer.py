@@ -1,0 +1,290 @@
+"""Entries on their way between the cache of this machine and the shared store.
+
+There is no queue beside the cache: its numbers are the queue. Every entry gets the next number when it becomes known, in the same
+synced batch, so what waits are the entries behind the last number that was sent. That lasts through any crash, takes no second
+write, and is bounded by the cache itself. Sending twice is harmless.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import CacheCorrupt, HelixError, NotFound, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
+from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
+from helix_desktop.store.shared import entry_rows
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, Tombstone
+from helix_desktop.store.store_thread import StoreThread
+
+ENTRIES_IN_BATCH = 200  # entries sent at once, at most
+_ASK_FROM = 32 << 10  # bytes from which it is asked first whether they are lacking
+_TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # chunks of a large entry that are sent or fetched at once
+
+
+@dataclass(frozen=True, slots=True)
+class EntryBatch:
+    """Entries with their content, and the number up to which none is left out. `large`: those of several chunks."""
+
+    small: Sequence[tuple[CacheRecord, bytes]]
+    large: Sequence[CacheRecord]
+    last: int
+
+
+class ContentTransfer:
+    """Sends and fetches. The cache is only touched from its own thread."""
+
+    def __init__(self, folder: CacheFolder, thread: StoreThread, remote: AsyncRowStore, seal: RowCipher) -> None:
+        self._folder = folder
+        self._thread = thread
+        self._remote = remote
+        self._seal = seal
+
+    # --- sending
+
+    async def send_next_entries(self, after: int) -> int:
+        """Send the next entries. Returns the number up to which all is there; `after` where nothing waits."""
+        batch = await self._thread.run_there(self._next_batch, after)
+        await self._send_small_entries(batch.small)
+        for record in batch.large:
+            await self._send_large_entry(record)
+        return batch.last
+
+    def _next_batch(self, after: int) -> EntryBatch:
+        small: list[tuple[CacheRecord, bytes]] = []
+        large: list[CacheRecord] = []
+        size, last = 0, after
+        for record in self._folder.records_after(after, ENTRIES_IN_BATCH):
+            if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
+                with contextlib.suppress(NotFound, CacheCorrupt):  # nothing to send: it is told of where it is read
+                    if record.count_chunks > 1:
+                        large.append(record)
+                    else:
+                        small.append((record, self._folder.get_content(record.digest)))
+                    size += record.size
+            last = record.number
+            if size > MOST_BYTES_IN_CALL:
+                break
+        return EntryBatch(small, large, last)
+
+    async def _send_small_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> None:
+        if sum(record.size for record, _ in entries) > _ASK_FROM:
+            lacking = await self._remote.find_missing_in_batches(
+                [entry_rows.entry_row_name(self._seal, record.digest) for record, _ in entries]
+            )
+            entries = [each for each in entries if entry_rows.entry_row_name(self._seal, each[0].digest) in lacking]
+        if entries:
+            await self._remote.store_in_batches(await self._remote.run_in_thread(self._encrypt_entries, entries))
+
+    def _encrypt_entries(self, entries: Sequence[tuple[CacheRecord, bytes]]) -> Mapping[bytes, bytes]:
+        rows = {}
+        for record, content in entries:
+            name = entry_rows.entry_row_name(self._seal, record.digest)
+            rows[name] = self._seal.encrypt_row(name, entry_rows.build_first_row(record, content))
+        return rows
+
+    async def _send_large_entry(self, record: CacheRecord) -> None:
+        *names, first = entry_rows.entry_row_names(self._seal, record.digest, record.count_chunks)
+        lacking = await self._remote.find_missing_in_batches([*names, first])
+        wanted = [(chunk, name) for chunk, name in enumerate(names) if name in lacking]
+        with contextlib.suppress(NotFound, CacheCorrupt):
+            for at in range(0, len(wanted), _TOGETHER):
+                some = wanted[at : at + _TOGETHER]
+                found = await self._thread.run_there(self._read_chunks, record, [chunk for chunk, _ in some])
+                await self._remote.store_in_batches(
+                    await self._remote.run_in_thread(self._encrypt_chunks, [name for _, name in some], found)
+                )
+            if first in lacking:
+                await self._remote.store_in_batches(
+                    {first: self._seal.encrypt_row(first, entry_rows.build_first_row(record, b""))}
+                )
+
+    def _read_chunks(self, record: CacheRecord, chunks: Sequence[int]) -> list[bytes]:
+        return [self._folder.read_chunk(record, chunk) for chunk in chunks]
+
+    def _encrypt_chunks(self, names: Sequence[bytes], contents: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        return {
+            name: self._seal.encrypt_row(name, entry_rows.compress_content(content))
+            for name, content in zip(names, contents, strict=True)
+        }
+
+    # --- fetching
+
+    async def fetch_entries(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        """Put those of these that the store has into the cache. What it sends is checked; CacheCorrupt where only one was asked for."""
+        wanted = {
+            entry_rows.entry_row_name(self._seal, one): one for one in digests if not self._folder.was_forgotten(one)
+        }
+        rows = await self._remote.fetch_in_batches(list(wanted))
+        brought = set()
+        for name, sealed in rows.items():
+            try:
+                await self._store_fetched_entry(wanted[name], name, sealed)
+                brought.add(wanted[name])
+            except CacheCorrupt:
+                if len(digests) == 1:
+                    raise
+            except NotFound:
+                continue
+        return frozenset(brought)
+
+    async def _store_fetched_entry(self, digest: Digest, name: bytes, sealed: bytes) -> None:
+        described = await self._remote.run_in_thread(
+            lambda: entry_rows.parse_first_row(digest, self._seal.decrypt_row(name, sealed))
+        )
+        incoming = await self._thread.run_there(self._folder.begin_incoming, described.about, time=described.time)
+        try:
+            if described.count == 1:
+                await self._thread.run_there(incoming.write_piece, described.content)
+            else:
+                async for chunk in self._fetch_chunks(digest, described.count):
+                    await self._thread.run_there(incoming.write_piece, chunk)
+            staged = await self._thread.run_there(incoming.finish_entry)
+        except BaseException:
+            with contextlib.suppress(StoreFailed):
+                self._thread.submit_work(incoming.abandon_entry)
+            raise
+        if staged.record.digest != digest:
+            await self._thread.run_there(self._folder.discard_staged, staged)
+            raise entry_rows.corrupt_entry_error(digest)
+        await self._thread.run_there(self._folder.commit_staged, [staged])
+
+    async def _fetch_chunks(self, digest: Digest, count: int) -> AsyncIterator[bytes]:
+        *names, _ = entry_rows.entry_row_names(self._seal, digest, count)
+        for at in range(0, count, _TOGETHER):
+            some = names[at : at + _TOGETHER]
+            rows = await self._remote.fetch_in_batches(some)
+            if len(rows) < len(some):
+                raise NotFound(f"A part of the entry {digest} is missing from the shared store.")
+            for chunk in await self._remote.run_in_thread(
+                list, entry_rows.decrypt_chunk_rows(self._seal, digest, count, rows)
+            ):
+                yield chunk
+
+    # --- checking
+
+    async def send_entries_again(self, used: Collection[Digest]) -> None:
+        """Send again what of these is here and not there any more."""
+        for digest in used:
+            with contextlib.suppress(NotFound, CacheCorrupt):
+                record = await self._thread.run_there(self._folder.record_of_content, digest)
+                if record.about.tool != CHECKPOINT:
+                    await self._send_entry_again(record)
+
+    async def find_missing_entries(self, used: Collection[Digest]) -> list[Digest]:
+        """Those of these whose first row is not there."""
+        names = {entry_rows.entry_row_name(self._seal, digest): digest for digest in used}
+        return [names[name] for name in await self._remote.find_missing_in_batches(list(names))]
+
+    async def check_all_entries(self) -> tuple[int, int, int]:
+        """Look at the rows of every entry that is here: how many there are, were missing there, and were damaged there. What was
+        missing or damaged is sent again.
+        """
+        seen = missing = damaged = after = 0
+        while records := await self._thread.run_there(self._folder.records_after, after, ENTRIES_IN_BATCH):
+            after = records[-1].number
+            for record in records:
+                if record.state is not EntryState.LIVE or record.about.tool == CHECKPOINT:
+                    continue
+                seen += 1
+                lacking, wrong = await self._compare_rows_of_entry(record)
+                missing, damaged = missing + bool(lacking), damaged + bool(wrong)
+                if lacking or wrong:
+                    await self._remote.remove_in_batches(wrong)
+                    await self._send_entry_again(record)
+        return seen, missing, damaged
+
+    async def _compare_rows_of_entry(self, record: CacheRecord) -> tuple[frozenset[bytes], list[bytes]]:
+        names = entry_rows.entry_row_names(self._seal, record.digest, record.count_chunks)
+        lacking = await self._remote.find_missing_in_batches(names)
+        wrong = []
+        for at in range(0, len(names), _TOGETHER):
+            rows = await self._remote.fetch_in_batches(names[at : at + _TOGETHER])
+            wrong += [name for name, sealed in rows.items() if not self._can_decrypt(name, sealed)]
+        return lacking, wrong
+
+    def _can_decrypt(self, name: bytes, sealed: bytes) -> bool:
+        try:
+            self._seal.decrypt_row(name, sealed)
+        except CacheCorrupt:
+            return False
+        return True
+
+    async def _send_entry_again(self, record: CacheRecord) -> None:
+        if record.count_chunks > 1:
+            await self._send_large_entry(record)
+            return
+        with contextlib.suppress(NotFound, CacheCorrupt):
+            content = await self._thread.run_there(self._folder.get_content, record.digest)
+            await self._remote.store_in_batches(self._encrypt_entries([(record, content)]))
+
+    # --- forgetting
+
+    async def replace_descriptions(self, digests: Collection[Digest]) -> None:
+        """Put what describes these entries here in the place of what describes them there."""
+        await self._remote.remove_in_batches([entry_rows.entry_row_name(self._seal, digest) for digest in digests])
+        await self.send_entries_again(digests)
+
+    async def forget_entries_there(self, chunks_of: Mapping[Digest, int]) -> None:
+        """Destroy these in the store, and tell the other machines."""
+        tombs: list[Tombstone] = []
+        for digest, count in chunks_of.items():
+            *chunks, first = entry_rows.entry_row_names(
+                self._seal, digest, count or await self._count_chunks_there(digest)
+            )
+            tombs.append(Tombstone(first, self._seal.encrypt_row(first, digest.raw)))
+            tombs += [Tombstone(name, b"") for name in chunks]
+        await self._remote.forget_in_batches(tombs)
+
+    async def _count_chunks_there(self, digest: Digest) -> int:
+        name = entry_rows.entry_row_name(self._seal, digest)
+        rows = await self._remote.fetch_in_batches([name])
+        try:
+            return entry_rows.parse_first_row(digest, self._seal.decrypt_row(name, rows[name])).count
+        except (KeyError, HelixError):
+            return 1
+
+    def entries_of_tombstones(self, tombs: Sequence[Tombstone]) -> Iterator[Digest]:
+        """Which entries other machines forgot. A tombstone that is none of this workspace's says nothing."""
+        for tomb in tombs:
+            with contextlib.suppress(CacheCorrupt, ValueError):
+                if tomb.sealed_digest:
+                    yield Digest(self._seal.decrypt_row(tomb.name, tomb.sealed_digest))
+
+    # --- collecting
+
+    async def row_names_of_entries(self, digests: Collection[Digest]) -> list[bytes]:
+        """The names of all rows of these entries, as far as this machine knows how many chunks they have."""
+        found = await self._thread.run_there(count_chunks_of_entries, self._folder, digests)
+        return [
+            name
+            for digest, count in found.items()
+            for name in entry_rows.entry_row_names(self._seal, digest, max(1, count))
+        ]
+
+
+def measure_waiting_entries(folder: CacheFolder, after: int) -> tuple[int, int]:
+    """How many entries behind this number are to be sent, and their bytes."""
+    count = size = 0
+    while records := folder.records_after(after):
+        after = records[-1].number
+        sizes = [one.size for one in records if one.state is EntryState.LIVE and one.about.tool != CHECKPOINT]
+        count += len(sizes)
+        size += sum(sizes)
+    return count, size
+
+
+def count_chunks_of_entries(folder: CacheFolder, digests: Collection[Digest]) -> Mapping[Digest, int]:
+    """How many chunks each of these has; 0 where nothing is known of it here."""
+    return {digest: _count_known_chunks(folder, digest) for digest in digests}
+
+
+def _count_known_chunks(folder: CacheFolder, digest: Digest) -> int:
+    try:
+        return folder.record_of_entry(digest).count_chunks
+    except (HelixError, ValueError):
+        return 0

@@ -1,0 +1,629 @@
+"""Conversations that several machines have: what is new here goes to the others, what is new there comes here.
+
+Facts are always written here first. Content goes before the segment that leads to it, the segment before the head that names
+it, and the head moves by compare-and-set. Where another machine moved it meanwhile, its facts are fetched and compared: those
+that go on from here are appended; where both wrote, what was written here becomes a branch. One writer at a time is a lease
+on the engine's clock; a writer that is late loses nothing but the head.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time as clock
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import field, replace
+from typing import TYPE_CHECKING, Protocol
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted
+from helix_desktop.errors import ActionRefused, CacheCorrupt, JournalCorrupt, NotFound, WrittenByNewerVersion
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.index_file import entries_used_by
+from helix_desktop.store.journal_file import JournalFile, StoredFact
+from helix_desktop.store.shared import fact_segments
+from helix_desktop.store.shared.conversation_heads import ConversationHead, ConversationHeads, HeadUpdate
+from helix_desktop.store.shared.fact_segments import FactSegment, HeadContents
+from helix_desktop.store.shared.sync_state import SharedProgress, SyncState
+from helix_desktop.store.store_thread import StoreThread
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.async_rows import AsyncRowStore
+    from helix_desktop.store.shared.row_encryption import RowCipher
+
+LEASE_SECONDS = 30.0  # seconds
+_TRIES = 8
+_BYTES = 4 << 20  # of facts in one segment, more or less
+CONVERSATIONS_IN_BATCH = 64  # conversations whose facts are sent at once
+_NEW = 400  # facts at the end of what came, whose contents are needed first
+
+
+class OpenConversations(Protocol):
+    """Who has conversations open here, and must know when their facts change."""
+
+    async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        """`append_or_note_conflict` appends facts; nobody else does meanwhile."""
+        ...
+
+    def hold_for_change(self, conversation: str) -> AbstractAsyncContextManager[None]:
+        """Its facts may change within; Refused while something goes on there."""
+        ...
+
+    def note_branch(self, conversation: str, branch: str) -> None:
+        """What was written here is now in the branch."""
+        ...
+
+    def note_rewritten(self, conversation: str) -> None:
+        """Something was forgotten in it on another machine, and is now gone here."""
+        ...
+
+
+class NoOpenConversations:
+    """For conversations that nobody has open."""
+
+    async def append_while_held(self, _conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        await work()
+
+    @asynccontextmanager
+    async def hold_for_change(self, _conversation: str) -> AsyncIterator[None]:
+        yield
+
+    def note_branch(self, _conversation: str, _branch: str) -> None:
+        return
+
+    def note_rewritten(self, _conversation: str) -> None:
+        return
+
+
+async def send_nothing(*_entries: Collection[Digest]) -> None:
+    """For conversations without content of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class _OutgoingSegment:
+    """The facts of a segment on its way: `again` of those that are there already, in segments this one takes the place of."""
+
+    known: SharedProgress
+    again: Sequence[StoredFact]
+    fresh: Sequence[StoredFact]
+    replaced: tuple[FactSegment, ...]
+
+    @property
+    def all_facts_to_send(self) -> list[StoredFact]:
+        return [*self.again, *self.fresh]
+
+    def head_after_sending(self, name: bytes, machine: str) -> HeadContents:
+        """What the head says with this segment."""
+        known, lines = self.known, self.all_facts_to_send
+        before = known.contents.segments if known.contents else ()
+        segment = FactSegment(name, lines[0].seq, lines[-1].seq)
+        kept = before[: len(before) - len(self.replaced)]
+        chain = fact_segments.compute_chain(known.chain, self.fresh)
+        return HeadContents(known.conversation, machine, segment.last, chain, (*kept, segment), known.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class _OutgoingBatch:
+    """What is sent at once. `stale`: to be sent anew; `more`: conversations with more facts; `left`: those that found no room."""
+
+    segments: Sequence[_OutgoingSegment]
+    stale: Sequence[SharedProgress]
+    more: Sequence[str]
+    left: Sequence[str]
+
+
+@dataclass(slots=True)
+class ConversationSync:
+    """What one machine does of it. `send_content`: returns when these entries are where the others can read them. `learn_forgotten`: returns when
+    `sync_state` knows what other machines have forgotten. `on_new_entries` hears what new facts of others lead to. `now`: a clock that only measures how long ago the engine was asked.
+    """
+
+    journal: JournalFile
+    thread: StoreThread
+    sync_state: SyncState
+    remote: AsyncRowStore
+    heads: ConversationHeads
+    seal: RowCipher
+    machine: str
+    open_conversations: OpenConversations = field(default_factory=NoOpenConversations)
+    send_content: Callable[[Collection[Digest]], Awaitable[None]] = send_nothing
+    learn_forgotten: Callable[[], Awaitable[None]] = send_nothing
+    on_new_entries: Callable[[Collection[Digest]], object] = bool
+    now: Callable[[], float] = clock.monotonic
+    lease: float = LEASE_SECONDS
+    complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
+    _lease_ends: dict[str, float] = field(default_factory=dict)  # when they end, on `now`
+    _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
+    _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)  # the version of each head, and whose it is
+    _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)  # for whoever works in them
+    _mark: int = 0  # the engine's changes up to here were looked at
+    _unread: frozenset[bytes] = frozenset()  # heads that were not taken in when the mark went on
+    _taken_over: set[str] = field(default_factory=set)  # taken over while the engine was away
+    _compared: bool = False
+    _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def load_known_writers(self) -> None:
+        """Know what was known when the program ended."""
+        for known in await self.thread.run_there(self.sync_state.list_progress):
+            self._note_writer(known)
+        self._unread = await self.thread.run_there(lambda: self.sync_state.unread_heads)
+
+    def find_machine_writing(self, conversation: str) -> str:
+        """The other machine that writes there now, as far as is known; empty where this one may."""
+        writer, machine = self._writers.get(conversation, (b"", ""))
+        held = self._lease_ends.get(conversation, 0.0) > self.now()
+        return machine if held and writer != self.sync_state.machine and conversation not in self._taken_over else ""
+
+    def conversations_written_elsewhere(self) -> dict[str, str]:
+        """The conversations other machines write in now, and which."""
+        now = self.now()
+        self._lease_ends = {name: until for name, until in self._lease_ends.items() if until > now}
+        return {name: machine for name in self._lease_ends if (machine := self.find_machine_writing(name))}
+
+    def last_other_machine(self, conversation: str) -> str:
+        """The other machine that wrote there last; empty where it was this one."""
+        writer, machine = self._writers.get(conversation, (b"", ""))
+        return machine if writer != self.sync_state.machine else ""
+
+    async def sync_once(self) -> None:
+        """Look for what is new there, then send what is new here."""
+        async with self._busy:
+            if not self._compared:
+                await self._compare_all_heads()
+            await self._fetch_changed_heads()
+        await self._send_all_new_facts()
+
+    async def fetch_new_facts(self) -> None:
+        """Look for what is new there."""
+        async with self._busy:
+            await self._fetch_changed_heads()
+
+    async def acquire_turn_lease(self, conversation: str) -> None:
+        """Fetch what others wrote in it, and be the one machine that writes there. Refused where another one is."""
+        if self._holds_lease(conversation, self.lease / 2):
+            return
+        name = self._head_row_name(conversation)
+        async with self._busy:
+            for _ in range(_TRIES):
+                await self._merge_heads_named([name])
+                self._refuse_if_used_elsewhere(conversation, name)
+                while await self._send_next_segments([conversation]):
+                    pass
+                known = await self.thread.run_there(self.sync_state.get_progress, conversation)
+                if not known.contents or known.contents.is_removed or self._holds_lease(conversation, self.lease / 2):
+                    return
+                contents = replace(known.contents, machine=self.machine)
+                if await self._update_heads([(known, contents)]):
+                    return
+            self._refuse_if_used_elsewhere(conversation, name)
+            raise _busy_elsewhere_error(self.last_other_machine(conversation))
+
+    def _holds_lease(self, conversation: str, seconds: float) -> bool:
+        """Whether this machine alone may write there for so long."""
+        writer, _ = self._writers.get(conversation, (b"", ""))
+        return writer == self.sync_state.machine and self._lease_ends.get(conversation, 0.0) - self.now() > seconds
+
+    def _refuse_if_used_elsewhere(self, conversation: str, name: bytes) -> None:
+        if complaint := self.complaints.get(name.hex()):
+            raise JournalCorrupt(complaint, remedy="To work here all the same, continue in a copy of the conversation.")
+        if machine := self.find_machine_writing(conversation):
+            raise _busy_elsewhere_error(machine)
+
+    async def renew_leases(self, working: Collection[str]) -> None:
+        """Where this machine works it stays the one that writes."""
+        async with self._busy:
+            ending = [one for one in working if self._lease_ends.get(one, 0.0) - self.now() < self.lease / 2]
+            if ending:
+                await self._update_heads(await self.thread.run_there(self._own_heads, ending), force=False)
+
+    def _own_heads(self, conversations: Sequence[str]) -> list[tuple[SharedProgress, HeadContents]]:
+        """Those of these whose head is this machine's and says what is here."""
+        known = [self.sync_state.get_progress(conversation) for conversation in conversations]
+        own = [one for one in known if one.writer == self.sync_state.machine and not one.must_be_sent_anew]
+        return [(one, one.contents) for one in own if one.contents]
+
+    @asynccontextmanager
+    async def pause_sync(self) -> AsyncIterator[None]:
+        """Nothing is sent or fetched within: facts are changed in place."""
+        async with self._busy:
+            yield
+
+    async def send_and_release_leases(self) -> None:
+        """Send what waits, and let go of every lease."""
+        await self._send_all_new_facts()
+        async with self._busy:
+            held = [name for name, until in self._lease_ends.items() if until > self.now()]
+            for at in range(0, len(held), CONVERSATIONS_IN_BATCH):
+                some = await self.thread.run_there(self._own_heads, held[at : at + CONVERSATIONS_IN_BATCH])
+                await self._update_heads(some, force=False, seconds=0.0)
+
+    async def take_over_lease(self, conversation: str) -> None:
+        """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
+        async with self._busy:
+            self._taken_over.add(conversation)  # also where the engine is away
+            for _ in range(_TRIES):
+                await self._merge_heads_named([self._head_row_name(conversation)])
+                known = await self.thread.run_there(self.sync_state.get_progress, conversation)
+                if not known.contents:
+                    return
+                if await self._update_heads([(known, replace(known.contents, machine=self.machine))], force=True):
+                    return
+            raise ActionRefused(
+                f"{self.last_other_machine(conversation)} is still writing in this conversation.",
+                remedy="Try again in a moment.",
+            )
+
+    # --- what is new there
+
+    async def _compare_all_heads(self) -> None:
+        """Once: a head that is gone, or older than it was, is sent again. The store was emptied, or restored to an earlier state."""
+        known = {
+            self._head_row_name(one.conversation): one
+            for one in await self.thread.run_there(self.sync_state.list_progress)
+            if one.contents and not one.contents.is_removed
+        }
+        there = {
+            head.name: head.version for head in await self.remote.run_in_thread(self.heads.fetch_heads, known.keys())
+        }
+        for name, one in known.items():
+            if there.get(name, 0) < one.version:
+                await self.thread.run_there(self.sync_state.save_progress, SharedProgress(one.conversation))
+        self._compared = True
+
+    async def _fetch_changed_heads(self) -> None:
+        for head in list(self._waiting.values()):
+            await self._merge_head_if_new(head)
+        if self._unread - self._waiting.keys():
+            await self._merge_heads_named(self._unread - self._waiting.keys())
+        mark = self._mark or await self.thread.run_there(lambda: self.sync_state.looked_at_mark)
+        heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark)
+        if reached < mark:  # an engine that was restored to an earlier state: everything is compared with it
+            await self.thread.run_there(self.sync_state.clear_progress)
+            self._seen.clear()
+            heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
+        is_new = any(self._seen.get(head.name, (0, ""))[0] != head.version for head in heads)
+        if is_new:
+            await self.learn_forgotten()
+        for head in heads:
+            await self._merge_head_if_new(head)
+        unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
+        if unread != self._unread:  # before the mark, behind which nobody looks for them
+            self._unread = unread
+            await self.thread.run_there(setattr, self.sync_state, "unread", unread)
+        self._mark = reached
+        if is_new or reached < mark:  # else it is not worth a sync of the disk: what is seen again does no harm
+            await self.thread.run_there(setattr, self.sync_state, "mark", reached)
+
+    async def _merge_heads_named(self, names: Collection[bytes]) -> None:
+        for head in await self.remote.run_in_thread(self.heads.fetch_heads, names):
+            await self._merge_head_if_new(head)
+
+    async def _merge_head_if_new(self, head: ConversationHead) -> None:
+        """One that cannot be read, or is in use, holds up no other."""
+        self._waiting.pop(head.name, None)
+        version, conversation = self._seen.get(head.name, (0, ""))
+        if version == head.version:
+            self._note_lease(conversation, head.lease_seconds_left)
+            return
+        try:
+            contents = fact_segments.decode_head(self.seal.decrypt_row(head.name, head.sealed))
+            await self._merge_head(head, contents)
+            self._seen[head.name] = (head.version, contents.conversation)
+            self.complaints.pop(head.name.hex(), None)
+        except ActionRefused:
+            self._waiting[head.name] = head
+        except NotFound as error:  # unless the head has moved on meanwhile
+            self._waiting[head.name] = head
+            self.complaints[head.name.hex()] = str(error)
+        except (CacheCorrupt, JournalCorrupt, WrittenByNewerVersion) as error:
+            self.complaints[head.name.hex()] = str(error)
+
+    async def _merge_head(self, head: ConversationHead, contents: HeadContents) -> None:
+        conversation = contents.conversation
+        known = await self.thread.run_there(self.sync_state.get_progress_if_here, conversation)
+        if head.version < known.version:
+            return
+        seen = SharedProgress(conversation, contents.last, contents.chain, head.version, head.writer, contents)
+        self._note_lease(conversation, head.lease_seconds_left)
+        if seen == known:
+            self._note_writer(seen)
+            return
+        if contents.is_removed or (contents.last, contents.chain) == (known.seq, known.chain):
+            seen = replace(seen, seq=known.seq, chain=known.chain)
+            await self.thread.run_there(self.sync_state.save_progress, seen)
+            self._note_writer(seen)
+            return
+        if known.seq and (known.must_be_sent_anew or contents.generation != known.generation):
+            await self._merge_rewritten_facts(known, seen)
+            return
+        goes_on = contents.last > known.seq and contents.generation == known.generation
+        try:
+            await self._append_fetched_facts(seen, known if goes_on else SharedProgress(conversation))
+        except _ChainDiffers:
+            await self._append_fetched_facts(seen, SharedProgress(conversation))
+        self._note_writer(seen)
+
+    async def _append_fetched_facts(self, seen: SharedProgress, known: SharedProgress) -> None:
+        after = known.seq
+        lines = await self._fetch_facts(seen, known)
+        taken = await self.thread.run_there(self.sync_state.blank_forgotten_facts, lines)
+        together, anew = True, taken != lines
+
+        async def append_or_note_conflict() -> None:
+            nonlocal together
+            together = await self.thread.run_there(self._append_if_compatible, seen, taken, after, anew=anew)
+
+        await self.open_conversations.append_while_held(seen.conversation, append_or_note_conflict)
+        self.on_new_entries(await asyncio.to_thread(_entries_named_by_facts, taken[-_NEW:]))
+        if together:
+            return
+        async with self.open_conversations.hold_for_change(seen.conversation):
+            branch = await self.thread.run_there(self._branch_if_both_wrote, seen, taken, after)
+        if branch:
+            self._taken_over.discard(seen.conversation)
+            self.open_conversations.note_branch(seen.conversation, branch)
+
+    async def _merge_rewritten_facts(self, known: SharedProgress, seen: SharedProgress) -> None:
+        """Something was forgotten in it, here or there."""
+        lines = await self.thread.run_there(
+            self.sync_state.blank_forgotten_facts, await self._fetch_facts(seen, SharedProgress(seen.conversation))
+        )
+        branch = ""
+        async with self.open_conversations.hold_for_change(seen.conversation):
+            at = await self.thread.run_there(self.sync_state.merge_changed_facts, known, lines, seen)
+            if at is not None:
+                branch = await self.thread.run_there(self._branch_if_both_wrote, seen, lines[at:], at)
+        self._note_writer(seen)
+        self.open_conversations.note_branch(
+            seen.conversation, branch
+        ) if branch else self.open_conversations.note_rewritten(seen.conversation)
+
+    def _append_if_compatible(
+        self, seen: SharedProgress, lines: list[StoredFact], after: int, *, anew: bool = True
+    ) -> bool:
+        """On the thread of the stores: append what goes on from here; False where both wrote."""
+        here = self.journal.read_stored_facts(seen.conversation, after)
+        if fact_segments.count_common_facts(here, lines) < min(len(here), len(lines)):
+            return False
+        self.sync_state.append_facts_of_others(lines[len(here) :], seen, anew=anew)
+        return True
+
+    def _branch_if_both_wrote(self, seen: SharedProgress, lines: list[StoredFact], after: int) -> str:
+        if self._append_if_compatible(seen, lines, after):
+            return ""
+        here = self.journal.read_stored_facts(seen.conversation, after)
+        common = fact_segments.count_common_facts(here, lines)
+        row = self.journal.conversation_row(seen.conversation)
+        link = fact_segments.compute_chain(fact_segments.NOTHING, here)
+        branch = hashlib.sha256(
+            f"{seen.conversation}\0{self.sync_state.machine.hex()}\0{link.hex()}".encode()
+        ).hexdigest()[:20]
+        at = after + common
+        started = ConversationStarted(
+            f"{row.title or row.begins} ({self.machine})", forked_from=seen.conversation, forked_at=at
+        )
+        self.sync_state.move_own_facts_to_branch(seen.conversation, at, branch, started, lines[common:], seen)
+        return branch
+
+    async def _fetch_facts(self, seen: SharedProgress, known: SharedProgress) -> list[StoredFact]:
+        """The facts behind those that are known, as the head has them."""
+        wanted = [one for one in seen.contents.segments if one.last > known.seq] if seen.contents else []
+        found = await self.remote.fetch_in_batches([one.name for one in wanted])
+        return await asyncio.to_thread(self._decrypt_facts, seen, known, wanted, found)
+
+    def _decrypt_facts(
+        self, seen: SharedProgress, known: SharedProgress, wanted: Sequence[FactSegment], found: Mapping[bytes, bytes]
+    ) -> list[StoredFact]:
+        """Each segment is checked by its seal, all of them by the chain."""
+        lines: list[StoredFact] = []
+        for one in wanted:
+            if one.name not in found:
+                raise NotFound(
+                    f"Part of the conversation {seen.conversation} is missing.",
+                    remedy="The missing part will be requested again.",
+                )
+            content = self.seal.decrypt_row(one.name, found[one.name])
+            lines += [line for line in fact_segments.unpack_segment(content) if line.seq > known.seq]
+        if fact_segments.compute_chain(known.chain, lines) == seen.chain:
+            return lines
+        if known.seq:
+            raise _ChainDiffers(seen.conversation)
+        raise JournalCorrupt(
+            f"The conversation {seen.conversation} differs from what the other computer shared.",
+            remedy="Your own copy is intact.",
+        )
+
+    # --- what is new here
+
+    async def _send_all_new_facts(self) -> None:
+        """In batches, so that little of it waits for the loop the agents work on. Between them, turns may begin."""
+        async with self._busy:
+            left = list(await self.thread.run_there(self.sync_state.count_facts_to_send))
+        while left:
+            async with self._busy:
+                left = [*await self._send_next_segments(left[:CONVERSATIONS_IN_BATCH]), *left[CONVERSATIONS_IN_BATCH:]]
+        async with self._busy:
+            for conversation in await self.thread.run_there(self.sync_state.list_removed_conversations):
+                await self._publish_removal(conversation)
+
+    async def _send_next_segments(self, conversations: Sequence[str]) -> list[str]:
+        """Send the facts of these that wait, a segment of each. Gives those that have more. Where another machine writes, they wait."""
+        batch = await self.thread.run_there(self._build_outgoing_batch, conversations)
+        for known in batch.stale:
+            await self._send_whole_conversation(known)
+        if batch.segments:
+            entries, rows, contents = await asyncio.to_thread(self._encrypt_segments, batch.segments)
+            await self.send_content(entries)
+            await self.remote.store_in_batches(rows)
+            won = await self._update_heads(list(zip([each.known for each in batch.segments], contents, strict=True)))
+            sent = [each for each in batch.segments if each.known.conversation in won]
+            await self.remote.remove_in_batches({one.name for each in sent for one in each.replaced} - rows.keys())
+        return [*batch.more, *batch.left]
+
+    def _build_outgoing_batch(self, conversations: Sequence[str]) -> _OutgoingBatch:
+        """On the thread of the stores: what is sent next of these."""
+        made, stale, more, size = list[_OutgoingSegment](), list[SharedProgress](), list[str](), 0
+        for at, conversation in enumerate(conversations):
+            if size > _BYTES:
+                return _OutgoingBatch(made, stale, more, conversations[at:])
+            known = self.sync_state.get_progress(conversation)
+            if not self._may_write(known):
+                continue
+            if (
+                known.contents and known.contents.is_removed and known.seq
+            ):  # removed elsewhere, and written to here since
+                known = replace(known, seq=0, chain=fact_segments.NOTHING)
+                self.sync_state.save_progress(known)
+            if known.must_be_sent_anew:
+                stale.append(known)
+                continue
+            segment, is_whole = self._build_next_segment(known)
+            if segment.fresh:
+                made.append(segment)
+                size += sum(len(line.fact) for line in segment.all_facts_to_send)
+                more += [] if is_whole else [conversation]
+        return _OutgoingBatch(made, stale, more, ())
+
+    def _may_write(self, known: SharedProgress) -> bool:
+        held = self._lease_ends.get(known.conversation, 0.0) > self.now()
+        return known.writer in (b"", self.sync_state.machine) or not held or known.conversation in self._taken_over
+
+    def _encrypt_segments(
+        self, outgoing: Sequence[_OutgoingSegment]
+    ) -> tuple[frozenset[Digest], Mapping[bytes, bytes], list[HeadContents]]:
+        """The entries these segments lead to, their rows, and what the heads will say."""
+        rows, contents = dict[bytes, bytes](), list[HeadContents]()
+        for one in outgoing:
+            content = fact_segments.pack_segment(one.all_facts_to_send)
+            name = self.seal.keyed_row_name("segment", content)
+            rows[name] = self.seal.encrypt_row(name, content)
+            contents.append(one.head_after_sending(name, self.machine))
+        return _entries_named_by_facts([line for one in outgoing for line in one.fresh]), rows, contents
+
+    async def _send_whole_conversation(self, known: SharedProgress) -> None:
+        """All of it in new segments, since what is there holds what was forgotten here."""
+        old = known.contents.segments if known.contents else ()
+        lines = await self.thread.run_there(self.journal.read_stored_facts, known.conversation)
+        await self.send_content(await asyncio.to_thread(_entries_named_by_facts, lines))
+        made: list[FactSegment] = []
+        for at in range(0, len(lines), fact_segments.MOST_FACTS_IN_SEGMENT):
+            content = await asyncio.to_thread(
+                fact_segments.pack_segment, lines[at : at + fact_segments.MOST_FACTS_IN_SEGMENT]
+            )
+            made.append(
+                FactSegment(
+                    self.seal.keyed_row_name("segment", content),
+                    at + 1,
+                    min(at + fact_segments.MOST_FACTS_IN_SEGMENT, len(lines)),
+                )
+            )
+            await self.remote.store_in_batches({made[-1].name: self.seal.encrypt_row(made[-1].name, content)})
+        chain = fact_segments.compute_chain(fact_segments.NOTHING, lines)
+        contents = HeadContents(known.conversation, self.machine, len(lines), chain, tuple(made), known.generation)
+        if await self._update_heads([(known, contents)]):
+            await self.remote.remove_in_batches({one.name for one in old} - {one.name for one in made})
+
+    def _build_next_segment(self, known: SharedProgress) -> tuple[_OutgoingSegment, bool]:
+        """The next segment, and whether nothing more waits behind it."""
+        fresh = self.journal.read_stored_facts(known.conversation, known.seq, fact_segments.MOST_FACTS_IN_SEGMENT)
+        is_whole = len(fresh) < fact_segments.MOST_FACTS_IN_SEGMENT
+        size = 0
+        for at, line in enumerate(fresh):
+            size += len(line.fact)
+            if size > _BYTES and at:
+                fresh, is_whole = fresh[:at], False
+                break
+        before = known.contents.segments if known.contents else ()
+        count = fact_segments.count_segments_to_merge(before, len(fresh)) if size <= _BYTES else 0
+        old = before[len(before) - count :]
+        again = (
+            self.journal.read_stored_facts(known.conversation, old[0].first - 1, known.seq - old[0].first + 1)
+            if old
+            else []
+        )
+        return _OutgoingSegment(known, again, fresh, old), is_whole
+
+    async def _update_heads(
+        self,
+        wanted: Sequence[tuple[SharedProgress, HeadContents]],
+        *,
+        force: bool | None = None,
+        seconds: float | None = None,
+    ) -> frozenset[str]:
+        """Compare and set. Gives the conversations where this machine was first; else the other's head is looked at. `force`: by
+        default where it was taken over.
+        """
+        seconds = self.lease if seconds is None else seconds
+        forced = [known.conversation in self._taken_over if force is None else force for known, _ in wanted]
+        asked = self.now()
+        answers = await self.remote.run_in_thread(self._update_heads_now, wanted, forced, seconds)
+        won, unknown = list[SharedProgress](), list[SharedProgress]()
+        for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
+            if is_won and head is not None:
+                won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
+            elif head is None or head.version < known.version:  # an engine that was restored, or emptied
+                unknown.append(SharedProgress(known.conversation))
+        if won or unknown:
+            await self.thread.run_there(self.sync_state.save_progress_together, [*won, *unknown])
+        for one in unknown:  # all of it is sent again
+            self._seen.pop(self._head_row_name(one.conversation), None)
+        for one in won:
+            self._lease_ends[one.conversation] = asked + seconds
+            self._seen[self._head_row_name(one.conversation)] = (one.version, one.conversation)
+            self._taken_over.discard(one.conversation)
+            self._note_writer(one)
+        for is_won, head in answers:
+            if not is_won and head is not None:
+                await self._merge_head_if_new(head)
+        return frozenset(one.conversation for one in won)
+
+    def _update_heads_now(
+        self, wanted: Sequence[tuple[SharedProgress, HeadContents]], forced: Sequence[bool], seconds: float
+    ) -> list[tuple[bool, ConversationHead | None]]:
+        """On a thread of the engine: one after the other, each by itself."""
+        found = []
+        for (known, contents), force in zip(wanted, forced, strict=True):
+            name = self._head_row_name(known.conversation)
+            sealed = self.seal.encrypt_row(name, fact_segments.encode_head(contents))
+            found.append(
+                self.heads.update_head(HeadUpdate(name, known.version, self.sync_state.machine, sealed, seconds, force))
+            )
+        return found
+
+    async def _publish_removal(self, conversation: str) -> None:
+        """It was removed for good here: the others keep what they have, and it is not shared any more."""
+        known = await self.thread.run_there(self.sync_state.get_progress, conversation)
+        if known.contents is None or known.contents.is_removed:
+            return
+        gone = HeadContents(conversation, self.machine, generation=known.contents.generation, is_removed=True)
+        if await self._update_heads([(known, gone)], force=False):
+            await self.remote.remove_in_batches([one.name for one in known.contents.segments])
+
+    # --- what is known
+
+    def _head_row_name(self, conversation: str) -> bytes:
+        return self.seal.keyed_row_name("head", conversation.encode())
+
+    def _note_lease(self, conversation: str, left: float) -> None:
+        self._lease_ends[conversation] = self.now() + left
+
+    def _note_writer(self, known: SharedProgress) -> None:
+        self._writers[known.conversation] = (known.writer, known.contents.machine if known.contents else "")
+
+
+def _busy_elsewhere_error(machine: str) -> ActionRefused:
+    return ActionRefused(
+        f"{machine} is working in this conversation.",
+        remedy="Wait until it has finished, continue here all the same, or continue in a copy.",
+    )
+
+
+class _ChainDiffers(Exception):
+    """What the others have does not go on from what is known of it. No failure, and met by nobody else."""
+
+
+def _entries_named_by_facts(lines: Sequence[StoredFact]) -> frozenset[Digest]:
+    """What these facts lead to."""
+    return frozenset(digest for line in lines for _, digest in entries_used_by(fact_encoding.decode_fact(line.fact)))

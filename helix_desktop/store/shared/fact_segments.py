@@ -1,0 +1,159 @@
+"""Facts of a conversation on their way to other machines: a segment is a run of them as bytes, a head says which segments there are.
+
+A chain runs through the facts of a conversation: its link at a number is the digest of the link before and of that fact's time
+and text. Two machines that have the same link at a number have the same facts up to there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+
+import zstandard
+
+from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.journal_file import StoredFact, seal_fact
+
+VERSION = 1
+NOTHING = bytes(32)  # the link before the first fact
+MOST_FACTS_IN_SEGMENT = 4_096  # facts; a segment of so many is never made anew
+_LEAST = 32  # facts: while a segment has fewer, it is made anew with those that follow it
+
+
+@dataclass(frozen=True, slots=True)
+class FactSegment:
+    """The facts from `first` to `last`; `name`: what the engine knows it by."""
+
+    name: bytes
+    first: int
+    last: int
+
+    @property
+    def fact_count(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True)
+class HeadContents:
+    """What a head says of a conversation. `machine`: the name of the one that wrote it; `is_removed`: removed for good there.
+
+    `generation` grows when facts were changed in place, which only forgetting does.
+    """
+
+    conversation: str
+    machine: str
+    last: int = 0
+    chain: bytes = NOTHING
+    segments: tuple[FactSegment, ...] = ()
+    generation: int = 0
+    is_removed: bool = False
+
+
+def next_chain_link(before: bytes, line: StoredFact) -> bytes:
+    """The chain's link at this fact."""
+    return hashlib.sha256(before + f"{line.time!r}\0{line.fact}".encode()).digest()
+
+
+def compute_chain(before: bytes, lines: Iterable[StoredFact]) -> bytes:
+    """The link at the last of these facts."""
+    for line in lines:
+        before = next_chain_link(before, line)
+    return before
+
+
+def count_common_facts(here: Sequence[StoredFact], there: Sequence[StoredFact]) -> int:
+    """How many facts both begin with."""
+    found = 0
+    for ours, theirs in zip(here, there, strict=False):
+        if (ours.time, ours.fact) != (theirs.time, theirs.fact):
+            break
+        found += 1
+    return found
+
+
+def pack_segment(lines: Sequence[StoredFact]) -> bytes:
+    """The bytes of a segment. Its conversation stands in it, so that no two conversations ever share one."""
+    first = lines[0]
+    head = json.dumps({"segment": VERSION, "conversation": first.conversation, "first": first.seq})
+    text = "\n".join([head, *(f"{line.time!r}\t{line.fact}" for line in lines)])
+    return zstandard.ZstdCompressor(level=3).compress(text.encode())
+
+
+def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
+    """The facts of a segment, each sealed for its place here."""
+    try:
+        head, *rows = zstandard.ZstdDecompressor().decompress(content).decode().split("\n")
+        about = json.loads(head)
+        if about["segment"] > VERSION:
+            raise _newer_version_error()
+        conversation, first = str(about["conversation"]), int(about["first"])
+        return tuple(_fact_from_row(conversation, first + at, row) for at, row in enumerate(rows))
+    except (zstandard.ZstdError, ValueError, KeyError, TypeError) as error:
+        raise JournalCorrupt("A part of a shared conversation cannot be read.", remedy=_REMEDY) from error
+
+
+def _fact_from_row(conversation: str, seq: int, row: str) -> StoredFact:
+    written, fact = row.split("\t", 1)
+    time = float(written)
+    return StoredFact(0, conversation, seq, time, fact, seal_fact(conversation, seq, time, fact))
+
+
+def encode_head(contents: HeadContents) -> bytes:
+    """A head's bytes."""
+    body = {
+        "head": VERSION,
+        "conversation": contents.conversation,
+        "machine": contents.machine,
+        "last": contents.last,
+        "chain": contents.chain.hex(),
+        "segments": [[one.name.hex(), one.first, one.last] for one in contents.segments],
+        "generation": contents.generation,
+        "gone": contents.is_removed,
+    }
+    return json.dumps(body, separators=(",", ":")).encode()
+
+
+def decode_head(content: bytes) -> HeadContents:
+    try:
+        body = json.loads(content)
+        if body["head"] > VERSION:
+            raise _newer_version_error()
+        segments = tuple(
+            FactSegment(bytes.fromhex(name), int(first), int(last)) for name, first, last in body["segments"]
+        )
+        return HeadContents(
+            str(body["conversation"]),
+            str(body["machine"]),
+            int(body["last"]),
+            bytes.fromhex(body["chain"]),
+            segments,
+            int(body["generation"]),
+            bool(body["gone"]),
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise JournalCorrupt("The shared data of a conversation cannot be read.", remedy=_REMEDY) from error
+
+
+def count_segments_to_merge(segments: Sequence[FactSegment], fresh: int) -> int:
+    """How many of the last segments are made anew with `fresh` facts behind them, so that few remain and each fact is
+    sent again only a few times.
+    """
+    renewed = 0
+    for segment in reversed(segments):
+        if segment.fact_count > max(fresh, _LEAST) or fresh + segment.fact_count > MOST_FACTS_IN_SEGMENT:
+            break
+        fresh += segment.fact_count
+        renewed += 1
+    return renewed
+
+
+_REMEDY = "Your own copy is intact. Run `workspace sync --check` on the computer that wrote this conversation."
+
+
+def _newer_version_error() -> WrittenByNewerVersion:
+    return WrittenByNewerVersion(
+        "This conversation was shared by a newer version of Helix Desktop.",
+        remedy="Update Helix Desktop. Nothing was changed.",
+    )

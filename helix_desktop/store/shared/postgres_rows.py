@@ -1,0 +1,326 @@
+"""PostgreSQL as an engine: a row is a row. Put-if-absent is `ON CONFLICT DO NOTHING`, durable is `synchronous_commit`.
+
+What fails is one of a few sentences: away (asking later may help), or what a person has to do. A call that met a connection that
+had died meanwhile is made once more on a new one: all of them may be repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import re
+import ssl
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import certifi
+
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed, StoreFull
+from helix_desktop.store.shared import postgres_pool
+from helix_desktop.store.shared.memory_rows import quota_reached_error
+from helix_desktop.store.shared.row_encryption import INSTALL
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES, RowUsage, Tombstone
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from helix_desktop.store.shared.postgres_pool import Rows, Statement
+
+PUT = (
+    "WITH new AS (INSERT INTO helix.rows(name, month, space, key, body)"
+    " SELECT r.name, date_trunc('month', now() AT TIME ZONE 'UTC')::date, %b, r.key, r.body"
+    " FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[]) AS r(name, key, body)"
+    " WHERE NOT EXISTS (SELECT FROM helix.rows AS held WHERE held.name = r.name)"
+    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = r.name)"
+    " ORDER BY r.name ON CONFLICT DO NOTHING RETURNING octet_length(body) AS size)"
+    " INSERT INTO helix.usage AS used(space, slot, rows, bytes)"
+    " SELECT %b, pg_backend_pid() %% 256, count(*), sum(size) FROM new HAVING count(*) > 0"
+    " ON CONFLICT (space, slot) DO UPDATE SET rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes"
+)
+_GET = (
+    "SELECT name, key, body FROM helix.rows AS r WHERE name = ANY(%b)"
+    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = r.name)"
+)
+_LACKING = (
+    "SELECT name FROM unnest(%b::bytea[]) AS asked(name)"
+    " WHERE NOT EXISTS (SELECT FROM helix.rows AS held WHERE held.name = asked.name)"
+    " AND NOT EXISTS (SELECT FROM helix.forgotten AS gone WHERE gone.name = asked.name)"
+)
+_DROP = (
+    "WITH gone AS (DELETE FROM helix.rows WHERE name = ANY(%b) AND space = %b RETURNING octet_length(body) AS size)"
+    " INSERT INTO helix.usage AS used(space, slot, rows, bytes)"
+    " SELECT %b, -1, -count(*), -sum(size) FROM gone HAVING count(*) > 0"
+    " ON CONFLICT (space, slot) DO UPDATE SET rows = used.rows + excluded.rows, bytes = used.bytes + excluded.bytes"
+)
+_BURY = (
+    "INSERT INTO helix.forgotten(name, space, word) SELECT t.name, %b, t.word FROM unnest(%b::bytea[], %b::bytea[])"
+    " AS t(name, word) ORDER BY t.name ON CONFLICT DO NOTHING"
+)
+_OLD = (
+    "SELECT name FROM helix.rows WHERE space = %b AND name > %b AND written < now() - make_interval(secs => %s)"
+    " ORDER BY name LIMIT %s"
+)
+_TIMES: Mapping[str, int] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+_LOOKED_AGAIN = 20  # puts after which the quota is looked at again
+_SAFE = "Nothing was lost."
+_NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
+_CUT = ("closed", "eof", "syscall")
+_BEFORE = re.compile(
+    r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
+)  # what is known
+_FULL = ("53100", "53200")
+_PASSING = (
+    "08",
+    "57",
+    "53",
+    "40",
+    "25",
+    "55",
+)  # classes of errors: connection, operator, resources, rollback, state, lock
+
+
+class PostgresRowStore:
+    """engine.Engine in a database. `password`: where the address has none."""
+
+    def __init__(self, url: str, space: bytes, *, password: str = "") -> None:
+        try:
+            import psycopg
+        except ImportError as error:
+            raise NotFound(
+                "Sharing over PostgreSQL requires the package psycopg, which is not installed.", remedy=INSTALL
+            ) from error
+        self._psycopg = psycopg
+        self._space = space
+        arguments = _connection_arguments(psycopg, url, password)
+        self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
+        self._pool = postgres_pool.acquire_pool(self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments))
+        self._is_closed = False
+        self._left = 0  # puts before the quota is looked at again
+
+    # --- the port
+
+    def store_rows(self, rows: Mapping[bytes, bytes]) -> None:
+        names = list(rows)
+        keys, bodies = (
+            [bytes(rows[name][:ROW_KEY_BYTES]) for name in names],
+            [bytes(rows[name][ROW_KEY_BYTES:]) for name in names],
+        )
+        self._check_quota_now_and_then(sum(map(len, bodies)))
+        self._query_rows(PUT, self._space, names, keys, bodies, self._space)
+
+    def _check_quota_now_and_then(self, more: int) -> None:
+        self._left -= 1
+        if self._left < 0:
+            used = self.fetch_row_usage()
+            if used.quota and used.bytes + more > used.quota:
+                raise quota_reached_error(used.quota)
+            near = used.quota and used.bytes + _LOOKED_AGAIN * max(more, 1 << 20) > used.quota
+            self._left = 0 if near else _LOOKED_AGAIN
+
+    def fetch_rows(self, names: Collection[bytes]) -> Mapping[bytes, bytes]:
+        return {name: key + body for name, key, body in self._query_rows(_GET, list(names))}
+
+    def find_missing_rows(self, names: Collection[bytes]) -> frozenset[bytes]:
+        return frozenset(name for (name,) in self._query_rows(_LACKING, list(names)))
+
+    def remove_rows(self, names: Collection[bytes]) -> None:
+        self._query_rows(_DROP, list(names), self._space, self._space)
+
+    def forget_rows(self, tombs: Sequence[Tombstone]) -> None:
+        names, words = [tomb.name for tomb in tombs], [tomb.sealed_digest for tomb in tombs]
+
+        *_, found = self.run_transaction(
+            (_BURY, (self._space, names, words)),
+            (_DROP, (names, self._space, self._space)),
+            ("SELECT pg_current_xact_id()::text::bigint", ()),
+        )
+        self._wait_for_earlier_puts(int(found[0][0]))
+        self.remove_rows(names)  # what a put that began before has still written
+
+    def _wait_for_earlier_puts(self, transaction: int) -> None:
+        """No put that did not see the tombstones goes on any more."""
+        asked = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint > %s"
+        for _ in range(600):
+            if self._query_rows(asked, transaction) == [(True,)]:
+                return
+            time.sleep(0.1)
+        raise StoreFailed(
+            "A long-running transaction in the shared store prevents rows from being removed completely.",
+            remedy="The rows can no longer be read. To remove them completely, forget the content again later.",
+        )
+
+    def fetch_tombstones(self, after: int) -> tuple[Sequence[Tombstone], int]:
+        found = self._query_rows(
+            "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark",
+            self._space,
+            max(0, after - 1_000),  # marks are given out before they are visible; what was seen before does no harm
+        )
+        return [Tombstone(name, word) for name, word, _ in found], max([after, *(mark for *_, mark in found)])
+
+    def publish_used_rows(self, machine: bytes, sealed: bytes) -> None:
+        if sealed:
+            self._query_rows(
+                "INSERT INTO helix.machines VALUES (%b, %b, %b) ON CONFLICT (space, machine) DO UPDATE"
+                " SET sealed = excluded.sealed RETURNING 1",
+                self._space,
+                machine,
+                sealed,
+            )
+        else:
+            self._query_rows(
+                "DELETE FROM helix.machines WHERE space = %b AND machine = %b RETURNING 1", self._space, machine
+            )
+
+    def fetch_published_uses(self) -> Mapping[bytes, bytes]:
+        return dict(self._query_rows("SELECT machine, sealed FROM helix.machines WHERE space = %b", self._space))
+
+    def list_old_rows(self, older: float, after: bytes = b"", limit: int = 10_000) -> Sequence[bytes]:
+        return [name for (name,) in self._query_rows(_OLD, self._space, after, older, limit)]
+
+    def fetch_row_usage(self) -> RowUsage:
+        asked = (
+            "SELECT coalesce(sum(rows), 0)::bigint, coalesce(sum(bytes), 0)::bigint, coalesce((SELECT bytes FROM helix.quotas"
+            " WHERE space = %b), 0)::bigint FROM helix.usage WHERE space = %b"
+        )
+        rows, size, quota = self._query_rows(asked, self._space, self._space)[0]
+        return RowUsage(rows, size + ROW_KEY_BYTES * rows, quota)
+
+    def set_quota(self, quota: int) -> None:
+        self._query_rows(
+            "INSERT INTO helix.quotas VALUES (%b, %s) ON CONFLICT (space) DO UPDATE SET bytes = excluded.bytes RETURNING 1",
+            self._space,
+            quota,
+        )
+        self._left = 0
+
+    def describe_server(self) -> str:
+        version, standbys = self._query_rows(
+            "SELECT current_setting('server_version'), count(*) FROM pg_stat_replication"
+        )[0]
+        beside = f", {standbys} standby servers" if standbys > 1 else ", 1 standby server" if standbys else ""
+        return f"PostgreSQL {version.split()[0]}{beside}"
+
+    def describe_remaining_copies(self) -> Sequence[str]:
+        return (
+            "The server's tables contain the encrypted text until VACUUM has run and the pages are overwritten.",
+            "The server's log (WAL), its archive and its standby servers contain it until those files are recycled.",
+            "Backups of the server contain it, and anyone who also has the workspace's key can read it there.",
+        )
+
+    def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            postgres_pool.release_pool(self.server, self._pool)
+
+    # --- connections
+
+    def run_transaction(self, *statements: Statement) -> list[Rows]:
+        """Do these in one transaction. Gives the rows of each."""
+        try:
+            return self._pool.run_in_transaction(statements)
+        except self._psycopg.Error as error:
+            raise error_of_postgres(error) from error
+        except postgres_pool.UnconfirmedCommit as error:
+            raise SharedStoreUnreachable(
+                "The shared store's standby server did not confirm that it received the content.", remedy=_SAFE
+            ) from error
+
+    def _query_rows(self, statement: str, *values: Any) -> Rows:
+        return self.run_transaction((statement, values))[0]
+
+
+def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, Any]:
+    try:
+        given: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise InvalidInput(
+            "This is not the address of a PostgreSQL database.",  # libpq's words may repeat the password
+            remedy="For example: postgresql://user@host/database.",
+        ) from error
+    if password and not given.get("password"):
+        given["password"] = password
+    if "sslmode" not in given and "sslrootcert" not in given and not _are_all_hosts_private(given):
+        given |= {"sslmode": "verify-full", "sslrootcert": "system"}
+    if given.get("sslrootcert") == "system":
+        given["sslrootcert"] = _root_certificates()
+    return {"target_session_attrs": "read-write", "application_name": "helix-desktop", **_TIMES, **given}
+
+
+def _root_certificates() -> str:
+    """Whom the system trusts. The libpq of a wheel or an installer looks for that where it was built, so it is given a file."""
+    if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
+        return "system"  # it reads these
+    return ssl.get_default_verify_paths().cafile or certifi.where()
+
+
+def _are_all_hosts_private(given: Mapping[str, Any]) -> bool:
+    """Whether every host is this machine or in a private network: elsewhere the server must prove who it is."""
+    hosts = str(given.get("hostaddr") or given.get("host") or "").split(",")
+    return all(_is_private_host(host) for host in hosts)
+
+
+def _is_private_host(host: str) -> bool:
+    if not host or host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_private
+    except ValueError:
+        return False
+
+
+def error_of_postgres(error: psycopg.Error) -> HelixError:
+    """What happened, in a sentence; Away where asking later may help."""
+    code, text = error.sqlstate or "", _first_line_of_error(error)
+    told = text.lower()
+    if code.startswith("28") or any(words in told for words in _NO_ENTRY):
+        return StoreFailed(
+            "The shared store rejected the user name or the password.",
+            remedy="Nothing was lost. Check the user name and password in the address, then share or join the workspace again.",
+        )
+    if "server does not support ssl" in told:
+        return StoreFailed(
+            "The shared store's server does not encrypt its connections.",
+            remedy="Nothing was sent. Turn on TLS on the server or, on a network you trust, add sslmode=disable to the address.",
+        )
+    if "certificate" in told or ("ssl" in told and not code and not any(words in told for words in _CUT)):
+        return StoreFailed(
+            f"The shared store's certificate was rejected: {text}",
+            remedy="Nothing was sent, and nothing was lost. Use the correct host name, or specify the certificate with sslrootcert=FILE.",
+        )
+    if code in _FULL:
+        return StoreFull("The shared store is full.", remedy=f"{_SAFE} Free up space on the database server's disk.")
+    if code == "3D000" or ('database "' in told and "does not exist" in told):
+        return NotFound(
+            "The database of the shared store does not exist.", remedy="Create the database on the server first."
+        )
+    return _error_of_state_code(code, text)
+
+
+def _error_of_state_code(code: str, text: str) -> HelixError:
+    if code == "42501":
+        return StoreFailed(
+            "The database user for the shared store does not have permission to use or create its tables.",
+            remedy=f"{_SAFE} Give this user permission to create a schema in the database.",
+        )
+    if not code or code[:2] in _PASSING:
+        what = f"The shared store is not responding: {text}"
+        if "Connection refused" in text:
+            what = "No server is running at the address of the shared store."
+        return SharedStoreUnreachable(
+            what, remedy="You can keep working. Your changes are stored on this computer until it responds."
+        )
+    return StoreFailed(f"The shared store refused the request: {text}", remedy=_SAFE)
+
+
+def _first_line_of_error(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = _BEFORE.sub("", lines[0]) if lines else type(error).__name__
+    return f"{text.rstrip('.')[:300]}."

@@ -1,0 +1,100 @@
+"""Names and rows that tell whoever runs the engine nothing.
+
+All keys come from the workspace's one key: HMAC-SHA256 under a label of their own. A name is a keyed digest, so equal contents
+of two workspaces have different names. A row begins with `ROW_KEY_BYTES` random bytes; its own key is made of these and the workspace's key,
+so whoever destroys them has destroyed that key. AES-256-GCM is given each key once, and the name as associated data: a row in
+another's place does not open. Contents are padded to a power of two, from 512 bytes up, behind the first 256 KiB to a multiple of that.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+
+from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
+
+SMALLEST, STEP = 512, 256 << 10
+_MARK = "helix1-"
+_NONCE = bytes(12)  # each key is used once
+_TAG, _LENGTH = 16, 8
+INSTALL = "Install it with: pip install 'helix-desktop[shared]'."
+
+
+def new_workspace_key() -> bytes:
+    return secrets.token_bytes(32)
+
+
+def format_key_line(key: bytes) -> str:
+    """The key as people copy it, with four digits that show a slip."""
+    text = base64.b32encode(key).decode().rstrip("=").lower()
+    return f"{_MARK}{text}{hashlib.sha256(key).hexdigest()[:4]}"
+
+
+def parse_key_line(text: str) -> bytes:
+    """The key somebody copied; WrongUse says what is wrong with it."""
+    text = "".join(text.split()).lower()
+    try:
+        body = text.removeprefix(_MARK)
+        key = base64.b32decode(body[:-4].upper() + "=" * (-len(body[:-4]) % 8))
+    except ValueError:
+        key = b""
+    if not text.startswith(_MARK) or len(key) != 32 or hashlib.sha256(key).hexdigest()[:4] != text[-4:]:
+        raise InvalidInput(
+            "This is not the key of a shared workspace, or part of the key is missing.",
+            remedy="Copy the whole key on a computer that shares the workspace.",
+        )
+    return key
+
+
+class RowCipher:
+    """What the machines of one workspace have in common. `space`: by what an engine tells its workspaces apart."""
+
+    def __init__(self, key: bytes) -> None:
+        try:
+            from cryptography.hazmat.primitives.ciphers import aead
+        except ImportError as error:
+            raise NotFound(
+                "Sharing requires the package cryptography, which is not installed.", remedy=INSTALL
+            ) from error
+        self._cipher = aead.AESGCM
+        self._names = hmac.digest(key, b"helix names 1", "sha256")
+        self._rows = hmac.digest(key, b"helix rows 1", "sha256")
+        self.space = hmac.digest(key, b"helix space 1", "sha256")[:16]
+
+    def keyed_row_name(self, kind: str, content: bytes) -> bytes:
+        """The name of a row: the same for the same content of this workspace, and of no other."""
+        return hmac.digest(self._names, kind.encode() + b"\0" + content, "sha256")
+
+    def encrypt_row(self, name: bytes, content: bytes) -> bytes:
+        salt = secrets.token_bytes(ROW_KEY_BYTES)
+        filled = len(content).to_bytes(_LENGTH, "big") + content
+        filled += bytes(padded_size(len(filled) + _TAG) - _TAG - len(filled))
+        return salt + self._cipher(self._derive_row_key(name, salt)).encrypt(_NONCE, filled, name)
+
+    def decrypt_row(self, name: bytes, sealed: bytes) -> bytes:
+        """The content; CacheCorrupt where a byte of it is not what was sealed under this name."""
+        from cryptography.exceptions import InvalidTag
+
+        salt, body = sealed[:ROW_KEY_BYTES], sealed[ROW_KEY_BYTES:]
+        try:
+            filled = self._cipher(self._derive_row_key(name, salt)).decrypt(_NONCE, body, name)
+        except (InvalidTag, ValueError) as error:
+            raise CacheCorrupt(
+                "Content from the shared store failed its authenticity check.",
+                remedy="The content was discarded. A computer with an intact copy can send it again.",
+            ) from error
+        length = int.from_bytes(filled[:_LENGTH], "big")
+        return filled[_LENGTH : _LENGTH + length]
+
+    def _derive_row_key(self, name: bytes, salt: bytes) -> bytes:
+        return hmac.digest(self._rows, name + salt, "sha256")
+
+
+def padded_size(size: int) -> int:
+    """The size of the ciphertext an engine sees for one of `size` bytes."""
+    if size <= STEP:
+        return max(SMALLEST, 1 << (size - 1).bit_length())
+    return -(-size // STEP) * STEP

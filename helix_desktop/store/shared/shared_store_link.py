@@ -1,0 +1,382 @@
+"""The link between an open workspace and the store it shares: what is new goes there by itself, what is wanted is fetched.
+
+Work never waits for it, unless the workspace's setting is `shared`: then a put returns when the store has it. While the store is
+away, or refuses, everything goes on here, and what waits can be counted. What is forgotten here is noted on the disk before it
+begins, so that it is forgotten there as well, whenever the store answers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time as clock
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from helix_desktop import tasks
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import ActionRefused, HelixError, SharedStoreUnreachable, StoppedByUser
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.shared import content_transfer, link_progress
+from helix_desktop.store.shared.async_rows import AsyncRowStore
+from helix_desktop.store.shared.content_transfer import ContentTransfer
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_store import RowUsage
+from helix_desktop.store.store_thread import StoreThread
+
+log = logging.getLogger(__name__)
+LOCAL, SHARED = "local", "shared"  # when a put is acknowledged
+LOOK_EVERY_SECONDS = 5.0  # seconds between two looks for tombstones
+SLOWEST_RETRY_SECONDS = 30.0  # seconds between two tries while it is away
+CALL_TIMEOUT_SECONDS = 20.0  # seconds a caller waits for the store
+_DAY = 86_400.0
+_SHORT = 12  # bytes of a name in the list of what a machine uses
+_NOTED_EVERY = 1.0  # seconds; what was sent and not noted is sent again, which does no harm
+
+
+@dataclass(frozen=True, slots=True)
+class SharedStoreConnection:
+    """A store whose key is known."""
+
+    remote: AsyncRowStore
+    seal: RowCipher
+
+    def space_and_address(self, url: str) -> str:
+        """Which workspace, and where: what is noted of a shared store holds for this alone."""
+        return f"{self.seal.space.hex()} {url}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStatus:
+    """How things stand. `away`: since when it does not answer, 0: it does. `trouble`: why, in a sentence for the user."""
+
+    url: str
+    acknowledge: str
+    waiting: int
+    waiting_bytes: int
+    burying: int
+    contact: float
+    away: float
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedStores:
+    """What the link needs of the workspace. `forget_here`: forget entries that another machine forgot; Refused while something works.
+    `list_used_entries`: the entries that this machine needs there.
+    """
+
+    folder: Path
+    cache: CacheFolder
+    thread: StoreThread
+    forget_here: Callable[[Collection[Digest]], Awaitable[object]]
+    list_used_entries: Callable[[], Awaitable[Collection[Digest]]]
+
+
+class SharedStoreLink:
+    """Made with the workspace, begun once, ended before it. `connect` gets the key and the engine; it is tried until it succeeds."""
+
+    def __init__(
+        self,
+        stores: LinkedStores,
+        url: str,
+        connect: Callable[[], Awaitable[SharedStoreConnection]],
+        *,
+        acknowledge: str,
+    ) -> None:
+        self.url = url
+        self.acknowledge = acknowledge
+        self.waiting = 0
+        self.away = 0.0
+        self.trouble = ""
+        self.forget_here = stores.forget_here
+        self.changed: Callable[[], object] = lambda: None
+        self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = (
+            _no_other_rows  # other rows that this machine needs there
+        )
+        self._stores = stores
+        self._connect = connect
+        self._connected: SharedStoreConnection | None = None
+        self._content: ContentTransfer | None = None
+        self._progress = link_progress.read_link_progress(stores.folder)
+        self._written = 0.0
+        self._heard: set[bytes] = set()
+        self._obeying: frozenset[Digest] = frozenset()  # other machines forgot them: they know
+        self._purging = False  # what is described anew is not written here yet
+        self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
+        self._woken = asyncio.Event()
+        self._tasks = tasks.OwnedTasks("shared store")
+
+    def start_syncing(self) -> None:
+        self._tasks.spawn_task(self._sync_until_stopped(), name="keep in step")
+
+    async def aclose(self) -> None:
+        """What waits is sent when the workspace opens next."""
+        await self._tasks.aclose(limit=2.0)
+        if self._connected is not None:
+            await self._write_progress(at_once=True)
+            with suppress(SharedStoreUnreachable):
+                await self._connected.remote.aclose()
+
+    async def ensure_connected(self) -> SharedStoreConnection:
+        """The store and the key; raises why there is none."""
+        async with self._connecting:
+            if self._connected is None:
+                connected = await self._connect()
+                self._progress = self._progress.for_space(connected.space_and_address(self.url))
+                self._content = ContentTransfer(
+                    self._stores.cache, self._stores.thread, connected.remote, connected.seal
+                )
+                self._connected = connected
+            return self._connected
+
+    async def _ensure_transfer(self) -> ContentTransfer:
+        await self.ensure_connected()
+        assert self._content is not None  # noqa: S101 - made with the connection
+        return self._content
+
+    # --- what the cache asks
+
+    def notify_new_content(self) -> None:
+        """Something is new here."""
+        self._woken.set()
+
+    async def wait_until_acknowledged(self) -> None:
+        """Returns when all that is here is there, where that is what the user wants. StoreFailed where it takes too long."""
+        if self.acknowledge != SHARED:
+            return
+        try:
+            await asyncio.wait_for(self.send_waiting_content(), CALL_TIMEOUT_SECONDS)
+        except TimeoutError as error:
+            raise SharedStoreUnreachable(
+                "The shared store did not confirm in time that it received the content.",
+                remedy="The content is stored on this computer and waiting to be sent.",
+            ) from error
+
+    async def fetch_content(self, digests: Collection[Digest]) -> frozenset[Digest]:
+        """Fetch these into the cache. Gives those that came; Away where it cannot be asked."""
+        carrying = await self._ensure_transfer()
+        try:
+            return await asyncio.wait_for(carrying.fetch_entries(digests), CALL_TIMEOUT_SECONDS * 3)
+        except TimeoutError as error:
+            raise SharedStoreUnreachable(
+                "The shared store is taking too long to respond.", remedy="Try again later."
+            ) from error
+
+    # --- keeping in step
+
+    async def send_waiting_content(self) -> None:
+        """Send all that waits."""
+        carrying = await self._ensure_transfer()
+        async with self._sending:
+            while (reached := await carrying.send_next_entries(self._progress.sent)) != self._progress.sent:
+                self._progress = replace(self._progress, sent=reached)
+                await self._write_progress()
+        self.waiting = 0
+
+    async def exchange_forgotten(self) -> None:
+        """Forget there what was forgotten here, and here what was forgotten there."""
+        await self._send_forgotten()
+        await self._forget_here_as_there(await self._ensure_transfer())
+
+    async def _send_forgotten(self) -> None:
+        if not self._progress.burying and not self._progress.renewing:
+            return
+        carrying = await self._ensure_transfer()
+        async with self._burying:
+            burying, renewing = dict(self._progress.burying), () if self._purging else self._progress.renewing
+            await carrying.forget_entries_there({Digest.from_hex(one): count for one, count in burying.items()})
+            await carrying.replace_descriptions([Digest.from_hex(one) for one in renewing])
+            left = [one for one in self._progress.renewing if one not in renewing]
+            self._progress = replace(self._progress.without_entries_to_forget(burying), renewing=left)
+            await self._write_progress(at_once=True)
+
+    async def learn_forgotten_elsewhere(self) -> None:
+        """Know what other machines have forgotten, before anything of theirs is taken in. It is forgotten here soon after."""
+        gone, *_ = await self._fetch_new_tombstones(await self._ensure_transfer())
+        if gone:
+            self._obeying |= frozenset(gone)
+            self.notify_new_content()
+
+    def was_forgotten(self, digest: Digest) -> bool:
+        """Here or by another machine, as far as this one has heard."""
+        return digest in self._obeying or self._stores.cache.was_forgotten(digest)
+
+    async def _fetch_new_tombstones(self, carrying: ContentTransfer) -> tuple[list[Digest], set[bytes], int]:
+        """Entries that are to be forgotten here, the names of all new tombstones, and the mark behind them."""
+        connected = await self.ensure_connected()
+        tombs, mark = await connected.remote.fetch_tombstones_after(self._progress.obeyed)
+        if mark < self._progress.obeyed:  # a store that was restored to an earlier state
+            tombs, mark = await connected.remote.fetch_tombstones_after(0)
+        new = [tomb for tomb in tombs if tomb.name not in self._heard]
+        gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.was_forgotten(one)]
+        return gone, {tomb.name for tomb in new}, mark
+
+    async def _forget_here_as_there(self, carrying: ContentTransfer) -> None:
+        gone, names, mark = await self._fetch_new_tombstones(carrying)
+        if gone:
+            log.info("%d entries that another machine forgot are forgotten here", len(gone))
+            self._obeying = frozenset(gone)
+            await self.forget_here(gone)
+        self._heard |= names
+        if mark != self._progress.obeyed:
+            self._progress = replace(self._progress, obeyed=mark)
+            await self._write_progress()
+
+    async def sync_content_now(self) -> None:
+        """All of it now; raises what is in the way."""
+        try:
+            await self.exchange_forgotten()
+            await self.send_waiting_content()
+        except HelixError as error:
+            await self._note_failure(error)
+            raise
+        self._note_success()
+
+    async def _sync_until_stopped(self) -> None:
+        pause = LOOK_EVERY_SECONDS
+        while True:
+            self._woken.clear()
+            try:
+                await self.exchange_forgotten()
+                await self.send_waiting_content()
+                if clock.time() - self._progress.published > _DAY:
+                    await self.announce_and_send_missing()
+            except StoppedByUser:
+                return
+            except ActionRefused:  # something works here; the entries are forgotten when it has ended
+                pause = 1.0
+            except HelixError as error:
+                await self._note_failure(error)
+                pause = min(max(pause, 1.0) * 2, SLOWEST_RETRY_SECONDS)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - not all machines at once
+                continue
+            else:
+                self._note_success()
+                pause = LOOK_EVERY_SECONDS
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._woken.wait(), pause)
+
+    def _note_success(self) -> None:
+        before, self.away, self.trouble = self.away, 0.0, ""
+        self._progress = replace(self._progress, contact=clock.time())
+        if before:
+            self.changed()
+
+    async def _note_failure(self, error: HelixError) -> None:
+        self.away = self.away or clock.time()
+        self.trouble = str(error)
+        last = await self._stores.thread.run_there(self._stores.cache.last_entry_number)
+        self.waiting = max(0, last - self._progress.sent)
+        self.changed()
+
+    async def _write_progress(self, *, at_once: bool = False) -> None:
+        if at_once or clock.monotonic() - self._written > _NOTED_EVERY:
+            self._written = clock.monotonic()
+            await asyncio.to_thread(link_progress.write_link_progress, self._stores.folder, self._progress)
+
+    # --- what people ask
+
+    async def link_status(self) -> LinkStatus:
+        """Without asking the store."""
+        cache, thread = self._stores.cache, self._stores.thread
+        self.waiting, size = await thread.run_there(
+            content_transfer.measure_waiting_entries, cache, self._progress.sent
+        )
+        held = self._progress
+        return LinkStatus(
+            self.url, self.acknowledge, self.waiting, size, len(held.burying), held.contact, self.away, self.trouble
+        )
+
+    async def test_connection(self) -> tuple[str, RowUsage]:
+        """What it is, and what this workspace takes there; raises why it cannot be used."""
+        remote = (await self.ensure_connected()).remote
+        return await remote.fetch_description(), await remote.fetch_usage()
+
+    async def check_shared_entries(self) -> tuple[int, int, int]:
+        """Compare every entry that is here with what is there: how many, how many were missing or damaged there and sent again."""
+        await self.sync_content_now()
+        return await (await self._ensure_transfer()).check_all_entries()
+
+    # --- forgetting
+
+    async def note_entries_to_forget(self, digests: Collection[Digest], named: Collection[Digest] = ()) -> None:
+        """Note it on the disk, before anything of them is removed here. `named`: those that stay, and are described anew."""
+        digests = set(digests) - self._obeying
+        if not digests and not named:
+            return
+        self._purging = True
+        with suppress(HelixError):
+            await self.ensure_connected()  # what is noted belongs to this store
+        counts = await self._stores.thread.run_there(
+            content_transfer.count_chunks_of_entries, self._stores.cache, digests
+        )
+        renewing = sorted({*self._progress.renewing, *(digest.hex for digest in named)})
+        self._progress = replace(self._progress.with_entries_to_forget(counts), renewing=renewing)
+        await self._write_progress(at_once=True)
+
+    async def forget_noted_there(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Forget there what was noted. Gives what could not be done, and what may still hold ciphertext, in sentences."""
+        self._purging = False
+        if not self._progress.burying and not self._progress.renewing:
+            return (), ()
+        try:
+            await self._send_forgotten()
+        except HelixError as error:
+            waits = "It will be forgotten there as soon as the store answers. It can no longer be read from here."
+            return (f"Not yet forgotten in the shared store: {error.what} {waits}",), ()
+        connected = await self.ensure_connected()
+        return (), tuple(await connected.remote.run_in_thread(connected.remote.engine.describe_remaining_copies))
+
+    # --- collecting
+
+    async def announce_used_rows(self) -> frozenset[bytes]:
+        """Say which rows this machine uses, so that nobody removes them, and others find the workspace. Gives the names' beginnings."""
+        carrying, connected = await self._ensure_transfer(), await self.ensure_connected()
+        machine, used, more = (
+            bytes.fromhex(self._progress.machine),
+            await self._stores.list_used_entries(),
+            await self.list_other_used_rows(),
+        )
+        own = frozenset(name[:_SHORT] for name in (*await carrying.row_names_of_entries(used), *more))
+        sealed = connected.seal.encrypt_row(connected.seal.keyed_row_name("uses", machine), b"".join(sorted(own)))
+        await connected.remote.run_in_thread(connected.remote.engine.publish_used_rows, machine, sealed)
+        return own
+
+    async def announce_and_send_missing(self) -> frozenset[bytes]:
+        """The same, and what of these rows is gone there is sent again."""
+        own, carrying = await self.announce_used_rows(), await self._ensure_transfer()
+        await carrying.send_entries_again(await carrying.find_missing_entries(await self._stores.list_used_entries()))
+        self._progress = replace(self._progress, published=clock.time())
+        await self._write_progress(at_once=True)
+        return own
+
+    async def remove_unused_rows(self, grace: float) -> int:
+        """Remove rows that no machine uses and that were put more than `grace` seconds ago. Gives how many."""
+        live = set(await self.announce_and_send_missing())
+        connected = await self.ensure_connected()
+        remote = connected.remote
+        for machine, sealed in (await remote.run_in_thread(remote.engine.fetch_published_uses)).items():
+            names = connected.seal.decrypt_row(connected.seal.keyed_row_name("uses", machine), sealed)
+            live.update(names[at : at + _SHORT] for at in range(0, len(names), _SHORT))
+        removed, after = 0, b""
+        while there := await remote.run_in_thread(remote.engine.list_old_rows, grace, after):
+            after = there[-1]
+            unused = [name for name in there if name[:_SHORT] not in live]
+            await remote.remove_in_batches(unused)
+            removed += len(unused)
+        return removed
+
+    async def withdraw_used_rows(self) -> None:
+        """The machine is no part of it any more; what it sent stays for the others."""
+        connected = await self.ensure_connected()
+        machine = bytes.fromhex(self._progress.machine)
+        await connected.remote.run_in_thread(connected.remote.engine.publish_used_rows, machine, b"")
+
+
+async def _no_other_rows() -> Collection[bytes]:
+    return ()

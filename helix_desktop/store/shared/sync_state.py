@@ -1,0 +1,324 @@
+"""What this machine knows of the others: for each conversation how far they have it, and the head as it was seen last.
+
+A table in the journal, so that it changes with the facts in one transaction. It is derived: without it, what is here is
+compared with what is shared from the first fact on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import ConversationStarted, Fact, Forgotten
+from helix_desktop.errors import JournalCorrupt
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import content_forgetting, sqlite_database
+from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
+from helix_desktop.store.shared import fact_segments
+from helix_desktop.store.shared.fact_segments import HeadContents
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.row_encryption import RowCipher
+
+_IN_STEP = (
+    "CREATE TABLE IF NOT EXISTS in_step(conversation TEXT PRIMARY KEY, seq INTEGER NOT NULL, chain BLOB NOT NULL,"
+    " version INTEGER NOT NULL, writer BLOB NOT NULL, head BLOB NOT NULL)"
+)
+_SHARING = "CREATE TABLE IF NOT EXISTS sharing(name TEXT PRIMARY KEY, value TEXT NOT NULL)"
+_BLANKED = "CREATE TABLE IF NOT EXISTS blanked(name BLOB PRIMARY KEY, conversation TEXT NOT NULL, seq INTEGER NOT NULL)"
+_HEX = re.compile("[0-9a-f]{64}")
+_WAITING = (
+    "SELECT conversations.id, conversations.last_seq - coalesce(in_step.seq, 0) FROM conversations"
+    " LEFT JOIN in_step ON in_step.conversation = conversations.id"
+    " WHERE conversations.last_seq > coalesce(in_step.seq, 0) ORDER BY conversations.updated"
+)
+_REMOVED = (
+    "SELECT in_step.conversation FROM in_step LEFT JOIN conversations ON conversations.id = in_step.conversation"
+    " WHERE conversations.id IS NULL"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SharedProgress:
+    """The others have the facts up to `seq`, where the chain's link is `chain`. `version`, `writer` and `contents`: of the head."""
+
+    conversation: str
+    seq: int = 0
+    chain: bytes = fact_segments.NOTHING
+    version: int = 0
+    writer: bytes = b""
+    contents: HeadContents | None = None
+
+    @property
+    def generation(self) -> int:
+        return self.contents.generation if self.contents else 0
+
+    @property
+    def must_be_sent_anew(self) -> bool:
+        """Whether what is there of it was changed here in place: it is sent anew."""
+        return self.contents is not None and bool(self.contents.segments) and self.contents.last == 0
+
+
+class SyncState:
+    """The table of an open journal; used from the thread that owns it."""
+
+    def __init__(
+        self, journal: JournalFile, seal_: RowCipher | None = None, forgotten: Callable[[Digest], bool] | None = None
+    ) -> None:
+        self._journal, self._seal, self._forgotten = journal, seal_, forgotten
+        with self._journal_read_errors():
+            for table in (_IN_STEP, _SHARING, _BLANKED):
+                journal.connection.execute(table)
+        if seal_ is not None:
+            journal.replacing = self._remember_changed_fact
+        self.machine = bytes.fromhex(self._read_value("machine") or self._write_value("machine", secrets.token_hex(16)))
+
+    @property
+    def looked_at_mark(self) -> int:
+        """Up to which of the engine's changes everything was looked at."""
+        return int(self._read_value("mark") or 0)
+
+    @looked_at_mark.setter
+    def looked_at_mark(self, mark: int) -> None:
+        self._write_value("mark", str(mark))
+
+    @property
+    def unread_heads(self) -> frozenset[bytes]:
+        """Heads before the mark that could not be taken in: damaged ones, and those of conversations somebody worked in."""
+        return frozenset(map(bytes.fromhex, self._read_value("unread").split()))
+
+    @unread_heads.setter
+    def unread_heads(self, names: frozenset[bytes]) -> None:
+        self._write_value("unread", " ".join(sorted(name.hex() for name in names)))
+
+    def get_progress(self, conversation: str) -> SharedProgress:
+        with self._journal_read_errors():
+            row = self._journal.connection.execute(
+                "SELECT conversation, seq, chain, version, writer, head FROM in_step WHERE conversation = ?",
+                (conversation,),
+            ).fetchone()
+        return _progress_from_row(row) if row else SharedProgress(conversation)
+
+    def get_progress_if_here(self, conversation: str) -> SharedProgress:
+        """The same; of a conversation that was removed here nothing is left to go on from."""
+        with self._journal_read_errors():
+            there = self._journal.connection.execute(
+                "SELECT 1 FROM conversations WHERE id = ?", (conversation,)
+            ).fetchone()
+        known = self.get_progress(conversation)
+        return known if there else replace(known, seq=0, chain=fact_segments.NOTHING)
+
+    def clear_progress(self) -> None:
+        """What the others have is not known any more, and is compared from the first fact on."""
+        with self._journal.in_one_transaction():
+            self._journal.connection.execute("DELETE FROM in_step")
+
+    def list_progress(self) -> tuple[SharedProgress, ...]:
+        with self._journal_read_errors():
+            rows = self._journal.connection.execute(
+                "SELECT conversation, seq, chain, version, writer, head FROM in_step"
+            )
+            return tuple(_progress_from_row(row) for row in rows)
+
+    def needed_segment_names(self) -> tuple[bytes, ...]:
+        """What this machine needs of the engine's rows for its conversations."""
+        return tuple(one.name for known in self.list_progress() if known.contents for one in known.contents.segments)
+
+    def plan_new_generation(self, conversations: Iterable[str]) -> None:
+        """Facts of these were changed in place, which only forgetting does: they are to be sent anew, as the next generation."""
+        for conversation in conversations:
+            known = self.get_progress(conversation)
+            if known.contents is None or not known.seq:
+                continue
+            chain = fact_segments.compute_chain(
+                fact_segments.NOTHING, self._journal.read_stored_facts(conversation, 0, known.seq)
+            )
+            contents = replace(known.contents, generation=known.contents.generation + 1, last=0)
+            self.save_progress(replace(known, chain=chain, contents=contents))
+
+    def merge_changed_facts(
+        self, known: SharedProgress, lines: Sequence[StoredFact], seen: SharedProgress
+    ) -> int | None:
+        """Another machine has the facts changed in place, or this one: the changed text holds. Gives the number behind which both wrote."""
+        here = self._journal.read_stored_facts(known.conversation)
+        agreed = min(known.seq, len(lines))
+        ahead = known.generation > seen.generation
+        mine, theirs = here[agreed:], lines[agreed:]
+        common = fact_segments.count_common_facts(mine, theirs)
+        marks = [line.decode_recorded().fact for line in mine[common:]]
+        apart = common < min(len(mine), len(theirs))
+        with self._journal.in_one_transaction():
+            for ours, other in zip(here[:agreed], lines[:agreed], strict=True):
+                if not ahead and ours.fact != other.fact:
+                    self._journal.replace_fact(
+                        ours,
+                        self._merge_blanked_facts(ours, other)
+                        if known.must_be_sent_anew
+                        else other.decode_recorded().fact,
+                    )
+            if apart and not all(isinstance(fact, Forgotten) for fact in marks):
+                return agreed + common
+            if apart:
+                self._journal.delete_facts_after(known.conversation, agreed + common)
+            self._journal.insert_stored_facts(theirs[common:] if apart else theirs[len(mine) :], sealed=True)
+            self.save_progress(seen)
+            self._plan_resend_if_different(seen, marks)
+        return None
+
+    def save_progress(self, known: SharedProgress) -> None:
+        head = fact_segments.encode_head(known.contents) if known.contents else b""
+        with self._journal.in_one_transaction():
+            self._journal.connection.execute(
+                "INSERT OR REPLACE INTO in_step VALUES(?, ?, ?, ?, ?, ?)",
+                (known.conversation, known.seq, known.chain, known.version, known.writer, head),
+            )
+
+    def save_progress_together(self, known: Iterable[SharedProgress]) -> None:
+        """Several in one transaction, and one sync."""
+        with self._journal.in_one_transaction():
+            for one in known:
+                self.save_progress(one)
+
+    def count_facts_to_send(self) -> dict[str, int]:
+        """How many facts of each conversation the others do not have yet, the one that waits longest first."""
+        with self._journal_read_errors():
+            return {str(name): int(count) for name, count in self._journal.connection.execute(_WAITING)}
+
+    def list_removed_conversations(self) -> tuple[str, ...]:
+        """Conversations that were shared and are not here any more."""
+        with self._journal_read_errors():
+            return tuple(str(name) for (name,) in self._journal.connection.execute(_REMOVED))
+
+    # --- steps that change facts and what is known of the others together
+
+    def append_facts_of_others(self, lines: Sequence[StoredFact], known: SharedProgress, *, anew: bool = False) -> None:
+        """Facts of another machine behind those that are here. `anew`: they were not taken as they came."""
+        with self._journal.in_one_transaction():
+            self._journal.insert_stored_facts(lines, sealed=True)
+            self.save_progress(known)
+            if anew:
+                self._plan_resend_if_different(known)
+
+    def move_own_facts_to_branch(
+        self,
+        conversation: str,
+        at: int,
+        branch: str,
+        started: ConversationStarted,
+        lines: Sequence[StoredFact],
+        known: SharedProgress,
+    ) -> None:
+        """Two machines wrote behind `at`. What was written here becomes the conversation `branch`, whole and with its numbers, and
+        what the other wrote takes its place: all in one transaction, so that no fact is ever missing.
+        """
+        here = self._journal.read_stored_facts(conversation)
+        with self._journal.in_one_transaction():
+            self._journal.restore_facts([_fact_in_branch(line, branch) for line in here])
+            self._journal.append_in_transaction(branch, [started])
+            self._journal.delete_facts_after(conversation, at)
+            moved = "UPDATE blanked SET conversation = ? WHERE conversation = ? AND seq > ?"
+            self._journal.connection.execute(moved, (branch, conversation, at))
+            self._journal.insert_stored_facts(lines, sealed=True)
+            self.save_progress(known)
+            self._plan_resend_if_different(known)
+
+    # --- what was forgotten
+
+    def blank_forgotten_facts(self, lines: Sequence[StoredFact]) -> list[StoredFact]:
+        """These facts of another machine as they are taken in: what was forgotten here comes back in none of them."""
+        with self._journal_read_errors():
+            known = dict(self._journal.connection.execute("SELECT name, rowid FROM blanked"))
+        return [self._blank_if_forgotten(line, known) for line in lines] if known or self._forgotten else list(lines)
+
+    def _blank_if_forgotten(self, line: StoredFact, blanked: dict[bytes, int]) -> StoredFact:
+        if blanked and (row := blanked.get(self._keyed_digest_of_fact(line))):
+            return _with_fact_text(line, self._text_standing_here(line, row))
+        found = {Digest.from_hex(one) for one in _HEX.findall(line.fact)} if self._forgotten else ()
+        gone = [one for one in found if self._forgotten and self._forgotten(one)]
+        fact = content_forgetting.blank_fact(line, content_forgetting.ForgetRequest("", gone)) if gone else None
+        return line if fact is None else _with_fact_text(line, fact_encoding.encode_fact(fact))
+
+    def _text_standing_here(self, line: StoredFact, row: int) -> str:
+        """What stands here in this fact's place; only a mark where it is gone altogether."""
+        asked = "SELECT conversation, seq FROM blanked WHERE rowid = ?"
+        conversation, seq = self._journal.connection.execute(asked, (row,)).fetchone()
+        there = next(iter(self._journal.read_stored_facts(conversation, seq - 1, 1)), None)
+        if there is None or there.time != line.time:
+            return fact_encoding.encode_fact(Forgotten((), 1, content_forgetting.WHY))
+        return there.fact
+
+    def _remember_changed_fact(self, line: StoredFact) -> None:
+        """Which fact is being changed in place: by a keyed digest, from which nobody without the key finds what it was."""
+        self._journal.connection.execute(
+            "INSERT OR IGNORE INTO blanked VALUES(?, ?, ?)",
+            (self._keyed_digest_of_fact(line), line.conversation, line.seq),
+        )
+
+    def _keyed_digest_of_fact(self, line: StoredFact) -> bytes:
+        assert self._seal is not None  # noqa: S101 - nothing is remembered without it
+        return self._seal.keyed_row_name("fact", fact_segments.next_chain_link(b"", line))
+
+    def _merge_blanked_facts(self, ours: StoredFact, other: StoredFact) -> Fact:
+        """Where both machines changed a fact in place, what is different was forgotten by one of them."""
+        asked = "SELECT 1 FROM blanked WHERE conversation = ? AND seq = ?"
+        if self._journal.connection.execute(asked, (ours.conversation, ours.seq)).fetchone() is None:
+            return other.decode_recorded().fact
+        return fact_encoding.decode_fact(
+            json.dumps(_blank_differing_texts(json.loads(ours.fact), json.loads(other.fact)))
+        )
+
+    def _plan_resend_if_different(self, known: SharedProgress, marks: Sequence[Fact] = ()) -> None:
+        """Where what the others have is not what is here, since it was forgotten here, it is sent anew."""
+        lines = self._journal.read_stored_facts(known.conversation)
+        if fact_segments.compute_chain(fact_segments.NOTHING, lines[: known.seq]) == known.chain:
+            return
+        if len(lines) == known.seq:
+            self._journal.append_in_transaction(known.conversation, marks or [Forgotten((), 1, content_forgetting.WHY)])
+        self.plan_new_generation([known.conversation])
+
+    def _read_value(self, name: str) -> str:
+        with self._journal_read_errors():
+            row = self._journal.connection.execute("SELECT value FROM sharing WHERE name = ?", (name,)).fetchone()
+        return str(row[0]) if row else ""
+
+    def _write_value(self, name: str, value: str) -> str:
+        with self._journal.in_one_transaction():
+            self._journal.connection.execute("INSERT OR REPLACE INTO sharing VALUES(?, ?)", (name, value))
+        return value
+
+    def _journal_read_errors(self) -> sqlite_database.SqliteErrors:
+        return sqlite_database.SqliteErrors(JournalCorrupt, "journal")
+
+
+def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
+    line.decode_recorded()  # a fact that is damaged is not sealed anew
+    return StoredFact(
+        0, conversation, line.seq, line.time, line.fact, seal_fact(conversation, line.seq, line.time, line.fact)
+    )
+
+
+def _with_fact_text(line: StoredFact, fact: str) -> StoredFact:
+    return replace(line, fact=fact, digest=seal_fact(line.conversation, line.seq, line.time, fact))
+
+
+def _blank_differing_texts(one: Any, other: Any) -> Any:
+    """What both say; a blank for a text in which they differ."""
+    match one, other:
+        case dict(), dict():
+            return {name: _blank_differing_texts(one[name], other[name]) for name in one.keys() & other.keys()}
+        case list(), list() if len(one) == len(other):
+            return [_blank_differing_texts(*each) for each in zip(one, other, strict=True)]
+        case str(), str() if one != other:
+            return content_forgetting.BLANK
+    return other
+
+
+def _progress_from_row(row: tuple[str, int, bytes, int, bytes, bytes]) -> SharedProgress:
+    conversation, seq, chain, version, writer, head = row
+    return SharedProgress(conversation, seq, chain, version, writer, fact_segments.decode_head(head) if head else None)

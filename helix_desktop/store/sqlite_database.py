@@ -1,0 +1,211 @@
+"""SQLite as both of our databases use it: one way to open, one way to write, one way to say what failed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
+
+TOGETHER = 64  # rows of values in one statement
+_SENSELESS = (
+    "no such ",
+    "malformed ",
+    "table ",
+    "Could not decode",
+    "near ",
+    "unknown ",
+    "vtable constructor",
+    "fts5: corrupt",
+)
+
+
+def connect_database(
+    path: Path, corrupt: type[StoreFailed], what: str, *, synchronous: str = "FULL"
+) -> sqlite3.Connection:
+    """An open connection in WAL mode; used from the thread that made it, or one after another."""
+    with SqliteErrors(corrupt, what):
+        with suppress(OSError):  # what is wrong SQLite says better; its log will have the rights of the file
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+            connection.execute("PRAGMA secure_delete=ON")
+            connection.execute("PRAGMA cell_size_check=ON")
+            connection.execute("PRAGMA cache_size=-1000")
+        except sqlite3.Error:
+            connection.close()
+            raise
+    return connection
+
+
+def connect_read_only(path: Path, corrupt: type[StoreFailed], what: str) -> sqlite3.Connection:
+    """A connection to a file nobody in this process has open: it writes nothing, not even beside the file. A log that a killed
+    program left is read with it.
+    """
+    way = "readonly_shm" if path.with_name(f"{path.name}-wal").exists() else "immutable"
+    with SqliteErrors(corrupt, what):
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode=ro&{way}=1", uri=True, isolation_level=None, check_same_thread=False
+        )
+
+
+def prepare_schema(connection: sqlite3.Connection, schema: str, *, application: int, version: int, what: str) -> None:
+    """Make the tables of a new database; refuse a newer one. Closes the connection when it raises."""
+    try:
+        with SqliteErrors(StoreFailed, what):
+            known = schema_version(connection)
+            if known == 0:
+                connection.executescript(
+                    f"BEGIN IMMEDIATE; {schema} PRAGMA application_id={application}; PRAGMA user_version={version}; COMMIT;"
+                )
+        if known > version:
+            raise WrittenByNewerVersion(
+                f"This {what} was written by a newer version of Helix Desktop (format version {known}).",
+                remedy="Update Helix Desktop. Nothing was changed.",
+            )
+    except StoreFailed:
+        connection.close()
+        raise
+
+
+def execute_with_rows(
+    connection: sqlite3.Connection, before: str, rows: Sequence[Sequence[object]], behind: str = ""
+) -> list[tuple[Any, ...]]:
+    """What a statement with these rows of values answers, many at a time: each statement gives up the interpreter, and then has to
+    get it back from threads that compute.
+    """
+    found: list[tuple[Any, ...]] = []
+    for start in range(0, len(rows), TOGETHER):
+        some = rows[start : start + TOGETHER]
+        row = f"({', '.join('?' * len(some[0]))})"
+        statement = f"{before} VALUES {', '.join([row] * len(some))} {behind}"
+        found += connection.execute(statement, [one for row in some for one in row]).fetchall()
+    return found
+
+
+def schema_version(connection: sqlite3.Connection) -> int:
+    """The version of the format the file is in."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def upgrade_schema(connection: sqlite3.Connection, steps: Mapping[int, str], version: int, what: str) -> None:
+    """Bring the tables of an older version up to this one, in one transaction: wherever it breaks off, all of it or nothing.
+
+    `steps`: by version, the SQL that leads to the next. Closes the connection when it raises.
+    """
+    try:
+        with SqliteErrors(StoreFailed, what):
+            if (known := schema_version(connection)) < version:
+                script = " ".join(steps[number] for number in range(known, version))
+                connection.executescript(f"BEGIN IMMEDIATE; {script} PRAGMA user_version={version}; COMMIT;")
+    except StoreFailed:
+        connection.close()
+        raise
+
+
+def find_database_defects(connection: sqlite3.Connection, what: str) -> Iterator[str]:
+    """What SQLite's own check finds, in sentences."""
+    try:
+        for (found,) in connection.execute("PRAGMA integrity_check(20)"):
+            if found != "ok":
+                yield f"The {what}'s database is damaged: {found}."
+    except sqlite3.DatabaseError as error:
+        yield f"The {what}'s database is damaged: {error}."
+
+
+class SqliteErrors:
+    """Turns SQLite's errors into ours."""
+
+    def __init__(self, corrupt: type[StoreFailed], what: str) -> None:
+        self._corrupt = corrupt
+        self._what = what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
+            raise store_error_of(error, self._corrupt, self._what) from error
+
+
+class SqliteTransaction(SqliteErrors):
+    """A transaction: committed at the end, rolled back on any error, and then nothing of it counts as written. Within another
+    one it is a part of that.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, corrupt: type[StoreFailed], what: str) -> None:
+        super().__init__(corrupt, what)
+        self._connection = connection
+        self._joined = False
+
+    def __enter__(self) -> None:
+        with SqliteErrors(self._corrupt, self._what):
+            self._joined = self._connection.in_transaction
+            if not self._joined:
+                self._connection.execute("BEGIN IMMEDIATE")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._joined:
+            super().__exit__(kind, error, trace)
+            return
+        if error is None:
+            try:
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as failed:
+                self._roll_back_transaction()
+                raise store_error_of(failed, self._corrupt, self._what) from failed
+            return
+        self._roll_back_transaction()
+        super().__exit__(kind, error, trace)
+
+    def _roll_back_transaction(self) -> None:
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection.close()  # SQLite rolls back by itself when the file is opened next
+
+
+def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> StoreFailed:
+    """The error of ours that says what SQLite's means."""
+    exactly = getattr(error, "sqlite_errorcode", 0)
+    code = exactly & 0xFF
+    if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:  # the second: not even room to open it
+        return StoreFull(
+            f"The {what} could not be written: the disk is full.", remedy="Free up disk space and try again."
+        )
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StoreBusy(f"The {what} is in use by another process.", remedy="Close the other program, or wait.")
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or _is_schema_damaged(error):
+        return corrupt(f"The {what}'s file is damaged ({error}).", remedy="Open the workspace again to repair it.")
+    return StoreFailed(f"The {what} could not be read or written: {error}.", remedy="Check the disk, then try again.")
+
+
+def _is_schema_damaged(error: Exception) -> bool:
+    """Our SQL is always the same: where a table or a column of it is not known, what describes them is damaged."""
+    return isinstance(error, UnicodeDecodeError) or str(error).startswith(_SENSELESS)
+
+
+def sync_file(file: BinaryIO) -> None:
+    """Put the file's bytes on the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def scrub_database(connection: sqlite3.Connection) -> None:
+    """Rewrite the whole file and empty its log, so that what was deleted is in neither."""
+    connection.execute("VACUUM")
+    busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    if busy:
+        raise sqlite3.OperationalError("somebody else reads it, so its log could not be emptied")

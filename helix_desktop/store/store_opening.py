@@ -1,0 +1,236 @@
+"""Opening a workspace's stores: a ladder. Open; else set the damaged files aside, mend, check everything, and say what was
+recovered and what was not. Nothing is ever overwritten that could still be needed.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import sqlite3
+import time as clock
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from helix_desktop.atomic_files import sync_folder_to_disk
+from helix_desktop.errors import CacheCorrupt, JournalCorrupt, StoreFailed, StoreFull
+from helix_desktop.store import journal_backups, journal_repair, leveldb, sqlite_database
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_maintenance import CacheCheck
+from helix_desktop.store.index_file import IndexFeed, IndexFile
+from helix_desktop.store.journal_file import JournalFile
+
+SUSPECT = (
+    "suspect"  # a file of this name: damage was met while the workspace was open; check all of it when it opens next
+)
+INDEX = "index.sqlite3"
+_MENDED = "journal.mended"
+Note = Callable[[str], None]
+
+
+def open_or_repair_journal(workspace: Path, note: Note) -> JournalFile:
+    """The journal, mended where it must be. `note` is told in sentences."""
+    path = workspace / "journal.sqlite3"
+    _install_repaired_journal(path)
+    log = journal_repair.read_write_ahead_log(path) if path.exists() else None
+    suspect = workspace / SUSPECT
+    try:
+        _check_journal_exists(workspace, path)
+        journal = JournalFile(path, upgrade=False)
+        if suspect.exists():
+            _check_journal_whole(journal)
+        _take_rest_of_log(journal, log, note)
+    except JournalCorrupt:
+        journal = _repair_journal(workspace, path, log, note)
+    suspect.unlink(missing_ok=True)
+    _upgrade_journal(workspace, journal, note)
+    return journal
+
+
+def _upgrade_journal(workspace: Path, journal: JournalFile, note: Note) -> None:
+    """A journal of an older version, to this one; a copy as it was is kept among the backups, for the older program."""
+    if not journal.is_outdated:
+        return
+    try:
+        kept = journal_backups.make_backup(workspace, version=journal.format_version)
+        journal.upgrade_format()
+    except StoreFailed:
+        journal.close()
+        raise
+    note(f"The journal was upgraded to this version. The original is saved in {kept.path}.")
+
+
+def _check_journal_exists(workspace: Path, path: Path) -> None:
+    """SQLite would begin anew where the file is gone or empty; where there are backups, there was something."""
+    there = path.exists() and path.stat().st_size > 0
+    if not there and journal_backups.list_backups(workspace):
+        raise JournalCorrupt("The journal is missing.")
+
+
+def _check_journal_whole(journal: JournalFile) -> None:
+    for defect in journal.find_damage():
+        journal.close()
+        raise JournalCorrupt(defect)
+
+
+def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | None, note: Note) -> None:
+    """SQLite reads a log up to the first frame that is damaged, and says nothing. Take what stands behind it."""
+    if log is None:
+        return
+    try:
+        read = int(journal.connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()[1])
+    except sqlite3.Error as error:
+        journal.close()
+        failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
+        if isinstance(failed, StoreFull):  # which damages nothing
+            raise failed from error
+        raise JournalCorrupt(f"The journal's log cannot be merged: {error}.") from error
+    if read >= log.committed:
+        return
+    added, missing, gap = journal_repair.append_salvaged_facts(journal, journal_repair.salvage_facts(journal.path, log))
+    if gap:
+        journal.close()
+        raise JournalCorrupt("The journal's log is damaged in the middle.")
+    note(f"The end of the journal's log was damaged or incomplete. {added} facts were recovered from it.")
+    for fact in missing[:100]:
+        note(f"These items were lost, or were still being written when the computer stopped: {fact}.")
+
+
+def _repair_journal(workspace: Path, path: Path, log: journal_repair.WriteAheadLog | None, note: Note) -> JournalFile:
+    aside = _copy_aside(workspace, path.parent.glob("journal.sqlite3*"))
+    damaged = aside / path.name
+    copies = [each.path for each in journal_backups.list_backups(workspace)]
+    more = journal_repair.salvage_facts(damaged, log) if log is not None and damaged.exists() else None
+    mending = path.with_name("journal.mending")
+    for left in path.parent.glob("journal.mending*"):
+        left.unlink()
+    result = journal_repair.rebuild_journal(damaged, copies, more, mending)
+    mending.replace(path.with_name(_MENDED))
+    sync_folder_to_disk(workspace)
+    _install_repaired_journal(path)
+    note(f"The journal was damaged and has been repaired: {result.kept} facts are intact, {len(result.lost)} are lost.")
+    if not result.kept:
+        note(f"The journal couldn't be read. The original files are in {aside}.")
+    for lost in result.lost[:100]:
+        note(f"Lost: {lost}")
+    return JournalFile(path)
+
+
+def _install_repaired_journal(path: Path) -> None:
+    """Let the mended journal take the damaged one's place; also after a crash right before."""
+    mended = path.with_name(_MENDED)
+    if mended.exists():
+        for old in (f"{path.name}-wal", f"{path.name}-shm"):  # first: the old log must never be read into the new file
+            path.with_name(old).unlink(missing_ok=True)
+        mended.replace(path)
+        sync_folder_to_disk(path.parent)
+
+
+def _copy_aside(workspace: Path, paths: Iterable[Path]) -> Path:
+    """A new folder below `damaged`, with copies of `paths`. Files LevelDB never changes are linked, not copied."""
+    name = clock.strftime("%Y-%m-%dT%H%M%S", clock.gmtime())
+    aside = workspace / "damaged" / name
+    for number in range(2, 100):
+        if not aside.exists():
+            break
+        aside = workspace / "damaged" / f"{name}-{number}"
+    try:
+        aside.mkdir(parents=True)
+        for path in paths:
+            if path.is_dir():
+                shutil.copytree(path, aside / path.name, copy_function=_link_or_copy)
+            else:
+                shutil.copy2(path, aside)
+    except OSError as error:
+        shutil.rmtree(aside, ignore_errors=True)  # half a copy is of no use, and each further try would take more room
+        full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)  # of a folder: one error for all
+        why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
+        raise (StoreFull if full else StoreFailed)(
+            f"The damaged files cannot be copied aside to {aside}: {why}.",
+            remedy="Nothing was changed. Free up disk space and open the workspace again."
+            if full
+            else "Nothing was changed.",
+        ) from error
+    return aside
+
+
+def _link_or_copy(source: str, target: str) -> str:
+    if source.endswith((".ldb", ".sst")):
+        try:
+            os.link(source, target)
+        except OSError:
+            pass
+        else:
+            return target
+    return str(shutil.copy2(source, target))
+
+
+def open_or_repair_cache(workspace: Path, note: Note) -> CacheFolder:
+    """The cache, repaired where it must be; then every entry is checked, and what is damaged is quarantined."""
+    folder = workspace / "cache"
+    try:
+        cache = CacheFolder(folder)
+    except StoreFull:
+        raise
+    except StoreFailed as error:
+        if not isinstance(error, CacheCorrupt) and not leveldb.is_repairable_error(str(error)):
+            raise
+        cache = _repair_cache(workspace, folder, note)
+        _check_all_entries(cache, note)
+        return cache
+    if (dropped := cache.level.dropped_log_bytes()) > 0:
+        note(f"The end of the cache's log was damaged: {dropped} bytes could not be read.")
+        _check_all_entries(cache, note)
+    return cache
+
+
+def _repair_cache(workspace: Path, folder: Path, note: Note) -> CacheFolder:
+    aside = _copy_aside(workspace, [folder])
+    try:
+        leveldb.repair_leveldb(folder)
+        cache = CacheFolder(folder)
+    except StoreFull:
+        raise
+    except StoreFailed:
+        shutil.rmtree(folder)
+        note(f"The cache was damaged beyond repair, so a new one was created. The old files are in {aside}.")
+        return CacheFolder(folder)
+    note(f"The cache was damaged and has been repaired. The original files are in {aside}.")
+    return cache
+
+
+def _check_all_entries(cache: CacheFolder, note: Note) -> None:
+    check = CacheCheck(cache)
+    while check.check_slice():
+        pass
+    check.repair_hash_keys()
+    while check.check_slice():
+        pass
+    result = check.check_result()
+    note(f"{result.checked} cache entries were checked and are intact, {len(result.damaged)} are damaged.")
+    for _, why in result.damaged[:100]:
+        note(why)
+
+
+def open_or_rebuild_index(workspace: Path, feed: IndexFeed, count: Callable[[str], int]) -> IndexFile:
+    """The index; a damaged one, or one of another version, is thrown away and comes back by itself."""
+    path = workspace / INDEX
+    try:
+        return IndexFile(path, feed, count=count)
+    except StoreFull:
+        raise
+    except StoreFailed:
+        delete_index(workspace)
+        return IndexFile(path, feed, count=count)
+
+
+def delete_index(workspace: Path) -> None:
+    """Delete the index; it comes back."""
+    for old in workspace.glob(f"{INDEX}*"):
+        try:
+            shutil.rmtree(old) if old.is_dir() else old.unlink()
+        except OSError as error:
+            raise StoreFailed(
+                f"The index {old} cannot be rebuilt: {error.strerror}.",
+                remedy="Nothing is lost: the index is rebuilt from the journal and the cache. Make the index folder writable.",
+            ) from error

@@ -1,0 +1,393 @@
+"""One open workspace: a folder with its cache, journal, index and settings, and one owner."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time as clock
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import atomic_files, tasks
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import ContentForgetter, EmptyTrashResult, ForgetResult
+from helix_desktop.errors import HelixError, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store import content_forgetting as forgetting
+from helix_desktop.store import journal_backups, store_opening, workspace_export, workspace_settings
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_maintenance import CollectResult
+from helix_desktop.store.empty_trash import TrashEmptying
+from helix_desktop.store.journal_file import JournalFile
+from helix_desktop.store.live_index import StoreFeed, WorkspaceIndex
+from helix_desktop.store.shared.conversation_sync import ConversationSync
+from helix_desktop.store.shared.sync_state import SyncState
+from helix_desktop.store.store_ports import StoreCache, StoreJournal
+from helix_desktop.store.store_thread import StoreThread
+from helix_desktop.store.unused_content import UnusedContentRemoval
+from helix_desktop.store.workspace_export import Report
+from helix_desktop.store.workspace_lock import WorkspaceLock
+from helix_desktop.store.workspace_settings import WorkspaceConfig
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.conversation_heads import ConversationHeads
+    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
+
+log = logging.getLogger(__name__)
+
+
+class StoredWorkspace:
+    """One open workspace. Made by `open`, ended by `aclose`; in between nobody else can open it.
+
+    `notes`: what opening it had to mend, in sentences for the user; empty when all was well.
+    """
+
+    def __init__(self, folder: Path, settings: WorkspaceConfig, lock: WorkspaceLock, stores: WorkspaceStores) -> None:
+        self.id = folder.name
+        self.folder = folder
+        self.settings = settings
+        self.closed: Callable[[], object] = lambda: None
+        self.notes = stores.notes
+        self._lock = lock
+        self._stores = stores
+        self._ended = False
+        self._watching: list[Callable[[], object]] = []
+        self._changing = threading.Lock()  # a change reads the file, and writes it anew
+        self.index = stores.index
+        self.journal = StoreJournal(
+            stores.journal, stores.thread, self.index.follow_stores, (folder / store_opening.SUSPECT).touch
+        )
+        self.cache = StoreCache(stores.cache, stores.thread, self.index)
+        self.link: SharedStoreLink | None = None  # to the store it shares with other machines
+        self.content_forgetter: ContentForgetter = (
+            self.forget_content
+        )  # through whoever has its sessions, so that they know
+        self._shared: ConversationSync | None = None
+        self.linked: Callable[[], object] = lambda: None  # called when there is one, or none any more
+
+    @classmethod
+    async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> StoredWorkspace:
+        settings = workspace_settings.read_workspace_settings(folder / workspace_settings.NAME)
+        lock = WorkspaceLock(folder / "lock")
+        async with AsyncExitStack() as undo:
+            undo.callback(lock.release_lock)
+            await asyncio.to_thread(_tidy_folder, folder)
+            stores = await WorkspaceStores.open(folder, count)
+            undo.push_async_callback(stores.aclose)
+            begun = await stores.thread.run_there(stores.journal.last_fact_id)
+            undo.pop_all()
+        workspace = cls(folder, settings, lock, stores)
+        workspace.index.follow_stores()
+        if begun:
+            stores.back_up_daily(folder)
+        return workspace
+
+    @property
+    def name(self) -> str:
+        return self.settings.name or self.id
+
+    def change_settings(self, changes: workspace_settings.Changes) -> WorkspaceConfig:
+        """Set dotted keys of workspace.toml; None takes one out. What was edited by hand meanwhile is taken over."""
+        with self._changing:
+            self.settings = workspace_settings.change_workspace_settings(self.folder / workspace_settings.NAME, changes)
+        for tell in tuple(self._watching):
+            tell()
+        return self.settings
+
+    def watch_settings(self, listener: Callable[[], object]) -> Callable[[], None]:
+        """`listener` is called on this loop after each change of the settings; call what is returned to stop."""
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            with suppress(RuntimeError):  # a loop that has ended needs no news
+                loop.call_soon_threadsafe(listener)
+
+        self._watching.append(tell)
+        return partial(self._watching.remove, tell)
+
+    async def export_pieces(self, left_out: list[str] | None = None) -> AsyncIterator[bytes]:
+        """The workspace as one file, in pieces; others go on working with it meanwhile. `left_out` gets the hashes of
+        entries that are damaged.
+        """
+        stores = self._stores
+        damaged = [] if left_out is None else left_out
+        pieces = workspace_export.export_workspace(
+            self.folder / workspace_settings.NAME, stores.journal, stores.cache, damaged
+        )
+        while (piece := await stores.thread.run_there(next, pieces, None)) is not None:
+            if piece:
+                yield piece
+
+    async def export_to_file(self, path: Path, report: Callable[[int], None] = lambda _bytes: None) -> tuple[str, ...]:
+        """The same into a file, which is there whole or not at all. `report` hears how many bytes were written. Gives
+        the hashes of entries that are damaged and not in it.
+        """
+        left_out: list[str] = []
+        beside: atomic_files.ReplacementFile | None = None
+        try:
+            beside = atomic_files.ReplacementFile(path)
+            async for piece in self.export_pieces(left_out):
+                beside.file.write(piece)
+                report(beside.file.tell())
+            beside.replace_target()
+        except OSError as error:
+            raise StoreFailed(
+                f"{path} could not be written: {error.strerror}.", remedy="Choose another place."
+            ) from error
+        finally:
+            if beside is not None:
+                beside.discard_replacement()
+        return tuple(left_out)
+
+    def list_journal_backups(self) -> tuple[journal_backups.JournalBackup, ...]:
+        """The dated copies of the journal, the newest first."""
+        return journal_backups.list_backups(self.folder)
+
+    async def back_up_now(self) -> journal_backups.JournalBackup:
+        """Make one now."""
+        return await self._stores.background.run_there(journal_backups.make_backup, self.folder)
+
+    async def forget_content(
+        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = workspace_export.report_nothing
+    ) -> ForgetResult:
+        """Remove a text or entries from cache, journal, index and backups, down to the bytes of the files.
+
+        Minutes for a large workspace; `report` hears how much of the cache has been read. Cancelled until all of it is, it
+        has changed nothing; after that it goes on to its end. Whoever has one of the returned conversations in memory
+        reads it again.
+        """
+        total = max((await self.index.stats()).size, 1)
+        wanted = forgetting.ForgetRequest(text, entries)
+        read = 0
+
+        def heard(size: int) -> None:
+            nonlocal read
+            read += size
+            report(min(read, total - 1), total)
+
+        await self._stores.thread.run_slices(forgetting.find_entries_to_forget(self._stores.cache, wanted), heard)
+        report(total, total)
+        if self.link is not None:
+            await self.link.note_entries_to_forget(
+                wanted.digests, await self._stores.thread.run_there(self._digests_to_forget, wanted)
+            )
+        purged = ForgetResult((), 0, (), 0)
+
+        async def purge() -> None:
+            nonlocal purged
+            purged = await self._forget_everywhere(wanted)
+
+        removing = tasks.OwnedTasks(self.name).spawn_task(self.index.rebuild_around(purge), name="forget")
+        try:
+            await asyncio.shield(removing)
+        finally:
+            await removing
+        if self.link is None:
+            return purged
+        undone, ciphertext = await self.link.forget_noted_there()
+        return replace(purged, elsewhere=(*purged.elsewhere, *undone), ciphertext=ciphertext)
+
+    def _digests_to_forget(self, wanted: forgetting.ForgetRequest) -> list[Digest]:
+        return [self._stores.cache.record_numbered(number).digest for number in wanted.named]
+
+    async def _forget_everywhere(self, wanted: forgetting.ForgetRequest) -> ForgetResult:
+        stores = self._stores
+        steps = await self._shared_steps()
+        await stores.thread.run_slices(forgetting.purge_cache(stores.cache, wanted))
+        changed = await stores.thread.run_there(forgetting.purge_journal, stores.journal, wanted)
+        touched = await stores.background.run_there(forgetting.purge_backups, self.folder, wanted)
+        await stores.background.run_there(forgetting.delete_damaged_copies, self.folder)
+        await stores.thread.run_there(forgetting.leave_tombstones, stores.journal, changed, wanted)
+        if steps is not None:
+            await stores.thread.run_there(steps.plan_new_generation, changed)
+        elsewhere = tuple(
+            await stores.background.run_there(list, forgetting.find_remaining_traces(self.folder, wanted))
+        )
+        return ForgetResult(tuple(sorted(wanted.digests)), sum(changed.values()), tuple(changed), touched, elsewhere)
+
+    async def _shared_steps(self) -> SyncState | None:
+        """What is known of the others' conversations: of a fact that is changed in place they must be told."""
+        if self._shared is not None:
+            return self._shared.sync_state
+        if self.link is None:
+            return None
+        seal = None
+        with suppress(HelixError):
+            seal = (await self.link.ensure_connected()).seal
+        return await self._stores.thread.run_there(SyncState, self._stores.journal, seal)
+
+    def share_content(
+        self, url: str, connect: Callable[[], Awaitable[SharedStoreConnection]], *, acknowledge: str = ""
+    ) -> SharedStoreLink:
+        """Share its content from now on; `stop_sharing` ends it. Nothing is asked of the store before the link has begun."""
+        from helix_desktop.store.shared.shared_store_link import LOCAL, LinkedStores, SharedStoreLink
+
+        stores = self._stores
+        shelves = LinkedStores(self.folder, stores.cache, stores.thread, self._forget_as_told, self._used_entries)
+        self.link = SharedStoreLink(shelves, url, connect, acknowledge=acknowledge or LOCAL)
+        self.cache.far = self.link
+        self.linked()
+        return self.link
+
+    async def stop_sharing(self) -> None:
+        """What was sent stays in the store; nothing more is sent or fetched."""
+        link, self.link, self.cache.far = self.link, None, None
+        self.linked()
+        if link is not None:
+            await link.aclose()
+
+    async def _forget_as_told(self, digests: Collection[Digest]) -> None:
+        """What another machine forgot; Refused while a session works."""
+        await self.content_forgetter(entries=tuple(digests))
+
+    async def _used_entries(self) -> frozenset[Digest]:
+        await self.index.wait_until_indexed()
+        return await self.index.all_used_entries()
+
+    async def delete_trashed_conversations(self) -> EmptyTrashResult:
+        """Remove the conversations in the trash for good, with what only they use; from the backups too.
+
+        Minutes for a large workspace. No turn may be going on: what it has put and not yet named in a fact counts as used
+        by nobody.
+        """
+        emptying = TrashEmptying(self._stores.journal, self._stores.cache)
+        if not any(row.trashed for row in await self.journal.list_conversations()):
+            return EmptyTrashResult()
+        emptied = EmptyTrashResult()
+
+        async def clear() -> None:
+            nonlocal emptied
+            emptied = await self._clear_trash_everywhere(emptying)
+
+        try:
+            await self._stores.thread.run_slices(emptying.find_what_goes())
+            await self.index.rebuild_around(clear)
+        finally:
+            await self._stores.thread.run_there(emptying.end_emptying)
+        return emptied
+
+    async def _clear_trash_everywhere(self, emptying: TrashEmptying) -> EmptyTrashResult:
+        stores = self._stores
+        await stores.thread.run_slices(emptying.remove_trashed_content())
+        await stores.background.run_there(emptying.delete_from_backups, self.folder)
+        await stores.background.run_there(forgetting.delete_damaged_copies, self.folder)
+        return await stores.thread.run_there(emptying.delete_conversations)
+
+    async def remove_old_checkpoints(
+        self, days: int, keep: frozenset[Digest] = frozenset(), now: Digest | None = None
+    ) -> CollectResult:
+        """Remove contents that only checkpoints had, that no fact leads to and that are older than `days`. `keep`: those in use now;
+        `now`: the checkpoint of now.
+        """
+        sweeping = UnusedContentRemoval(
+            self._stores.journal, self._stores.cache, clock.time() - days * 86_400, keep, now
+        )
+        await self._stores.thread.run_slices(sweeping.run_removal())
+        await self.index.recount_checkpoints()
+        if sweeping.entries:
+            await self._stores.thread.run_there(self._stores.cache.level.compact_database)
+            self.cache.changed()
+        return CollectResult(sweeping.entries, sweeping.freed)
+
+    async def shared_conversations(
+        self, connected: SharedStoreConnection, heads: ConversationHeads, machine: str
+    ) -> ConversationSync:
+        """Its conversations as they are kept in step with other machines. `machine`: what this one is called there."""
+        stores = self._stores
+        steps = await stores.thread.run_there(
+            SyncState, stores.journal, connected.seal, (self.link or stores.cache).was_forgotten
+        )
+        self._shared = ConversationSync(
+            stores.journal, stores.thread, steps, connected.remote, heads, connected.seal, machine
+        )
+        return self._shared
+
+    async def count_unsent_facts(self) -> int:
+        """How many facts other machines do not have yet."""
+        stores = self._stores
+        return sum((await stores.thread.run_there(lambda: SyncState(stores.journal).count_facts_to_send())).values())
+
+    @asynccontextmanager
+    async def pause_sharing(self) -> AsyncIterator[None]:
+        """Nothing of its conversations comes from other machines or goes there; entered before anything of a session is held."""
+        async with self._shared.pause_sync() if self._shared is not None else nullcontext():
+            yield
+
+    async def bytes_over_limit(self) -> int:
+        """The bytes the cache takes beyond what the user allows it; 0 where there is no limit. Nothing is removed automatically."""
+        limit = self.settings.limit
+        return max(0, await self.index.kept() - limit) if limit else 0
+
+    async def aclose(self) -> None:
+        """Finish what was begun and let go of everything; a second time does nothing."""
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            await self.stop_sharing()
+        finally:
+            await self._close_and_unlock()
+
+    async def _close_and_unlock(self) -> None:
+        try:
+            await self._stores.aclose()
+        finally:
+            self._lock.release_lock()
+            self.closed()
+
+
+@dataclass(frozen=True)
+class WorkspaceStores:
+    """The open files of a workspace, and the threads they belong to."""
+
+    thread: StoreThread
+    background: StoreThread
+    journal: JournalFile
+    cache: CacheFolder
+    index: WorkspaceIndex
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    async def open(cls, folder: Path, count: Callable[[str], int]) -> WorkspaceStores:
+        thread = StoreThread("store")
+        notes: list[str] = []
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(thread.aclose)
+            journal = await thread.open_there(store_opening.open_or_repair_journal, folder, notes.append)
+            cache = await thread.open_there(store_opening.open_or_repair_cache, folder, notes.append)
+            index = await WorkspaceIndex.open(folder, StoreFeed(cache, journal, thread), count)
+            undo.pop_all()
+        return cls(thread, StoreThread("backup"), journal, cache, index, tuple(notes))
+
+    def back_up_daily(self, folder: Path) -> None:
+        """Once a day, in the background."""
+        self.background.submit_work(_back_up_if_due, folder)
+
+    async def aclose(self) -> None:
+        async with AsyncExitStack() as last_first:
+            last_first.push_async_callback(self.thread.aclose)
+            last_first.push_async_callback(self.background.aclose)
+            await self.index.aclose()
+
+
+def _tidy_folder(folder: Path) -> None:
+    """Nobody else has it open: remove what a program that was killed left of files it was writing, and keep all of it private."""
+    beside = [*folder.glob("journal.mending*"), *(folder / "backups").glob("*.new*"), *folder.glob("*.probe")]
+    for path in (*beside, *atomic_files.find_abandoned_files(folder)):
+        with suppress(OSError):
+            path.unlink()
+    for path in (folder, *folder.iterdir(), *(folder / "cache").glob("*"), *(folder / "backups").glob("*")):
+        atomic_files.make_path_private(path)
+
+
+def _back_up_if_due(folder: Path) -> None:
+    try:
+        if journal_backups.is_backup_due(folder, clock.time()):
+            journal_backups.make_backup(folder)
+    except HelixError as error:
+        log.warning("no backup of the journal was made: %s", type(error).__name__)

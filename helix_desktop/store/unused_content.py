@@ -1,0 +1,112 @@
+"""Room: contents that only checkpoints had go when no fact leads to them any more and they have been there for long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.errors import HelixError
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
+from helix_desktop.store.cache_records import EntryState
+from helix_desktop.store.index_file import entries_used_by
+from helix_desktop.store.journal_file import JournalFile
+
+_PAGE = 500
+
+
+class UnusedContentRemoval:
+    """One sweep, in slices on the thread that owns the stores. What a fact leads to: a checkpoint, its manifest and differences, and all
+    files these name. `now`: the checkpoint the next one will be made from, which no fact may name yet.
+    """
+
+    def __init__(
+        self, journal: JournalFile, cache: CacheFolder, until: float, keep: frozenset[Digest], now: Digest | None
+    ) -> None:
+        self.entries = self.freed = 0
+        self._journal = journal
+        self._cache = cache
+        self._until = until
+        self._live = set(keep)
+        self._now = now
+        self._whole: set[Digest] = set()  # states of which everything is known to be live
+
+    def run_removal(self) -> Iterator[bool]:
+        old = []
+        after = 0
+        while found := self._cache.records_after(after, _PAGE):
+            after = found[-1].number
+            old += [
+                record.digest
+                for record in found
+                if record.about.tool == CHECKPOINT and record.state is EntryState.LIVE and record.time < self._until
+            ]
+            yield True
+        if old:
+            yield from self._mark_used()
+        for digest in old:
+            if digest not in self._live:
+                self._remove_content(digest)
+                yield True
+
+    def _mark_used(self) -> Iterator[bool]:
+        if self._now is not None:
+            yield from self._mark_state(self._now)
+        after = 0
+        while lines := self._journal.stored_facts_since(after, _PAGE):
+            after = lines[-1].id
+            for line in lines:
+                try:
+                    fact = fact_encoding.decode_fact(line.fact)
+                except HelixError:
+                    continue
+                self._live.update(digest for _, digest in entries_used_by(fact))
+                if isinstance(fact, FilesChanged):
+                    self._mark_difference(fact.difference.digest)
+                    yield from self._mark_state(fact.before)
+                    yield from self._mark_state(fact.after)
+            yield True
+
+    def _mark_difference(self, digest: Digest) -> None:
+        self._live.add(digest)
+        if content := self._content_or_empty(digest):
+            for change in folder_state.decode_difference(content):
+                self._mark_files(change[1:])
+
+    def _mark_state(self, state: Digest) -> Iterator[bool]:
+        """The entries that lead to a state, the last first, and the files it names: of each path the last."""
+        waiting, met = [state], set[str]()
+        while waiting:
+            digest = waiting.pop()
+            if digest in self._whole:
+                continue
+            self._live.add(digest)
+            content = self._content_or_empty(digest)
+            found, behind = dict(folder_state.items_put_by_entry(content)), folder_state.entries_needed_before(content)
+            self._mark_files(item for path, item in found.items() if path not in met or not behind)
+            met.update(found)
+            waiting += behind
+            if not behind:
+                self._whole.add(digest)
+            yield True
+        self._whole.add(state)
+
+    def _mark_files(self, items: Iterable[TreeItem | None]) -> None:
+        self._live.update(Digest(item.content) for item in items if item is not None and item.kind is PathKind.FILE)
+
+    def _content_or_empty(self, digest: Digest) -> bytes:
+        """The content; nothing where it was forgotten or is damaged."""
+        try:
+            return self._cache.get_content(digest)
+        except HelixError:
+            return b""
+
+    def _remove_content(self, digest: Digest) -> None:
+        try:
+            self.freed += self._cache.collect_entry(digest)
+        except HelixError:
+            return
+        self.entries += 1

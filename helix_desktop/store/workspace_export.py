@@ -1,0 +1,308 @@
+"""A workspace as one file, and back. The file is a ZIP anybody can read; FORMATS.md describes it.
+
+`manifest.json`, `workspace.toml` (without anything that looks like a key), `facts.jsonl`, and `entries.bin`: for each entry a
+line of JSON and then its bytes. What is imported is checked, fact by fact and entry by entry, and is never in force:
+folders, permissions and MCP servers become proposals the user has to agree to.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import lzma
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import tomlkit
+
+from helix_desktop import atomic_files
+from helix_desktop.engine import fact_encoding
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import CacheCorrupt, HelixError, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.store import workspace_settings
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_records import CHUNK, CacheRecord, EntryState
+from helix_desktop.store.entry_store import EntryStore
+from helix_desktop.store.incoming_content import StagedEntry
+from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
+
+VERSION = 1
+PROPOSED = ("roots", "permissions", "mcp", "instructions")
+_PAGE = 200
+_LINE_LIMIT = 64 << 20  # no fact and no header of an entry is longer than this
+_BATCH = 64
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError, ValueError, NotImplementedError, RecursionError)
+Report = Callable[[int, int], None]  # bytes done, and of how many
+_KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
+_KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
+
+
+class _Pipe(io.RawIOBase):
+    """What a ZIP is written into, and taken out of again in pieces."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._held.append(bytes(data))
+        return len(self._held[-1])
+
+    def take_bytes(self) -> bytes:
+        held, self._held = b"".join(self._held), []
+        return held
+
+
+def export_workspace(settings: Path, journal: JournalFile, cache: EntryStore, left_out: list[str]) -> Iterator[bytes]:
+    """The file, piece by piece; between two pieces others may use the stores.
+
+    Facts first: an entry they refer to was there before them. An entry that is damaged is left out: its hash comes into
+    `left_out`, and into the manifest that ends the file.
+    """
+    workspace_settings.read_workspace_settings(settings)  # a mistake made by hand meanwhile is told with its line
+    pipe = _Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("workspace.toml", settings_without_keys(settings.read_text("utf-8")))
+        facts = 0
+        with archive.open("facts.jsonl", "w", force_zip64=True) as member:
+            for lines in _pages_of_facts(journal):
+                facts += len(lines)
+                member.write(b"".join(_format_fact_line(line) for line in lines))
+                yield pipe.take_bytes()
+        entries = 0
+        with archive.open("entries.bin", "w", force_zip64=True) as member:
+            for record in _records_to_export(cache):
+                entries += 1
+                for _ in _export_entry(member, cache, record, left_out):
+                    yield pipe.take_bytes()
+        manifest = {"format": "helix-desktop workspace", "version": VERSION, "facts": facts, "entries": entries}
+        archive.writestr("manifest.json", json.dumps({**manifest, "damaged": left_out}, indent=1))
+    yield pipe.take_bytes()
+
+
+def _pages_of_facts(journal: JournalFile) -> Iterator[list[StoredFact]]:
+    after, last = 0, journal.last_fact_id()
+    while lines := [line for line in journal.stored_facts_since(after, _PAGE) if line.id <= last]:
+        after = lines[-1].id
+        yield lines
+
+
+def _format_fact_line(line: StoredFact) -> bytes:
+    line.decode_recorded()  # a damaged fact is not passed on as a good one
+    return json.dumps([line.conversation, line.seq, line.time, line.fact], ensure_ascii=False).encode() + b"\n"
+
+
+def _records_to_export(cache: EntryStore) -> Iterator[CacheRecord]:
+    after, last = 0, cache.last_entry_number()
+    while found := [record for record in cache.records_after(after, _PAGE) if record.number <= last]:
+        after = found[-1].number
+        yield from found
+
+
+def _export_entry(member: IO[bytes], cache: EntryStore, record: CacheRecord, left_out: list[str]) -> Iterator[None]:
+    """One entry. Its first chunk is read before its line is written, so most damage shows before it is too late."""
+    collected = record.state is EntryState.COLLECTED
+    chunks = iter(()) if collected else cache.iterate_chunks(record)
+    try:
+        first = next(chunks, b"")
+    except CacheCorrupt:
+        left_out.append(record.digest.hex)
+        return
+    about = record.about
+    head = {
+        "sha256": record.digest.hex,
+        "size": 0 if collected else record.size,
+        "time": record.time,
+        "tool": about.tool,
+    }
+    head |= {"source": about.source, "media_type": about.media_type, "pinned": record.digest in cache.pinned_entries()}
+    head |= {"collected": record.size, "lines": record.lines} if collected else {}
+    member.write(json.dumps(head, ensure_ascii=False).encode() + b"\n" + first)
+    yield
+    left = record.size - len(first)
+    try:
+        for chunk in chunks:
+            member.write(chunk)
+            left -= len(chunk)
+            yield
+    except CacheCorrupt:
+        left_out.append(record.digest.hex)
+        while left > 0:  # keep the place of what follows; the import sees that the hash does not fit, and skips it
+            member.write(bytes(min(left, CHUNK)))
+            left -= CHUNK
+            yield
+
+
+def settings_without_keys(text: str) -> str:
+    """A workspace.toml for others: values only, and none that is or names a key."""
+    return tomlkit.dumps(_remove_secrets(tomlkit.parse(text).unwrap()))
+
+
+def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
+    match value:
+        case dict():
+            secretive = inside or name in ("env", "headers")
+            return {key: _remove_secrets(item, key, inside=secretive) for key, item in value.items()}
+        case list():
+            return [_remove_secrets(item, name, inside=inside) for item in value]
+        case str() if inside or _KEYISH.search(name):
+            return ""
+        case str():
+            return _KEYLIKE.sub("", value)
+    return value
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def read_export_manifest(path: Path) -> dict[str, Any]:
+    """The manifest; WrongUse where this is no export, NewerVersion where it is one of later."""
+    if not path.is_file():
+        raise NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            manifest = json.loads(archive.read("manifest.json"))
+            names = set(archive.namelist())
+    except (*_BROKEN, OSError) as error:
+        raise InvalidInput(f"{path} is not a complete workspace export.", remedy="Export it again.") from error
+    if not isinstance(manifest, dict) or not {"workspace.toml", "facts.jsonl", "entries.bin"} <= names:
+        raise InvalidInput(f"{path} is not a workspace export.", remedy="Choose a file that was created with Export.")
+    if manifest.get("version") != VERSION:
+        raise WrittenByNewerVersion(
+            f"{path} was exported by a newer version of Helix Desktop.", remedy="Update the program."
+        )
+    return manifest
+
+
+def report_nothing(_done: int, _total: int) -> None:
+    """For those who do not ask how far it is."""
+
+
+def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = report_nothing) -> tuple[str, ...]:
+    """Fill the new workspace folder `place`. Returns what could not be taken over, in sentences; raises where nothing fits.
+
+    What `report` raises ends it: so it can be stopped.
+    """
+    manifest = read_export_manifest(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
+            atomic_files.write_file_atomically(
+                place / workspace_settings.NAME,
+                _settings_as_proposals(archive.read("workspace.toml").decode("utf-8"), name),
+                private=True,
+            )
+            workspace_settings.read_workspace_settings(place / workspace_settings.NAME)
+            with archive.open("facts.jsonl") as member:
+                _import_facts(member, place / "journal.sqlite3", lambda done: report(done, facts + entries))
+            with archive.open("entries.bin") as member:
+                said = _import_entries(member, place / "cache", lambda done: report(facts + done, facts + entries))
+    except (*_BROKEN, TypeError, EOFError) as error:
+        raise InvalidInput(
+            f"{path} is damaged: {error}.", remedy="Nothing was imported. Export the workspace again."
+        ) from error
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be read: {error.strerror}.", remedy="Nothing was imported.") from error
+    missing = manifest.get("damaged")
+    return (*_sentences_on_missing(missing if isinstance(missing, list) else []), *said)
+
+
+def _sentences_on_missing(damaged: list[Any]) -> tuple[str, ...]:
+    return tuple(
+        f"The entry {str(each)[:64]} was already damaged when this file was exported, so the file does not contain it."
+        for each in damaged
+    )
+
+
+def _settings_as_proposals(text: str, name: str) -> str:
+    document = tomlkit.parse(text).unwrap()
+    proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
+    proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}
+    document.pop("proposed", None)
+    document.pop("shared", None)  # its key did not come along: who wants to join does so
+    if name:
+        document["name"] = name
+    if proposals:
+        document["proposed"] = proposals
+    return tomlkit.dumps(document)
+
+
+def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) -> None:
+    journal = JournalFile(path)
+    try:
+        ends: dict[str, int] = {}
+        batch: list[StoredFact] = []
+        for raw in iter(lambda: member.readline(_LINE_LIMIT), b""):
+            line = _parse_fact_line(raw, ends)
+            batch.append(line)
+            if len(batch) == 1000:
+                journal.insert_stored_facts(batch)
+                batch = []
+                report(member.tell())
+        journal.insert_stored_facts(batch)
+    finally:
+        journal.close()
+
+
+def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
+    conversation, seq, time, fact = json.loads(raw)
+    if not (isinstance(conversation, str) and 0 < len(conversation) <= 200 and isinstance(fact, str)):
+        raise ValueError("a fact has no conversation")
+    if seq != ends.get(conversation, 0) + 1:
+        raise ValueError(f"fact {ends.get(conversation, 0) + 1} of the conversation {conversation[:40]} is missing")
+    fact_encoding.decode_fact(fact)
+    ends[conversation] = seq
+    return StoredFact(0, conversation, seq, float(time), fact, seal_fact(conversation, seq, float(time), fact))
+
+
+def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], None]) -> tuple[str, ...]:
+    cache = CacheFolder(folder)
+    try:
+        said: list[str] = []
+        staged: list[StagedEntry] = []
+        while raw := member.readline(_LINE_LIMIT):
+            try:
+                staged += _import_entry(member, cache, json.loads(raw))
+            except HelixError as error:
+                said.append(error.what)
+            report(member.tell())
+            if len(staged) >= _BATCH:
+                cache.commit_staged(staged)
+                staged = []
+        cache.commit_staged(staged)
+        return tuple(said)
+    finally:
+        cache.close()
+
+
+def _import_entry(member: IO[bytes], cache: EntryStore, head: dict[str, Any]) -> list[StagedEntry]:
+    digest = Digest.from_hex(head["sha256"])
+    about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
+    if "collected" in head:
+        record = CacheRecord(0, 0, digest, int(head["collected"]), 0, int(head["lines"]), float(head["time"]), about)
+        cache.record_collected(record)
+        return []
+    incoming = cache.begin_incoming(about, time=float(head["time"]))
+    left = int(head["size"])
+    while left > 0:
+        piece = member.read(min(left, CHUNK))
+        if not piece:
+            raise EOFError("the content ends too early")
+        incoming.write_piece(piece)
+        left -= len(piece)
+    staged = incoming.finish_entry()
+    if staged.record.digest != digest:
+        cache.discard_staged(staged)
+        raise CacheCorrupt(f"The entry {digest} was damaged in the export and was left out.")
+    if head.get("pinned"):
+        cache.commit_staged([staged])
+        cache.set_entry_pinned(digest)
+        return []
+    return [staged]

@@ -1,0 +1,130 @@
+"""How a workspace gets its link: from its settings, with the key from the keyring; or, on a machine without a desktop, both from its
+environment, and then no keyring is asked.
+
+HELIX_STORE       postgresql://user:password@host/database   for workspaces that share nothing else
+HELIX_STORE_KEY   the line that `workspace share --show-key` or `workspace new-key` prints
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from helix_desktop.errors import ActionRefused, NotFound, NoUsableKeyring
+from helix_desktop.secrets import Addressee, SecretKeeper, SecretStorage, SharedStoreKey, SharedStoreLogin
+from helix_desktop.store.shared import link_progress, row_encryption, store_address
+from helix_desktop.store.shared.store_address import StoreAddress
+
+if TYPE_CHECKING:
+    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection, SharedStoreLink
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+STORE, KEY = "HELIX_STORE", "HELIX_STORE_KEY"
+
+
+def wants_link(workspace: StoredWorkspace) -> bool:
+    """Whether it is shared at all."""
+    return bool(workspace.settings.shared.get("url") or os.environ.get(STORE))
+
+
+def link_workspace(
+    workspace: StoredWorkspace, secrets: SecretStorage, *, environ: Mapping[str, str] = os.environ, working: bool = True
+) -> SharedStoreLink | None:
+    """Share it as its settings or the environment say; None where they say nothing. Nothing waits for the store. `working`: it
+    keeps in step by itself; else what is asked of it is done.
+    """
+    url = workspace.settings.shared.get("url", "")
+    own = store_address.parse_store_address(url or environ.get(STORE, "")) if url or environ.get(STORE) else None
+    if own is None:
+        return None
+
+    async def connect() -> SharedStoreConnection:
+        if url:
+            return await connect_with_key(workspace.id, own, secrets)
+        found = await asyncio.to_thread(open_remote, own, environment_key(environ))
+        try:
+            await _expect_own_key(link_progress.read_link_progress(workspace.folder).space, own.url, found)
+        except BaseException:
+            await found.remote.aclose()
+            raise
+        return found
+
+    linked = workspace.share_content(own.url, connect, acknowledge=workspace.settings.shared.get("acknowledge", ""))
+    if working:
+        linked.start_syncing()
+    return linked
+
+
+def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
+    """The key that belongs to the store in the environment; NotThere where there is none."""
+    if not environ.get(KEY):
+        raise NotFound(
+            f"{STORE} is set, and {KEY} is not.",
+            remedy=f"Set {KEY} to the key that `workspace share --show-key` prints, or make one with `workspace new-key`.",
+        )
+    return row_encryption.parse_key_line(environ[KEY])
+
+
+async def _expect_own_key(known: str, url: str, found: SharedStoreConnection) -> None:
+    """With another key, the same store looks like an empty one. `known`: the space this workspace was last in step with."""
+    if known == found.space_and_address(url):
+        return
+    if known.endswith(f" {url}"):
+        raise NotFound(
+            f"The key in {KEY} is not the key of this shared workspace.",
+            remedy="Nothing was sent. Set the key that was used before.",
+        )
+    remote = found.remote
+    if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
+        raise NotFound(
+            f"No workspace is shared at the address in {STORE} with the key in {KEY}.",
+            remedy="Nothing was sent. Check both, or begin to share with this key: run `workspace share --yes`.",
+        )
+
+
+async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
+    """The store with the workspace's key; NotThere where the key is not on this machine."""
+    text = await secrets.read_secret(SharedStoreKey(workspace))
+    if not text:
+        raise NotFound(
+            "The key of this shared workspace is not on this computer.",
+            remedy="Join the workspace again with the key that `workspace share --show-key` prints.",
+        )
+    if not where.login and (login := await secrets.read_secret(SharedStoreLogin(workspace))):
+        where = StoreAddress(where.url, login)
+    return await asyncio.to_thread(open_remote, where, row_encryption.parse_key_line(text))
+
+
+def open_remote(where: StoreAddress, key: bytes) -> SharedStoreConnection:
+    from helix_desktop.store.shared.async_rows import AsyncRowStore
+    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
+
+    seal = row_encryption.RowCipher(key)
+    return SharedStoreConnection(AsyncRowStore(store_address.open_row_store(where, seal.space)), seal)
+
+
+async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, secrets: SecretStorage) -> None:
+    """Put the key and the password into the keyring; NoKeyring where there is none, and nothing is shared then."""
+    values: dict[Addressee, str] = {SharedStoreKey(workspace): row_encryption.format_key_line(key)}
+    if where.login:
+        values[SharedStoreLogin(workspace)] = where.login
+    try:
+        for secret, value in values.items():
+            await secrets.store_secret_at(secret, value)
+    except NoUsableKeyring as error:
+        try:  # the file, where the user allows it
+            for secret, value in values.items():
+                await secrets.store_secret_at(secret, value, where=SecretKeeper.FILE)
+        except ActionRefused:
+            raise NoUsableKeyring(
+                f"{error.what} Nothing was shared.",
+                remedy=f"Set the environment variables {STORE} and {KEY} instead, or go to Settings > General > Keys and allow keys to be stored in a file.",
+            ) from error
+
+
+async def drop(workspace: str, secrets: SecretStorage) -> None:
+    """Take both out of the keyring."""
+    await secrets.delete_secret(SharedStoreKey(workspace))
+    await secrets.delete_secret(SharedStoreLogin(workspace))

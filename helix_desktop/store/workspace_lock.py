@@ -1,0 +1,89 @@
+"""One process owns a workspace: a lock of our own, held on an open file.
+
+LevelDB's lock does not do: a second open in the same process, once closed, drops it. `flock` belongs to the open file,
+so a second try is refused inside this process as well, and a process that dies lets go of it. A command that it was just starting
+holds its open files for a moment longer: that is waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from pathlib import Path
+
+from helix_desktop.errors import StoreBusy, StoreFailed
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _take(handle: int) -> None:
+        os.lseek(handle, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then still read
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        os.lseek(handle, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def _take(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+TRIES, PAUSE = 40, 0.05  # seconds; for what a dead owner left behind
+
+
+class WorkspaceLock:
+    """Held from the moment it is made until `release_lock`."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise StoreFailed(
+                f"{path} cannot be opened: {error.strerror}.",
+                remedy="Nothing was changed. Make this folder writable, or start the program with another folder (--home).",
+            ) from error
+        try:
+            self._acquire_with_retries()
+        except OSError as error:
+            owner = self._read_owner_pid()
+            os.close(self._handle)
+            raise StoreBusy(
+                f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
+                remedy="Use the workspace in that program, or close it there first.",
+            ) from error
+        with contextlib.suppress(OSError):  # only for the sentence above
+            os.write(self._handle, f"{os.getpid():<20}\n".encode())
+
+    def _acquire_with_retries(self) -> None:
+        for left in reversed(range(TRIES)):
+            try:
+                _take(self._handle)
+            except OSError:
+                if not left or not _process_has_ended(self._read_owner_pid()):
+                    raise
+                time.sleep(PAUSE)
+            else:
+                return
+
+    def _read_owner_pid(self) -> str:
+        return os.pread(self._handle, 20, 0).decode("ascii", "replace").strip() if os.name != "nt" else ""
+
+    def release_lock(self) -> None:
+        """Let go; a second time does nothing."""
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle = -1
+
+
+def _process_has_ended(owner: str) -> bool:
+    """Whether a process that is named has ended."""
+    if owner.isdecimal():
+        try:
+            os.kill(int(owner), 0)
+        except ProcessLookupError:
+            return True
+        except OSError:
+            return False
+    return False

@@ -1,0 +1,378 @@
+"""workspace.toml: a workspace's settings, for the program and for hands.
+
+Comments, order and unknown keys survive. A mistake is a ConfigMistake with the line, the key and what was expected;
+a key that is not known but looks like one that is, is a warning. The policy's values and the MCP servers' tables are
+taken as they are: who uses them checks them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import ParseError, TOMLKitError
+
+from helix_desktop import atomic_files
+from helix_desktop.errors import ConfigFileMistake, InvalidInput, NotFound, StoreFailed, WrittenByNewerVersion
+from helix_desktop.fast_dataclass import dataclass
+
+VERSION = 1
+NAME = "workspace.toml"
+
+_HEAD = """\
+# The settings of one Helix Desktop workspace. What you edit holds when it is opened next; comments and keys of
+# your own stay. Keys and passwords never belong in here; the program keeps them in the system's keyring.
+"""
+_PLAIN = str | int | float | bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceConfig:
+    """What workspace.toml says. `proposed` came with an import and is not in force until the user agrees."""
+
+    name: str = ""
+    colour: str = ""
+    roots: tuple[str, ...] = ()
+    models: Mapping[str, str] = field(default_factory=dict)
+    effort: str = ""  # how long the main model is to think; engine.facts.ModelSet
+    temperature: float | None = None  # of the main model; None: the provider's own
+    top_p: float | None = None
+    instructions: str = ""  # the user's own, behind the system prompt
+    preset: str = ""
+    policy: Mapping[str, _PLAIN] = field(default_factory=dict)
+    mode: str = ""
+    rules: tuple[Mapping[str, Any], ...] = ()
+    mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    limit: int = 0  # bytes the cache may take; 0: no limit
+    changes: Mapping[str, Any] = field(default_factory=dict)  # what checkpoints cover, and how long they are kept
+    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # where a turn stops by itself; engine.crew.Limits
+    trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
+    approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
+    off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
+    shared: Mapping[str, str] = field(default_factory=dict)  # the store other machines share, and when a put counts
+    openings: tuple[
+        str, ...
+    ] = ()  # what of the home commands with the network may use, by name; tools/home_openings.py
+    readable: tuple[str, ...] = ()  # more folders that commands may read
+    hidden: tuple[str, ...] | None = None  # patterns of files that no agent sees; None: tools/hidden_files.py has them
+    shown: tuple[str, ...] = ()  # rules that allow other programs as well, and that the user was told of
+    proposed: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+
+Changes = (
+    Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
+)  # the second: made from what stands there now
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownKey:
+    """One key that is known: what it holds, in words for people and as a check."""
+
+    expected: str
+    accepts: Callable[[Any], bool]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_list_of_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+
+
+def _is_toml_table(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_table_of_tables(value: Any) -> bool:
+    return _is_toml_table(value) and all(isinstance(item, dict) for item in value.values())
+
+
+def _is_list_of_tables(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
+
+
+def _is_whole_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+
+
+def _is_colour(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch(r"(#[0-9A-Fa-f]{6})?|[a-z]+", value))
+
+
+EFFORTS = ("", "low", "medium", "high")
+_KEYS: Mapping[str, _KnownKey] = {
+    "version": _KnownKey("a whole number", _is_whole_number),
+    "name": _KnownKey('a text, like name = "Thesis"', _is_text),
+    "colour": _KnownKey('a colour, like colour = "#7aa2f7"', _is_colour),
+    "roots": _KnownKey('a list of folders, like roots = ["/home/me/project"]', _is_list_of_texts),
+    "models": _KnownKey("a table with main, fast and long", _is_toml_table),
+    "models.main": _KnownKey('the name of a model, like main = "anthropic/claude"', _is_text),
+    "models.fast": _KnownKey('the name of a model, like fast = "openai/mini"', _is_text),
+    "models.long": _KnownKey('the name of a model, like long = "google/pro"', _is_text),
+    "effort": _KnownKey('"low", "medium" or "high", like effort = "high"', lambda value: value in EFFORTS),
+    "temperature": _KnownKey(
+        "a number from 0 to 2, like temperature = 0.7", lambda value: _is_amount(value) and value <= 2
+    ),
+    "top_p": _KnownKey("a number from 0 to 1, like top_p = 0.9", lambda value: _is_amount(value) and value <= 1),
+    "instructions": _KnownKey('a text, like instructions = "Answer briefly."', _is_text),
+    "policy": _KnownKey("a table with a preset and values", _is_toml_table),
+    "policy.preset": _KnownKey('the name of a preset, like preset = "layered"', _is_text),
+    "policy.values": _KnownKey("a table of values, like handover_at = 0.85", _is_toml_table),
+    "permissions": _KnownKey("a table with a mode and rules", _is_toml_table),
+    "permissions.mode": _KnownKey('the name of a mode, like mode = "ask"', _is_text),
+    "permissions.rules": _KnownKey("tables that begin with [[permissions.rules]]", _is_list_of_tables),
+    "mcp": _KnownKey("a table for each server, like [mcp.github]", _is_table_of_tables),
+    "shared": _KnownKey("a table with url and acknowledge", _is_toml_table),
+    "shared.url": _KnownKey('the address of a shared store, like url = "postgresql://me@host/helix"', _is_text),
+    "shared.acknowledge": _KnownKey(
+        '"local" or "shared", like acknowledge = "local"', lambda value: value in ("local", "shared")
+    ),
+    "limits": _KnownKey("a table with cache_bytes", _is_toml_table),
+    "limits.cache_bytes": _KnownKey(
+        "a number of bytes, like cache_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number
+    ),
+    "limits.steps": _KnownKey("a whole number of steps, like steps = 400", _is_whole_number),
+    "limits.repeats": _KnownKey("a whole number, like repeats = 5", _is_whole_number),
+    "limits.turn_cost": _KnownKey("dollars, like turn_cost = 2.5, or 0 for no limit", _is_amount),
+    "limits.day_cost": _KnownKey("dollars, like day_cost = 20, or 0 for no limit", _is_amount),
+    "limits.workspace_cost": _KnownKey("dollars, like workspace_cost = 100, or 0 for no limit", _is_amount),
+    "limits.agents": _KnownKey("a whole number of agents below one conversation, like agents = 32", _is_whole_number),
+    "limits.agents_depth": _KnownKey("a whole number, like agents_depth = 2", _is_whole_number),
+    "limits.agents_at_once": _KnownKey(
+        "a whole number of agents that work side by side, like agents_at_once = 4", _is_whole_number
+    ),
+    "limits.agents_seconds": _KnownKey("seconds for all agents of a conversation, or 0 for no limit", _is_amount),
+    "limits.agents_cost": _KnownKey("dollars for all agents of a conversation, or 0 for no limit", _is_amount),
+    "changes": _KnownKey("a table with leave_out and keep_days", _is_toml_table),
+    "changes.leave_out": _KnownKey('a list of names, like leave_out = ["node_modules/", "*.iso"]', _is_list_of_texts),
+    "changes.keep_days": _KnownKey("a whole number of days, like keep_days = 30", _is_whole_number),
+    "changes.most_files": _KnownKey(
+        "a number of files, like most_files = 200_000, or 0 for no limit", _is_whole_number
+    ),
+    "changes.most_bytes": _KnownKey(
+        "a number of bytes, like most_bytes = 5_000_000_000, or 0 for no limit", _is_whole_number
+    ),
+    "changes.off": _KnownKey("true or false", lambda value: isinstance(value, bool)),
+    "permissions.trusted": _KnownKey("a table of rules files and their SHA-256", _is_toml_table),
+    "permissions.approved": _KnownKey("a table of MCP tools and what they were when you allowed them", _is_toml_table),
+    "permissions.shown": _KnownKey(
+        "a list of commands of rules that allow other programs as well, once you were told", _is_list_of_texts
+    ),
+    "permissions.openings": _KnownKey('a list of names, like openings = ["ssh", "docker"]', _is_list_of_texts),
+    "permissions.readable": _KnownKey('a list of folders, like readable = ["~/data"]', _is_list_of_texts),
+    "permissions.hidden": _KnownKey(
+        'a list of patterns, like hidden = [".env", "*.pem", "secrets/"]', _is_list_of_texts
+    ),
+    "permissions.off": _KnownKey(
+        "a list of paths of rules, skills, commands, hooks and agents that are not used", _is_list_of_texts
+    ),
+    "proposed": _KnownKey("a table the program made from an import", _is_toml_table),
+}
+_OPEN = (
+    "policy.values",
+    "mcp",
+    "proposed",
+    "permissions.rules",
+    "permissions.trusted",
+)  # what is inside is not ours to check
+
+
+def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
+    """The settings in `text`; ConfigMistake names the line."""
+    try:
+        document = tomlkit.parse(text).unwrap()
+    except ParseError as error:
+        raise ConfigFileMistake(
+            _sentence_without_place(str(error)),
+            where=f"{path}, line {error.line}",
+            remedy="Fix the line and open the workspace again.",
+        ) from error
+    except TOMLKitError as error:
+        raise ConfigFileMistake(
+            _sentence_without_place(str(error)), where=str(path), remedy="Fix the file and open the workspace again."
+        ) from error
+    if _is_whole_number(document.get("version")) and document["version"] > VERSION:
+        raise WrittenByNewerVersion(
+            f"{path} was written by a newer version of Helix Desktop ({document['version']}).",
+            remedy="Update Helix Desktop. Nothing was changed.",
+        )
+    warnings = _check_known_keys(document, text, path)
+    return _settings_from_document(document, warnings)
+
+
+def _sentence_without_place(text: str) -> str:
+    return re.sub(r" at line \d+ col \d+", "", text).rstrip(".") + "."
+
+
+def _check_known_keys(document: Mapping[str, Any], text: str, path: Path) -> tuple[str, ...]:
+    warnings = []
+    for dotted, value in _walk_keys(document, ""):
+        key = _KEYS.get(dotted)
+        where = f"{path}, line {line_of_key(text, dotted)}"
+        if key is None:
+            near = _similar_key(dotted)
+            hint = f". Did you mean {near}?" if near else "."
+            warnings.append(f"{where}: {dotted} is not a workspace setting and has no effect{hint}")
+        elif not key.accepts(value):
+            raise ConfigFileMistake(
+                f"{dotted} = {_value_for_message(value)} is not valid: expected {key.expected}.",
+                where=where,
+                remedy="Fix the line and open the workspace again.",
+            )
+    return tuple(warnings)
+
+
+def _walk_keys(table: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for name, value in table.items():
+        dotted = f"{prefix}{name}"
+        found.append((dotted, value))
+        if isinstance(value, dict) and dotted in _KEYS and dotted not in _OPEN:
+            found += _walk_keys(value, f"{dotted}.")
+    return found
+
+
+def _similar_key(dotted: str) -> str:
+    close = difflib.get_close_matches(dotted, _KEYS, n=1, cutoff=0.6)
+    if not close:
+        last = {key.rpartition(".")[2]: key for key in _KEYS}
+        close = [last[name] for name in difflib.get_close_matches(dotted.rpartition(".")[2], last, n=1, cutoff=0.75)]
+    return close[0] if close else ""
+
+
+def _value_for_message(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def line_of_key(text: str, dotted: str) -> int:
+    """The line a key stands in, counted from 1: as `[a.b]`, as `c = ` below it, or as `a.b.c = `."""
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := re.match(r"\s*\[\[?\s*([^\]]+?)\s*\]\]?", line):
+            table = re.sub(r"[\s\"']", "", head[1])
+            if table == dotted or table.startswith(f"{dotted}."):
+                return number
+        elif (key := re.match(r"\s*([\w\-.\"' ]+?)\s*=", line)) is not None:
+            name = re.sub(r"[\s\"']", "", key[1])
+            full = f"{table}.{name}" if table else name
+            if full == dotted or full.startswith(f"{dotted}.") or dotted.startswith(f"{full}."):
+                return number
+    return 1
+
+
+def _settings_from_document(document: Mapping[str, Any], warnings: tuple[str, ...]) -> WorkspaceConfig:
+    policy = document.get("policy", {})
+    permissions = document.get("permissions", {})
+    return WorkspaceConfig(
+        name=document.get("name", ""),
+        colour=document.get("colour", ""),
+        roots=tuple(document.get("roots", ())),
+        models={role: name for role, name in document.get("models", {}).items() if isinstance(name, str) and name},
+        effort=document.get("effort", ""),
+        temperature=document.get("temperature"),
+        top_p=document.get("top_p"),
+        instructions=document.get("instructions", ""),
+        preset=policy.get("preset", ""),
+        policy=policy.get("values", {}),
+        mode=permissions.get("mode", ""),
+        rules=tuple(permissions.get("rules", ())),
+        mcp=document.get("mcp", {}),
+        limit=document.get("limits", {}).get("cache_bytes", 0),
+        changes=document.get("changes", {}),
+        limits=document.get("limits", {}),
+        trusted=permissions.get("trusted", {}),
+        approved=permissions.get("approved", {}),
+        off=tuple(permissions.get("off", ())),
+        shared=document.get("shared", {}),
+        openings=tuple(permissions.get("openings", ())),
+        readable=tuple(permissions.get("readable", ())),
+        hidden=tuple(permissions["hidden"]) if "hidden" in permissions else None,
+        shown=tuple(permissions.get("shown", ())),
+        proposed=document.get("proposed", {}),
+        warnings=warnings,
+    )
+
+
+def read_workspace_settings(path: Path) -> WorkspaceConfig:
+    """The settings in the file."""
+    return parse_workspace_settings(_read_settings_text(path), path)
+
+
+def _read_settings_text(path: Path) -> str:
+    try:
+        return atomic_files.read_small_file(path).decode("utf-8").replace("\r\n", "\n")
+    except InvalidInput as error:
+        raise ConfigFileMistake(error.what, remedy=error.remedy) from error
+    except FileNotFoundError as error:
+        raise NotFound(
+            f"{path} is missing.", remedy="Restore the file, or import the workspace from an export."
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigFileMistake(f"{path} is not UTF-8 text.", remedy="Save it as UTF-8.") from error
+    except OSError as error:
+        raise StoreFailed(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def new_settings_text(name: str, colour: str, roots: tuple[str, ...]) -> str:
+    """The text of a new workspace's file."""
+    document = tomlkit.parse(_HEAD)
+    document.add("version", tomlkit.item(VERSION))
+    document.add("name", tomlkit.item(name))
+    document.add("colour", tomlkit.item(colour))
+    document.add("roots", tomlkit.item(list(roots)))
+    return tomlkit.dumps(document)
+
+
+def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
+    """Set dotted keys (None takes one out) in the file as it stands now, so that edits by hand meanwhile survive. A name
+    with a dot in it is quoted, as in TOML.
+    """
+    text = _read_settings_text(path)
+    now = parse_workspace_settings(text, path)  # never write over a file with a mistake in it
+    document = tomlkit.parse(text)
+    for dotted, value in (changes(now) if callable(changes) else changes).items():
+        _set_in_document(document, _split_dotted_key(dotted), value)
+    changed = tomlkit.dumps(document)
+    try:
+        settings = parse_workspace_settings(changed, path)
+    except ConfigFileMistake as mistake:  # in what was asked for, not in the file
+        raise ConfigFileMistake(mistake.mistake, remedy="Nothing was changed.") from mistake
+    atomic_files.write_file_atomically(path, changed, private=True)
+    return settings
+
+
+def quote_key_part(name: str) -> str:
+    """A name of any letters, as a part of a dotted key."""
+    return json.dumps(name, ensure_ascii=False)
+
+
+def _split_dotted_key(dotted: str) -> list[str]:
+    parts = re.findall(r'"(?:[^"\\]|\\.)*"|[^.]+', dotted)
+    return [json.loads(part) if part.startswith('"') else part for part in parts]
+
+
+def _set_in_document(table: Any, names: list[str], value: Any) -> None:
+    *outer, last = names
+    for name in outer:
+        if name not in table:
+            if value is None:
+                return
+            table[name] = tomlkit.table()
+        table = table[name]
+    if value is None:
+        table.pop(last, None)
+    else:
+        table[last] = list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,242 @@
+"""Counting tokens with tiktoken: any text, any size, no network, and never a panic that ends a thread.
+
+What is guarded against (all of it measured): tiktoken downloads its vocabularies, so ours are shipped and loaded from
+`resources/encodings`; `encode_fact` refuses special tokens that a tool may well print, so `encode_ordinary`; a long run of
+blanks ends in a panic that is no `Exception`, so the text is cut into pieces at line ends and a panic makes an estimate.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import itertools
+import logging
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import tiktoken
+
+from helix_desktop import resources
+from helix_desktop.errors import StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+
+PIECE = 16_384  # characters; cutting at line ends costs 0.0002 % of exactness
+BATCH = 1 << 18  # characters that are counted by one call
+END = "<|endoftext|>"  # of every vocabulary
+WHOLE = 1_000_000  # characters counted in full; beyond, samples are
+SAMPLES = 16
+REMEMBERED = 8_000  # counts kept; about 200 bytes each
+BYTES_PER_TOKEN = 3.6  # where even tiktoken gives up
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVocabulary:
+    """What defines an encoding: its file with the SHA-256 tiktoken asserts, and how text is cut into words."""
+
+    name: str
+    sha256: str
+    pattern: str
+    special: Mapping[str, int]
+
+
+_O200K_WORDS = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?",
+    r"\p{N}{1,3}",
+    r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+    r"\s*[\r\n]+",
+    r"\s+(?!\S)",
+    r"\s+",
+)
+_CL100K_WORDS = (
+    r"'(?i:[sdmt]|ll|ve|re)",
+    r"[^\r\n\p{L}\p{N}]?+\p{L}++",
+    r"\p{N}{1,3}+",
+    r" ?[^\s\p{L}\p{N}]++[\r\n]*+",
+    r"\s++$",
+    r"\s*[\r\n]",
+    r"\s+(?!\S)",
+    r"\s",
+)
+VOCABULARIES: Mapping[str, TokenVocabulary] = {
+    "o200k_base": TokenVocabulary(
+        "o200k_base",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+        "|".join(_O200K_WORDS),
+        {"<|endoftext|>": 199_999, "<|endofprompt|>": 200_018},
+    ),
+    "cl100k_base": TokenVocabulary(
+        "cl100k_base",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+        "|".join(_CL100K_WORDS),
+        {
+            "<|endoftext|>": 100_257,
+            "<|fim_prefix|>": 100_258,
+            "<|fim_middle|>": 100_259,
+            "<|fim_suffix|>": 100_260,
+            "<|endofprompt|>": 100_276,
+        },
+    ),
+}
+
+
+def get_encoding(name: str, folder: Path | None = None) -> tiktoken.Encoding:
+    """The shipped encoding, its file checked against its hash."""
+    return _read_encoding(name, (folder or resources.resources_folder() / "encodings") / f"{name}.tiktoken")
+
+
+@functools.cache
+def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
+    """About 250 ms and 44 MB for o200k_base, once in a process."""
+    vocabulary = VOCABULARIES[name]
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise StoreFailed(f"The token vocabulary {path} cannot be read: {error.strerror}.", remedy=_REMEDY) from error
+    if hashlib.sha256(content).hexdigest() != vocabulary.sha256:
+        raise StoreFailed(f"The token vocabulary {path} is damaged.", remedy=_REMEDY)
+    ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}
+    encoding = tiktoken.Encoding(
+        name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens=dict(vocabulary.special)
+    )
+    ranks.clear()  # 28 MB; it has made its own table of them, and keeps these to be pickled alone
+    return encoding
+
+
+_REMEDY = "Reinstall Helix Desktop. This file contains none of your data."
+
+
+class TiktokenCounter:
+    """Counts with one encoding, loaded when first needed; safe to call from any thread.
+
+    Texts of up to a million characters are counted exactly (but for the cuts between pieces). Beyond, sixteen pieces spread
+    over the text are counted and the rest is taken to be like them, so a 200 MB output costs milliseconds: an estimate,
+    within some percent for text that is of one kind.
+    """
+
+    def __init__(self, name: str = "o200k_base", *, folder: Path | None = None) -> None:
+        self.name = name
+        self._folder = folder
+        self._encoding: tiktoken.Encoding | None = None
+        self._lock = threading.Lock()
+        self._counts: OrderedDict[bytes, int] = OrderedDict()
+
+    def count_tokens(self, text: str) -> int:
+        """How many tokens `text` has. A text counted before costs its SHA-256."""
+        key = _digest_of_text(text)
+        if (known := self._remembered_count(key)) is None:
+            known = (
+                sum(self._count_pieces(cut_into_pieces(text)))
+                if len(text) <= WHOLE
+                else self._estimate_by_samples(text)
+            )
+            self._remember_count(key, known)
+        return known
+
+    def count_ahead(self, texts: Iterable[str]) -> None:
+        """Count many texts together, so that `count_tokens` knows each of them."""
+        fresh: dict[bytes, list[str]] = {}
+        size = 0
+        for text in texts:
+            if len(text) <= WHOLE and self._remembered_count(key := _digest_of_text(text)) is None:
+                fresh[key] = list(cut_into_pieces(text))
+                size += len(text)
+            if size > BATCH:
+                self._count_all(fresh)
+                fresh, size = {}, 0
+        self._count_all(fresh)
+
+    def _count_all(self, cut: Mapping[bytes, list[str]]) -> None:
+        counts = self._count_pieces(piece for each in cut.values() for piece in each)
+        for key, each in cut.items():
+            self._remember_count(key, sum(itertools.islice(counts, len(each))))
+
+    def _remembered_count(self, key: bytes) -> int | None:
+        with self._lock:
+            if (known := self._counts.get(key)) is not None:
+                self._counts.move_to_end(key)
+            return known
+
+    def _remember_count(self, key: bytes, count: int) -> None:
+        with self._lock:
+            self._counts[key] = count
+            if len(self._counts) > REMEMBERED:
+                self._counts.popitem(last=False)
+
+    def _count_pieces(self, some: Iterable[str]) -> Iterator[int]:
+        """The tokens of each piece."""
+        batch, size = [], 0
+        for piece in some:
+            batch.append(piece)
+            size += len(piece)
+            if size > BATCH:
+                yield from self._count_batch(batch)
+                batch, size = [], 0
+        yield from self._count_batch(batch)
+
+    def _count_batch(self, batch: Sequence[str]) -> list[int]:
+        """In one call, as each gives up the interpreter and has to get it back from threads that compute. What stands between two
+        pieces is a token of its own.
+        """
+        if len(batch) < 2 or any(END in piece for piece in batch):
+            return list(map(self._count_piece, batch))
+        encoding = self._loaded_encoding()
+        try:
+            found = encoding.encode(END.join([*batch, ""]), allowed_special={END}, disallowed_special=())
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # noqa: BLE001 - a panic inside tiktoken is no Exception; which piece it was shows alone
+            return list(map(self._count_piece, batch))
+        ends = [-1]
+        for _ in batch:
+            ends.append(found.index(encoding.eot_token, ends[-1] + 1))
+        return [end - begin - 1 for begin, end in itertools.pairwise(ends)]
+
+    def _estimate_by_samples(self, text: str) -> int:
+        samples = _sample_pieces(text)
+        counted = sum(self._count_pieces(samples))
+        return round(counted * len(text) / sum(map(len, samples)))
+
+    def _count_piece(self, text: str) -> int:
+        if not text:
+            return 0
+        try:
+            return len(self._loaded_encoding().encode_ordinary(text))
+        except (KeyboardInterrupt, SystemExit, StoreFailed):
+            raise
+        except BaseException as error:  # noqa: BLE001 - a panic inside tiktoken is no Exception
+            log.warning("tiktoken gave up on %d characters (%s); estimated", len(text), type(error).__name__)
+            return max(1, round(len(text.encode("utf-8", "replace")) / BYTES_PER_TOKEN))
+
+    def _loaded_encoding(self) -> tiktoken.Encoding:
+        if self._encoding is None:
+            with self._lock:
+                if self._encoding is None:
+                    self._encoding = get_encoding(self.name, self._folder)
+        return self._encoding
+
+
+def _digest_of_text(text: str) -> bytes:
+    read = text if len(text) <= WHOLE else f"{len(text)}{''.join(_sample_pieces(text))}"
+    return hashlib.sha256(read.encode("utf-8", "surrogatepass")).digest()
+
+
+def _sample_pieces(text: str) -> list[str]:
+    """Pieces spread over a text."""
+    step = len(text) // SAMPLES
+    return [text[start : start + PIECE] for start in range(0, step * SAMPLES, step)]
+
+
+def cut_into_pieces(text: str) -> Iterator[str]:
+    """Cut into pieces of up to 16 K characters, each ending behind a line where there is one."""
+    start = 0
+    while len(text) - start > PIECE:
+        cut = text.rfind("\n", start, start + PIECE) + 1 or start + PIECE
+        yield text[start:cut]
+        start = cut
+    yield text[start:]

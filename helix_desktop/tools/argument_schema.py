@@ -1,0 +1,187 @@
+"""A call's arguments: reading the JSON, checking it against the tool's schema, and the `keep` every tool is offered with.
+
+What a model gets wrong is answered with a sentence it can act on, never with a trace.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from helix_desktop.engine.facts import ToolSpec
+from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
+from helix_desktop.errors import InvalidInput
+
+KEEP = "keep"
+KEEP_SENTENCE = "What you need of it if the output is long"  # the system prompt says the rest
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+_NUMBER = re.compile(r"-?\d{1,18}")
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+
+
+def read_arguments(text: str) -> dict[str, Any]:
+    """The arguments as an object; nothing at all counts as none."""
+    if not text.strip():
+        return {}
+    if (found := parse_arguments(text)) is not None:
+        return _check_encodable(found, text)
+    try:
+        parse_strict_json(text)
+    except RecursionError:
+        raise InvalidInput("The arguments are nested too deeply; the tool was not run.") from None
+    except ValueError as error:
+        raise InvalidInput(
+            f"The arguments are not valid JSON ({error}); the tool was not run.",
+            remedy="Call the tool again with one JSON object. Check quotes and line breaks inside strings.",
+        ) from None
+    raise InvalidInput("The arguments must be one JSON object; the tool was not run.")
+
+
+def _check_encodable(values: dict[str, Any], text: str) -> dict[str, Any]:
+    """The values, refused where a text in them cannot be written anywhere."""
+    if _HALF.search(text):
+        try:
+            json.dumps(values, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                "The arguments contain an unpaired surrogate (half of a character), such as \\ud83d alone; the tool was not run.",
+                remedy="Write the character itself, or both halves of the pair.",
+            ) from None
+    return values
+
+
+def check_arguments(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
+    """The values as the schema wants them; WrongUse names the argument that does not fit."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = schema.get("required", ())
+    given = {
+        name: value
+        for name, value in values.items()
+        if name not in properties or not _means_no_argument(value, properties[name], optional=name not in required)
+    }
+    known = ", ".join(properties) or "none"
+    for name in given:
+        if name not in properties:
+            raise InvalidInput(f"{tool} has no argument {name[:60]!r}; it was not run.", remedy=f"It takes: {known}.")
+    for name in required:
+        if name not in given:
+            raise InvalidInput(f"{tool} needs the argument {name!r}; it was not run.", remedy=f"It takes: {known}.")
+    return {name: _fit_value_to_schema(value, properties[name], f"{tool}: {name}") for name, value in given.items()}
+
+
+def _fit_value_to_schema(value: Any, schema: Mapping[str, Any], where: str) -> Any:
+    wanted = schema.get("type", "")
+    value = _correct_plain_value(value, wanted)
+    if wanted and (not isinstance(value, _TYPES[wanted]) or (isinstance(value, bool) and wanted != "boolean")):
+        raise InvalidInput(f"{where} must be of type {wanted}, not {_name_json_type(value)}; the tool was not run.")
+    if "enum" in schema and value not in schema["enum"]:
+        raise InvalidInput(f"{where} must be one of {', '.join(map(str, schema['enum']))}; the tool was not run.")
+    if "minimum" in schema and value < schema["minimum"]:
+        raise InvalidInput(f"{where} must be {schema['minimum']} or more, not {value}; the tool was not run.")
+    if wanted == "array" and "items" in schema:
+        return [
+            _fit_value_to_schema(item, schema["items"], f"{where}, item {index}") for index, item in enumerate(value, 1)
+        ]
+    if wanted == "object" and "properties" in schema:
+        return check_arguments(value, schema, where)
+    return value
+
+
+def correct_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of somebody else's tool with what is plain put right; all the rest is the tool's own to judge."""
+    properties, required = schema.get("properties"), schema.get("required")
+    known = properties if isinstance(properties, dict) else {}
+    needed = required if isinstance(required, list) else ()
+    return {
+        name: _correct_foreign_value(value, known.get(name))
+        for name, value in values.items()
+        if value is not None or name in needed or not isinstance(_declared_type(known.get(name)), str)
+    }
+
+
+def _correct_foreign_value(value: Any, schema: Any) -> Any:
+    wanted = _declared_type(schema)
+    if not isinstance(wanted, str):
+        return value
+    meant = _correct_plain_value(value, wanted)
+    return meant if isinstance(meant, _TYPES.get(wanted, ())) else value
+
+
+def _declared_type(schema: Any) -> Any:
+    """The one type a property has, if it has one."""
+    return schema.get("type") if isinstance(schema, dict) else None
+
+
+def _means_no_argument(value: Any, schema: Mapping[str, Any], *, optional: bool) -> bool:
+    """Some models give every argument: null, "", and for a number 0 or -1, where they mean none."""
+    if value is None or not optional:
+        return value is None
+    return value == "" or (value in (0, -1) and value is not False and schema.get("minimum", value) > value)
+
+
+def _correct_plain_value(value: Any, wanted: str) -> Any:
+    """Models write `"5"` for 5, 5 for `"5"` and `"true"` for true; what is plain is taken."""
+    if type(value) is int and wanted == "string":
+        return str(value)
+    if isinstance(value, float) and wanted == "integer" and value.is_integer():
+        return int(value)
+    return _parse_value_in_text(value, wanted) if isinstance(value, str) else value
+
+
+def _parse_value_in_text(value: str, wanted: str) -> Any:
+    if wanted == "integer" and _NUMBER.fullmatch(value.strip()):
+        return int(value)
+    if wanted == "boolean" and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    if wanted in ("array", "object"):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _name_json_type(value: Any) -> str:
+    return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
+
+
+# --- keep ------------------------------------------------------------------------------------------------------------
+
+
+def keep_argument_name(schema: Mapping[str, Any]) -> str:
+    """The name of the additional argument: one the tool has no argument of."""
+    own = schema.get("properties", {})
+    own = own if isinstance(own, dict) else {}
+    name = KEEP
+    while name in own:
+        name = f"{name}_of_output" if name == KEEP else f"{name}_"
+    return name
+
+
+def spec_with_keep(name: str, description: str, schema: Mapping[str, Any]) -> ToolSpec:
+    """The tool as the model sees it, with the additional argument."""
+    own = schema.get("properties", {})
+    properties = {**(own if isinstance(own, dict) else {}), keep_argument_name(schema): KEEP_SCHEMA}
+    shown = {**schema, "type": "object", "properties": properties}
+    return ToolSpec(name, description, json.dumps(shown, ensure_ascii=False, separators=(",", ":")))
+
+
+def split_off_keep(values: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The tool's own arguments, and what the call asked to keep of a long output."""
+    name = keep_argument_name(schema)
+    keep = values.get(name, "")
+    rest = {key: value for key, value in values.items() if key != name}
+    return rest, keep.strip()[:2_000] if isinstance(keep, str) else ""
+
+
+KEEP_SCHEMA = {"type": "string", "description": KEEP_SENTENCE}

@@ -1,0 +1,135 @@
+"""Files that make other programs run something later on: git, shells, editors, package managers, other agents.
+
+By name, wherever they are in a folder; what of them matters is told by `runnable_content`, so that only a change that can run
+something counts. Git's own files are in `git_places.py`.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+from collections.abc import Mapping
+
+from helix_desktop.tools.workspace_roots import normalise_spelling
+
+# Files with these names, anywhere.
+AUTORUN_FILES = (
+    # shells, and what switches environments when a folder is entered
+    ".envrc", ".autoenv", ".autoenv.zsh", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile",
+    ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".login", ".inputrc", ".pam_environment",
+    ".xprofile", ".xinitrc", ".xsession", ".xsessionrc", ".tool-versions", ".mise.toml", "mise.toml", ".mise.*.toml", ".rtx.toml", ".tmux.conf", ".screenrc",
+    # editors and debuggers
+    "*.code-workspace", "*.sublime-project", "*.sublime-workspace", ".exrc", ".vimrc", ".nvimrc", ".nvim.lua", ".lvimrc", ".lnvim.lua",
+    ".local.vim", "_vimrc", ".gvimrc", ".dir-locals.el", ".dir-locals-2.el", ".emacs", ".gdbinit", ".lldbinit", ".pdbrc", ".pythonrc", ".devcontainer.json",
+    ".gitpod.yml", ".editorconfig.js", ".kakrc", ".nanorc", ".projectionist.vim",
+    # git's settings of a user, and what runs on its hooks
+    ".gitconfig", ".pre-commit-config.yaml", ".pre-commit-config.yml", "lefthook*.yml", "lefthook*.yaml", "lefthook*.toml", "lefthook*.json", ".lefthook*.yml", ".lefthook*.toml",
+    ".overcommit.yml", ".huskyrc*", ".lintstagedrc*", "lint-staged.config.*", ".simple-git-hooks.*", "simple-git-hooks.*", "captainhook.json", "grumphp.yml", ".hgrc",
+    # package managers and builds
+    ".npmrc", ".yarnrc", ".yarnrc.yml", ".pnpmfile.cjs", ".pnpmfile.js", "pnpmfile.js", ".bazelrc", ".bazeliskrc", ".buckconfig", ".condarc", "pip.conf", ".pip.conf", ".pydistutils.cfg",
+    "rust-toolchain.toml", "rust-toolchain", ".jvmopts", ".sbtopts", ".mavenrc", "gradle-wrapper.properties", "maven-wrapper.properties", "bunfig.toml", ".noderc", ".node_repl_history.js",
+    ".rspec", ".irbrc", ".pryrc", ".rdebugrc", ".perltidyrc", ".Rprofile", ".Renviron", ".octaverc", ".ghci", ".sqliterc", ".psqlrc", ".mailcap", ".lesskey", ".lessfilter", ".ackrc", ".curlrc", ".wgetrc", ".ripgreprc",
+    # other agents
+    ".mcp.json", "mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", ".goosehints.json", "crush.json", ".crush.json",
+    "authorized_keys", "crontab", ".crontab", ".forward", ".procmailrc",
+)  # fmt: skip
+# All files in folders with these names, anywhere.
+AUTORUN_FOLDERS = (
+    ".vscode", ".idea", ".fleet", ".zed", ".vs", ".nova", ".devcontainer", ".helix", ".cursor", ".claude", ".codex", ".gemini", ".windsurf",
+    ".kiro", ".opencode", ".continue", ".roo", ".cline", ".amazonq", ".qwen", ".husky", ".lefthook", ".lefthook-local", ".githooks", ".git-hooks", ".overcommit", ".mvn", ".mise",
+    ".vim", ".nvim", ".kak", ".emacs.d", ".ssh",
+)  # fmt: skip
+# Files and folders whose names mean this below another folder only.
+AUTORUN_PATHS = (
+    ".yarn/releases", ".yarn/plugins", ".cargo/config", ".cargo/config.toml", ".cargo/env", ".cargo/bin", ".bundle/config", ".gnupg/gpg.conf",
+    ".gnupg/gpg-agent.conf", ".config/autostart", ".config/systemd", ".config/fish", ".config/git", ".config/nvim", ".config/environment.d",
+    ".config/mise", ".config/direnv", ".config/Code/User", ".config/containers", ".config/pip", ".config/zsh", ".config/kitty", ".config/sway",
+    ".config/i3", ".config/helix", ".config/gh", ".local/share/applications", ".local/share/systemd", ".local/bin", ".github/hooks",
+)  # fmt: skip
+# Here lie packages of others by the thousand; nobody opens them as a project.
+PACKAGE_FOLDERS = ("node_modules", "site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", "__pycache__")
+SCRIPTS = "package.json"
+COMPOSER = "composer.json"
+_AUTOMATIC = ("install", "prepare", "publish", "pack", "version", "uninstall", "shrinkwrap", "rebuild", "dependencies")
+_HOOKS = ("husky", "lint-staged", "simple-git-hooks", "gitHooks", "pre-commit", "pre-push", "ghooks", "yorkie")
+MOST_BYTES = 1 << 20
+
+
+_EXACT = frozenset(normalise_spelling(name) for name in AUTORUN_FILES if not set(name) & set("*?["))
+_PATTERNS = tuple(normalise_spelling(name) for name in AUTORUN_FILES if set(name) & set("*?["))
+_FOLDERS = frozenset(map(normalise_spelling, AUTORUN_FOLDERS))
+_BELOW: dict[str, tuple[str, ...]] = {}
+for _each in map(normalise_spelling, AUTORUN_PATHS):
+    _BELOW[_each.rpartition("/")[2]] = (*_BELOW.get(_each.rpartition("/")[2], ()), "/" + _each)
+
+
+def is_autorun_entry(name: str, path: str, *, folder: bool) -> bool:
+    """Whether other programs run an entry of this name, or what is in it, later. `path`: from the root."""
+    name = normalise_spelling(name)
+    if name in _BELOW and ("/" + normalise_spelling(path)).endswith(_BELOW[name]):
+        return True
+    if folder:
+        return name in _FOLDERS
+    return name in _EXACT or name in (SCRIPTS, COMPOSER) or any(fnmatch.fnmatchcase(name, each) for each in _PATTERNS)
+
+
+def is_autorun_path(path: str) -> bool:
+    """Whether writing the file with this path, from the root, makes another program run something later."""
+    parts = path.split("/")
+    above = ("/".join(parts[: at + 1]) for at in range(len(parts) - 1))
+    if ".git" in map(normalise_spelling, parts) or is_autorun_entry(parts[-1], path, folder=False):
+        return True
+    return any(is_autorun_entry(part, inside, folder=True) for part, inside in zip(parts, above, strict=False))
+
+
+def changes_what_runs(path: str, before: bytes, after: bytes) -> bool:
+    """Whether changing a file so makes another program run something else later."""
+    name = path.rpartition("/")[2]
+    return is_autorun_path(path) and (not is_run_in_part(name) or bool(runnable_content(name, after, before)))
+
+
+def is_run_in_part(name: str) -> bool:
+    """Whether only a part of such a file is run, and what is new in it depends on what was there."""
+    return normalise_spelling(name) in (SCRIPTS, COMPOSER)
+
+
+def runnable_content(name: str, content: bytes, before: bytes | None = None) -> str:
+    """What of a file can run something, as a text that is compared; empty where nothing can. `before`: what it was."""
+    if is_run_in_part(name):
+        return _automatic_scripts(content, before)
+    return hashlib.sha256(content).hexdigest() if content.strip() else ""
+
+
+def _automatic_scripts(content: bytes, before: bytes | None) -> str:
+    """Scripts that are run by themselves, and changes of those that were there: a new one is run by its name only."""
+    now, old = _parse_json_table(content), _parse_json_table(before or b"")
+    if now is None:
+        return hashlib.sha256(content).hexdigest()
+    scripts, had = _table_within(now, "scripts"), _table_within(old or {}, "scripts")
+    kept = {
+        name: text
+        for name, text in scripts.items()
+        if (_is_automatic_script(name, scripts) and name not in had) or had.get(name, text) != text
+    }
+    hooks = {name: now[name] for name in _HOOKS if name in now and now[name] != (old or {}).get(name)}
+    return json.dumps([kept, hooks], sort_keys=True) if kept or hooks else ""
+
+
+def _is_automatic_script(name: str, scripts: Mapping[str, object]) -> bool:
+    if any(word in name for word in _AUTOMATIC) or ("-" in name and name.startswith(("pre-", "post-"))):
+        return True
+    return name.startswith(("pre", "post")) and any(name.removeprefix(each) in scripts for each in ("pre", "post"))
+
+
+def _parse_json_table(content: bytes) -> dict[str, object] | None:
+    try:
+        value = json.loads(content or b"{}")
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _table_within(table: Mapping[str, object], name: str) -> dict[str, object]:
+    value = table.get(name)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,451 @@
+"""The guard: files that other programs run later are read before and after a command, and what it changed is put back.
+
+A command may write everywhere in the roots, also what git, a shell or an editor will run once the command and its
+sandbox are gone. What it changed there is taken away at once and held in memory; then the user is asked, by name,
+whether it is to be there after all. Nothing here depends on the sandbox or on undo.
+"""
+
+# ruff: noqa: PTH111, PTH112, PTH113, PTH114, PTH115, PTH118, PTH119, PTH120 -- every folder of a workspace is looked at: paths as texts are faster
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import field, replace
+from pathlib import Path
+
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import autorun_files, git_settings, workspace_roots
+from helix_desktop.tools.hidden_files import matches_hidden_patterns
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
+
+_DEEPEST, _MOST_HELD = 500, 200
+_OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
+_SETTLED = 2_000_000_000  # nanoseconds after which a change surely has another time than the one before
+_SETTINGS = ("config", "config.worktree")
+_TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
+_WRITTEN = ("refs", "logs", "objects", "info")  # folders of a git directory that git writes in
+_SHALLOW = ("pack", "info")  # of those in `objects_in_list`, the only ones that are gone on into
+
+
+@dataclass(frozen=True, slots=True)
+class AutorunFile:
+    """A file that is run later. `runnable_content`: what of it can run something, empty where nothing can; `link`: where it leads."""
+
+    runnable_content: str
+    content: bytes | None = None
+    link: str = ""
+    mode: int = 0o644
+
+
+AutorunState = dict[str, AutorunFile]
+
+
+@dataclass(frozen=True, slots=True)
+class AutorunChange:
+    """A file as it was before a command, and as the command left it."""
+
+    path: str
+    before: AutorunFile | None
+    after: AutorunFile
+
+
+@dataclass(frozen=True, slots=True)
+class _ScannedFolder:
+    stamp: tuple[int, int]
+    is_settled: bool
+    folders: tuple[str, ...]  # that are gone on into
+    whole: tuple[str, ...]  # of which everything counts
+    notable: tuple[str, ...]
+    has_git: bool
+    links: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()  # files that no agent sees
+
+
+@dataclass(slots=True)
+class AutorunGuard:
+    """The folders of a workspace. What is in one of them is remembered for as long as it has not changed."""
+
+    roots: WorkspaceRoots
+    patterns: Callable[[], tuple[str, ...]] = tuple  # of files that no agent sees
+    _patterns: tuple[str, ...] = ()
+    _folders: dict[str, _ScannedFolder] = field(default_factory=dict)
+    _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # folders in git directories
+    _items: dict[str, tuple[tuple[int, ...], AutorunFile]] = field(default_factory=dict)
+    _whole: list[str] = field(default_factory=list)
+
+    def read_autorun_state(self) -> AutorunState:
+        """All there is now that is run later, by path."""
+        if (now := self.patterns()) != self._patterns:
+            self._patterns = now
+            self._folders, self._of_git = {}, {}
+        return _AutorunScan(self).scan_all_roots()
+
+    def is_file_hidden(self, inside: str) -> bool:
+        """Whether no agent sees a file, by its path from its root."""
+        return matches_hidden_patterns(inside, self._patterns)
+
+    def list_hidden_files(self) -> list[str]:
+        """Files that no agent sees, where they really are, as the last look found them."""
+        found = (os.path.realpath(f"{path}/{name}") for path, folder in self._folders.items() for name in folder.hidden)
+        return [path for path in dict.fromkeys(found) if os.path.isfile(path)]
+
+    def paths_to_hold(self) -> tuple[list[str], list[str]]:
+        """What a sandbox can hold as it is: folders of git's, which stay where they are, and files and folders that no
+        command needs to change.
+        """
+        gits = [f"{path}/.git" for path, folder in self._folders.items() if ".git" in folder.notable]
+        gits = [path for path in gits if os.path.isdir(path) and os.path.realpath(path) == path]
+        files = [f"{path}/{name}" for path in gits for name in ("config", "config.worktree", "hooks", "commondir")]
+        files += [path for path in self.unchanging_paths() if os.path.realpath(path) == path]
+        return sorted(gits, key=len)[:_MOST_HELD], sorted(files, key=len)[:_MOST_HELD]
+
+    def unchanging_paths(self) -> list[str]:
+        """Files and folders that are there and that no command needs to change: they can be held as they are."""
+        files = [path for path in self._items if os.path.basename(path) not in _OF_GIT]
+        return [*self._whole, *(path for path in files if not autorun_files.is_run_in_part(os.path.basename(path)))]
+
+    def find_autorun_changes(self, before: AutorunState) -> list[AutorunChange]:
+        """What has changed since then so that it can run something; links first, and folders before what is in them."""
+        found = []
+        for path, item in self.read_autorun_state().items():
+            old = before.get(path)
+            if _can_run_more(os.path.basename(path), old, item):
+                found.append(AutorunChange(path, old, item))
+        return sorted(found, key=lambda one: (one.path.count("/"), one.path))
+
+    def revert_autorun_changes(self, planted: list[AutorunChange]) -> list[str]:
+        """Make each file what it was; the paths where that could not be done."""
+        failed = []
+        for one in planted:
+            before = one.before if one.before and not one.before.link else None
+            try:
+                self._put_autorun_file(one.path, one.before.link if one.before else "", before)
+            except (HelixError, OSError):
+                failed.append(one.path)
+        return failed
+
+    def reapply_autorun_changes(self, planted: list[AutorunChange]) -> None:
+        """The user wants them: make each what the command made of it."""
+        for one in planted:
+            self._put_autorun_file(one.path, one.after.link, one.after)
+
+    def remember_scan(self, look: _AutorunScan) -> None:
+        self._folders, self._of_git, self._items, self._whole = look.folders, look.of_git, look.items, look.whole
+
+    def scanned_folder(self, path: str) -> _ScannedFolder | None:
+        return self._folders.get(path) or self._of_git.get(path)
+
+    def remembered_file(self, path: str) -> tuple[tuple[int, ...], AutorunFile] | None:
+        return self._items.get(path)
+
+    def _put_autorun_file(self, path: str, link: str, item: AutorunFile | None) -> None:
+        content = item.content if item and not link else None
+        workspace_roots.restore_entry(
+            self.roots, self.roots.resolve_path(path), content, item.mode if item else 0o644, link
+        )
+
+
+def _can_run_more(name: str, before: AutorunFile | None, now: AutorunFile) -> bool:
+    """Whether a file can run something that it could not run before."""
+    if before is None:
+        return bool(now.runnable_content or now.link)
+    if autorun_files.is_run_in_part(name) and before.content is not None and now.content is not None:
+        return before.content != now.content and bool(autorun_files.runnable_content(name, now.content, before.content))
+    return bool(now.runnable_content or now.link) and (before.runnable_content, before.link) != (
+        now.runnable_content,
+        now.link,
+    )
+
+
+class _AutorunScan:
+    """One look at all folders."""
+
+    def __init__(self, guard: AutorunGuard) -> None:
+        self.guard, self.found = guard, AutorunState()
+        self.folders: dict[str, _ScannedFolder] = {}
+        self.of_git: dict[str, _ScannedFolder] = {}
+        self.items: dict[str, tuple[tuple[int, ...], AutorunFile]] = {}
+        self.whole: list[str] = []
+        self.gits: set[str] = set()
+        self.tops = [str(root) for root in guard.roots.folders]
+        self.closed = {str(path) for path in guard.roots.closed_paths}
+
+    def scan_all_roots(self) -> AutorunState:
+        shared = _read_risky_user_settings()
+        for root in self.tops:
+            self._scan_tree(root, root)
+        for top in [path for path, folder in self.folders.items() if ".git" in folder.notable]:
+            self._add_files_named_in_settings(shared, top, top)
+        self.guard.remember_scan(self)
+        return self.found
+
+    # --- folders -----------------------------------------------------------------------------------------------------
+
+    def _scan_tree(self, root: str, start: str) -> None:
+        todo = [(start, False, 0)]
+        while todo:
+            path, package, depth = todo.pop()
+            if path in self.folders or path in self.closed or depth > _DEEPEST:
+                continue
+            folder = self._scan_folder(path, path[len(root) + 1 :])
+            if folder is None:
+                continue
+            self.folders[path] = folder
+            if folder.has_git:
+                todo += self._scan_git_folder(path, path, depth)
+            for name in folder.notable:
+                if name == ".git":
+                    todo += self._scan_dot_git(path, depth)
+                elif not package:
+                    self._add_autorun_file(f"{path}/{name}")
+            for name in () if package else folder.whole:
+                self.whole.append(f"{path}/{name}")
+                self._add_all_files(f"{path}/{name}")
+            todo += [
+                (f"{path}/{name}", package or name in autorun_files.PACKAGE_FOLDERS, depth + 1)
+                for name in folder.folders
+            ]
+
+    def _scan_folder(self, path: str, inside: str) -> _ScannedFolder | None:
+        try:
+            found = os.lstat(path)
+            known = self.guard.scanned_folder(path)
+            stamp = (found.st_ino, found.st_ctime_ns)
+            if known is not None and known.is_settled and known.stamp == stamp:
+                return known
+            if not stat.S_ISDIR(found.st_mode):
+                return None
+            settled = 0 <= found.st_ctime_ns < time.time_ns() - _SETTLED
+            with os.scandir(path) as entries:
+                return _sort_folder_entries(stamp, entries, inside, self.guard.is_file_hidden, settled=settled)
+        except OSError:
+            return None
+
+    def _add_all_files(self, path: str) -> None:
+        """Everything in a folder, or in what it is a link to."""
+        for number, (folder, names, files) in enumerate(os.walk(path)):
+            for name in files:
+                self._add_autorun_file(f"{folder}/{name}")
+            for name in names:
+                if os.path.islink(f"{folder}/{name}"):
+                    self._add_autorun_file(f"{folder}/{name}")
+            if number > 2_000:
+                names.clear()
+
+    # --- files -------------------------------------------------------------------------------------------------------
+
+    def _add_autorun_file(self, path: str, *, hook: bool = False, settings: bool = False) -> AutorunFile | None:
+        """Take a file in; what of it can run something depends on what it is."""
+        try:
+            found = os.lstat(path)
+        except OSError:
+            return None
+        link = os.readlink(path) if stat.S_ISLNK(found.st_mode) else ""
+        stamp = (found.st_ino, found.st_ctime_ns, found.st_size, hook, settings)
+        known = self.guard.remembered_file(path)
+        fresh = found.st_ctime_ns > time.time_ns() - _SETTLED
+        if known is not None and known[0] == stamp and not link and not fresh:
+            item = known[1]
+        else:
+            item = self._read_autorun_file(path, found, link, hook=hook, settings=settings)
+        self.items[path] = (stamp, item)
+        self.found[path] = item
+        return item
+
+    def _read_autorun_file(
+        self, path: str, found: os.stat_result, link: str, *, hook: bool, settings: bool
+    ) -> AutorunFile:
+        mode = stat.S_IMODE(found.st_mode)
+        try:
+            content = workspace_roots.read_whole_file(
+                self.guard.roots, self.guard.roots.resolve_path(path), autorun_files.MOST_BYTES
+            )
+        except (HelixError, OSError):
+            return AutorunFile(f"{found.st_size} {found.st_mtime_ns} {found.st_ino}", None, link, mode)
+        if settings:
+            meaning = "\n".join(git_settings.settings_running_programs(content.decode("utf-8", "surrogateescape")))
+        else:
+            meaning = autorun_files.runnable_content(os.path.basename(path), content)
+        return AutorunFile(f"{meaning} {bool(mode & 0o111)}" if hook and meaning else meaning, content, link, mode)
+
+    # --- git ---------------------------------------------------------------------------------------------------------
+
+    def _scan_dot_git(self, top: str, depth: int) -> list[tuple[str, bool, int]]:
+        """`.git` as a folder, as a file that names one, or as a link."""
+        path = f"{top}/.git"
+        if os.path.islink(path):
+            self.found[path] = AutorunFile("", None, os.readlink(path))
+        if os.path.isdir(path):
+            return self._scan_git_folder(path, top, depth)
+        item = self._add_autorun_file(path)
+        where = self._follow_git_pointer(path, item, "gitdir:")
+        return self._scan_git_folder(where, top, depth) if where else []
+
+    def _follow_git_pointer(self, path: str, item: AutorunFile | None, word: str) -> str:
+        """The folder a file of git's names, where a command can write; then its own content is harmless."""
+        if item is None or item.content is None:
+            return ""
+        text = item.content.decode("utf-8", "surrogateescape").strip().removeprefix(word).strip()
+        where = os.path.realpath(os.path.join(os.path.dirname(path), text))
+        if not self._is_inside_roots(where):
+            return ""
+        self.found[path] = AutorunFile("", item.content, item.link, item.mode)
+        return where
+
+    def _is_inside_roots(self, path: str) -> bool:
+        return any(path == top or path.startswith(f"{top}/") for top in self.tops)
+
+    def _scan_git_folder(self, path: str, top: str, depth: int) -> list[tuple[str, bool, int]]:
+        """A folder of git's: its settings, hooks and what those name; and where there are more such folders."""
+        if path in self.gits:
+            return []
+        self.gits.add(path)
+        for name in _SETTINGS:
+            self._add_git_settings(f"{path}/{name}", top)
+        for name in _TODO:
+            self._add_autorun_file(f"{path}/{name}")
+        self._add_git_hooks(f"{path}/hooks")
+        self._add_links_leading_out(path)
+        common = self._follow_git_pointer(f"{path}/commondir", self._add_autorun_file(f"{path}/commondir"), "")
+        more = self._scan_git_folder(common, top, depth) if common else []
+        return [*more, *((f"{path}/{name}", True, depth + 1) for name in ("modules", "worktrees"))]
+
+    def _add_links_leading_out(self, git: str) -> None:
+        """Links in a git directory that lead out of the roots: git would write through them."""
+        todo = [git]
+        while todo:
+            path = todo.pop()
+            folder = None if path in self.of_git else self._scan_folder(path, "")
+            if folder is None:
+                continue
+            self.of_git[path] = folder
+            for name in folder.links:
+                self._add_link_leading_out(f"{path}/{name}")
+            inside = path[len(git) + 1 :]
+            wanted = _WRITTEN if not inside else _SHALLOW if inside == "objects" else folder.folders
+            todo += [f"{path}/{name}" for name in folder.folders if name in wanted]
+
+    def _add_link_leading_out(self, path: str) -> None:
+        if path not in self.found and not self._is_inside_roots(os.path.realpath(path)):
+            with suppress(OSError):
+                self.found[path] = AutorunFile("", None, os.readlink(path))
+
+    def _add_git_settings(self, path: str, top: str) -> None:
+        if path in self.found:
+            return
+        item = self._add_autorun_file(path, settings=True)
+        if item is None or item.content is None or not item.runnable_content:
+            return
+        pairs = list(git_settings.parse_git_settings(item.content.decode("utf-8", "surrogateescape")))
+        folder = os.path.dirname(path)
+        counted = [
+            f"{name} = {value}"
+            for name, value in pairs
+            if git_settings.may_run_program(name, value)
+            and not (name == "core.worktree" and self._is_worktree_of(folder, value))
+        ]
+        self.found[path] = replace(item, runnable_content="\n".join(counted))
+        self._add_files_named_in_settings(pairs, folder, top)
+
+    def _is_worktree_of(self, git: str, value: str) -> bool:
+        """Whether `core.worktree` is the folder around `.git`, or the folder of a submodule as git sets it up."""
+        where = os.path.normpath(os.path.join(git, value))
+        if not self._is_inside_roots(where) or os.path.realpath(where) != where or ".git" in where.split("/"):
+            return False
+        if where == os.path.dirname(git) or not os.path.lexists(where):
+            return True
+        with suppress(OSError, ValueError):
+            if not any(Path(where).iterdir()):
+                return True
+            text = Path(where, ".git").read_text(errors="surrogateescape").strip().removeprefix("gitdir:").strip()
+            return os.path.realpath(os.path.join(where, text)) == os.path.realpath(git)
+        return False
+
+    def _add_files_named_in_settings(self, pairs: list[tuple[str, str]], folder: str, top: str) -> None:
+        """Files inside the roots that settings have git run or read."""
+        for name, value in pairs:
+            paths = name.startswith("include") or name == "core.hookspath"
+            base = folder if name.startswith("include") else top
+            words = (
+                [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
+            )  # others are looked up in PATH
+            where = [os.path.normpath(os.path.join(base, os.path.expanduser(word))) for word in words]
+            for path in filter(self._is_inside_roots, where):
+                if name == "core.hookspath":
+                    self._add_git_hooks(path)
+                elif name.startswith("include"):
+                    self._add_git_settings(path, top)
+                elif os.path.isfile(path) and path not in self.found:
+                    self._add_autorun_file(path, hook=True)
+
+    def _add_git_hooks(self, path: str) -> None:
+        if os.path.islink(path):
+            self.found[path] = AutorunFile("", None, os.readlink(path))
+        with suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                if not entry.name.endswith(".sample"):
+                    if entry.is_dir():
+                        self._add_all_files(entry.path)
+                    else:
+                        self._add_autorun_file(entry.path, hook=True)
+
+
+def _sort_folder_entries(
+    stamp: tuple[int, int],
+    entries: Iterator[os.DirEntry[str]],
+    inside: str,
+    hides: Callable[[str], bool],
+    *,
+    settled: bool,
+) -> _ScannedFolder:
+    """What matters of a folder's entries. Of one in `.git` that is git's own, only the folders of further repositories."""
+    folders, whole, notable, links, names, hidden = [], [], [], [], set(), []
+    for entry in entries:
+        name = entry.name
+        names.add(name)
+        path = f"{inside}/{name}" if inside else name
+        if entry.is_symlink():
+            links.append(name)
+        if hides(path) and entry.is_file():
+            hidden.append(name)
+        if workspace_roots.normalise_spelling(name) == ".git":
+            notable.append(name)
+        elif entry.is_dir(follow_symlinks=False):
+            folders.append(name)
+            if autorun_files.is_autorun_entry(name, path, folder=True):
+                whole.append(name)
+        elif autorun_files.is_autorun_entry(name, path, folder=False):
+            notable.append(name)
+        elif entry.is_symlink() and autorun_files.is_autorun_entry(name, path, folder=True):
+            notable.append(name)
+            whole.append(name)
+    git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
+    # A folder elsewhere only looks like one of git's: what lies below it is looked at as anywhere.
+    below = [name for name in folders if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")]
+    return _ScannedFolder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden))
+
+
+def _read_risky_user_settings() -> list[tuple[str, str]]:
+    """The user's own settings, which may name hooks or programs by a path that is looked up in each folder."""
+    found: list[tuple[str, str]] = []
+    for path in (Path.home() / ".gitconfig", Path.home() / ".config/git/config", Path("/etc/gitconfig")):
+        with suppress(OSError):
+            found += git_settings.parse_git_settings(path.read_text(errors="surrogateescape"))
+    return [
+        (name, value)
+        for name, value in found
+        if git_settings.may_run_program(name, value) and not value.startswith("/")
+    ]
+
+
+def _split_setting_words(value: str) -> list[str]:
+    try:
+        return shlex.split(value.removeprefix("!"))
+    except ValueError:
+        return value.split()

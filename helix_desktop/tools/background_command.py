@@ -1,0 +1,87 @@
+"""A command that runs in the background: the last part of its output, and its state."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from contextlib import suppress
+from dataclasses import field
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.running_command import RunningCommand
+from helix_desktop.tools.built_in_tool import ToolResources
+from helix_desktop.tools.checks_after_command import CommandCheck
+
+ADDRESS_PATTERN = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]|\blistening\b|\bport \d", re.IGNORECASE)
+NO_NETWORK_NOTE = (
+    "Without the network a command is reached by nobody and reaches no other, on this machine either. What is to be "
+    "reached, and what is to reach it, are both started with `network`."
+)
+
+
+@dataclass(slots=True)
+class BackgroundCommand:
+    """`newest_output` is the newest of its output, `dropped_bytes` how many bytes came before that, `bytes_read` how many the agent has seen."""
+
+    name: str
+    command_line: str
+    command: RunningCommand
+    started: float
+    check: CommandCheck | None = None
+    has_no_network: bool = False  # it runs without the network
+    newest_output: bytearray = field(default_factory=bytearray)
+    dropped_bytes: int = 0
+    bytes_read: int = 0
+    code: int | None = None
+    news_event: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_running(self) -> bool:
+        return self.code is None
+
+    @property
+    def describe_run_state(self) -> str:
+        return f"running for {time.time() - self.started:.0f} s" if self.is_running else f"ended, exit code {self.code}"
+
+    async def collect_newest_output(self, use: ToolResources, most: int) -> None:
+        """Keep the newest `most` bytes of its output, until it ends."""
+        try:
+            async for piece in self.command.iterate_output():
+                self.newest_output += piece
+                surplus = len(self.newest_output) - most
+                if surplus > 0:
+                    del self.newest_output[:surplus]
+                    self.dropped_bytes += surplus
+                self.news_event.set()
+        finally:
+            code = await asyncio.shield(self.command.end_and_wait())
+            await asyncio.shield(self.revert_and_note(use, ask=False))
+            self.code = code
+            self.news_event.set()
+
+    async def revert_and_note(self, use: ToolResources, *, ask: bool) -> None:
+        """Put back, or ask about, the protected files it has changed so far; the output says so."""
+        if self.check is not None:
+            self.newest_output += (await self.check.revert_and_ask(use, ask=ask)).encode()
+
+    async def wait_for_output(self, seconds: float, *, for_news: bool) -> None:
+        """Until it ends, or prints something new; so many seconds at the most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.is_running and not (
+                    for_news and self.bytes_read < self.dropped_bytes + len(self.newest_output)
+                ):
+                    self.news_event.clear()
+                    await self.news_event.wait()
+
+    def read_new_output(self) -> str:
+        """What it has printed since the last look, with a note of what is gone."""
+        start = max(self.bytes_read - self.dropped_bytes, 0)
+        gone = max(self.dropped_bytes - self.bytes_read, 0)
+        self.bytes_read = self.dropped_bytes + len(self.newest_output)
+        text = bytes(self.newest_output[start:]).decode("utf-8", "replace")
+        told = (
+            f"[{NO_NETWORK_NOTE}]\n" if self.has_no_network and self.is_running and ADDRESS_PATTERN.search(text) else ""
+        )
+        return (f"[{gone:,} bytes before this are gone]\n" if gone else "") + (text or "[nothing new]\n") + told

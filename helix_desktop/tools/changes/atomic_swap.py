@@ -1,0 +1,197 @@
+"""Putting one name in a folder to another state, in a way that never loses what somebody else put there meanwhile.
+
+What is new is whole and synced before it has a name. It changes places with what is there (renameat2), and only then is looked at what came
+out: if that is not what was expected, the two change back.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from secrets import token_hex
+
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.tools.changes.folder_walk import STAMP
+
+_NOREPLACE, _EXCHANGE = 1, 2
+_NAMED_LATER = getattr(os, "O_TMPFILE", 0)
+_PATH = getattr(os, "O_PATH", 0)
+_PIECE = 1 << 20
+_SIMPLE = (errno.ENOSYS, errno.EINVAL)  # a system, or a file system, without renameat2
+
+
+class ChangedMeanwhile(Exception):
+    """What stands there is not what was expected; it was left as it is."""
+
+
+def temporary_name() -> str:
+    return f".helix-undo-{token_hex(8)}"
+
+
+def create_unnamed_file(folder: int) -> tuple[int, str]:
+    """A file to be written, without a name where the file system can do that; else with one of ours."""
+    if _NAMED_LATER:
+        with suppress(OSError):
+            return os.open(".", _NAMED_LATER | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder), ""
+    name = temporary_name()
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    return os.open(name, flags, 0o600, dir_fd=folder), name
+
+
+def ensure_file_name(folder: int, handle: int, name: str) -> str:
+    """The name under which a new file lies beside its place."""
+    if name:
+        return name
+    name = temporary_name()
+    os.link(f"/proc/self/fd/{handle}", name, dst_dir_fd=folder, follow_symlinks=True)
+    return name
+
+
+def swap_into_place(folder: int, name: str, new: str, expected: TreeItem | None, digest: bytes) -> None:
+    """Let `new`, which lies beside it, take the place of `name`. `digest`: the SHA-256 of the expected file."""
+    try:
+        if expected is None:
+            _rename_with_flags(folder, new, name, _NOREPLACE)
+            return
+        _rename_with_flags(folder, new, name, _EXCHANGE)
+    except OSError as error:
+        _remove_entry_if_there(folder, new)
+        if error.errno in (errno.EEXIST, errno.ENOENT):
+            raise ChangedMeanwhile(name) from error
+        raise
+    if is_as_expected(folder, new, expected, digest):
+        _remove_entry_if_there(folder, new)
+        return
+    _rename_with_flags(folder, new, name, _EXCHANGE)
+    _remove_entry_if_there(folder, new)
+    raise ChangedMeanwhile(name)
+
+
+def remove_if_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> None:
+    """Take away what is expected there; a folder only where it is empty."""
+    if expected.kind is PathKind.FOLDER:
+        os.rmdir(name, dir_fd=folder)
+        return
+    aside = temporary_name()
+    try:
+        _rename_with_flags(folder, name, aside, _NOREPLACE)
+    except FileNotFoundError:
+        return
+    if is_as_expected(folder, aside, expected, digest):
+        _remove_entry_if_there(folder, aside)
+        return
+    _rename_with_flags(folder, aside, name, _NOREPLACE)
+    raise ChangedMeanwhile(name)
+
+
+def set_entry_mode(folder: int, name: str, mode: int, kind: PathKind) -> None:
+    """Of the entry itself; Changed where it is of another kind by now."""
+    handle = os.open(name, _PATH | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), dir_fd=folder)
+    try:
+        if kind_of_entry(os.fstat(handle)) is not kind and kind is not PathKind.TWIN:
+            raise ChangedMeanwhile(name)
+        os.chmod(f"/proc/self/fd/{handle}" if _PATH else handle, mode)  # noqa: PTH101 -- of the handle
+    finally:
+        os.close(handle)
+
+
+def is_as_expected(folder: int, name: str, expected: TreeItem, digest: bytes) -> bool:
+    """Whether an entry is what was expected, to the byte."""
+    try:
+        st = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        kind = kind_of_entry(st)
+        if expected.kind is PathKind.OTHER and expected.content:
+            return _is_as_stamped(st, expected.content)
+        if kind is PathKind.LINK and expected.kind is PathKind.LINK:
+            return os.fsencode(os.readlink(name, dir_fd=folder)) == expected.content
+        if kind is not PathKind.FILE or expected.kind not in (PathKind.FILE, PathKind.TWIN):
+            return kind is expected.kind
+        if st.st_size != expected.size or stat.S_IMODE(st.st_mode) != expected.mode:
+            return False
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        handle = os.open(name, flags, dir_fd=folder)
+    except OSError:
+        return False
+    try:
+        return hash_open_file(handle) == digest
+    finally:
+        os.close(handle)
+
+
+def _is_as_stamped(st: os.stat_result, stamp: bytes) -> bool:
+    """A file that was not read is known by its stamp. The time of its inode is another one since it was moved aside."""
+    inode, changed, _, mode, size = STAMP.unpack(stamp)
+    return bool((st.st_ino, st.st_mtime_ns, st.st_mode, st.st_size) == (inode, changed, mode, size))
+
+
+def read_entry_identity(folder: int, name: str) -> bytes | str:
+    """The SHA-256 of a file; where a link leads; nothing for the rest."""
+    kind = kind_of_entry(os.stat(name, dir_fd=folder, follow_symlinks=False))
+    if kind is PathKind.LINK:
+        return os.readlink(name, dir_fd=folder)
+    if kind is not PathKind.FILE:
+        return ""
+    handle = os.open(name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
+    try:
+        return hash_open_file(handle)
+    finally:
+        os.close(handle)
+
+
+def hash_open_file(handle: int) -> bytes:
+    found = hashlib.sha256()
+    while piece := os.read(handle, _PIECE):
+        found.update(piece)
+    return found.digest()
+
+
+def kind_of_entry(st: os.stat_result) -> PathKind:
+    kinds = {stat.S_IFREG: PathKind.FILE, stat.S_IFDIR: PathKind.FOLDER, stat.S_IFLNK: PathKind.LINK}
+    return kinds.get(stat.S_IFMT(st.st_mode), PathKind.OTHER)
+
+
+def _remove_entry_if_there(folder: int, name: str) -> None:
+    with suppress(FileNotFoundError):
+        try:
+            os.unlink(name, dir_fd=folder)
+        except IsADirectoryError:
+            os.rmdir(name, dir_fd=folder)
+
+
+@functools.cache
+def _find_renameat2() -> Callable[..., int] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+def _rename_with_flags(folder: int, old: str, new: str, flags: int) -> None:
+    call = _find_renameat2()
+    if call is not None:
+        if call(folder, os.fsencode(old), folder, os.fsencode(new), flags) == 0:
+            return
+        code = ctypes.get_errno()
+        if code not in _SIMPLE:
+            raise OSError(code, os.strerror(code), new)
+    _rename_in_steps(folder, old, new, flags)
+
+
+def _rename_in_steps(folder: int, old: str, new: str, flags: int) -> None:
+    """The same in several steps, where the system has no call for it."""
+    if flags == _NOREPLACE:
+        with suppress(FileNotFoundError):
+            os.stat(new, dir_fd=folder, follow_symlinks=False)
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+        return
+    aside = temporary_name()
+    os.rename(new, aside, src_dir_fd=folder, dst_dir_fd=folder)
+    os.rename(old, new, src_dir_fd=folder, dst_dir_fd=folder)
+    os.rename(aside, old, src_dir_fd=folder, dst_dir_fd=folder)

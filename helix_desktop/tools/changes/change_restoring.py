@@ -1,0 +1,387 @@
+"""Taking changes back: what can be put as it was, what somebody else changed meanwhile, and doing it.
+
+Doing it twice is harmless: what is already right is left alone. So an undo that was cut short is simply done again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import field, replace
+from secrets import token_hex
+
+from helix_desktop.engine.changes import diff_hunks
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FilesChanged
+from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import opening_within_folder
+from helix_desktop.tools.changes import atomic_swap
+from helix_desktop.tools.changes.atomic_swap import ChangedMeanwhile
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.changes.content_storing import ABOUT
+
+_CHUNK = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreStep:
+    """What to put at a path, if `now` is still there."""
+
+    path: str
+    now: TreeItem | None
+    target: TreeItem | None
+
+
+@dataclass(slots=True)
+class RestoreResult:
+    """What came of it: paths that are as they were wanted, those left alone and why, and the fact of it."""
+
+    restored: list[str] = field(default_factory=list)
+    paths_left_alone: list[tuple[str, str]] = field(default_factory=list)
+    fact: FilesChanged | None = None
+
+
+async def plan_undo_of_changes(
+    checkpoints: Checkpoints, changes: Iterable[PathChange], broken: frozenset[str] = frozenset()
+) -> tuple[PlannedUndo, ...]:
+    """What taking back these changes (one for each path) comes to. `broken`: paths where somebody else changed something between them."""
+    await checkpoints.look_for_changes()
+    return tuple(
+        _plan_undo_of_path(change, checkpoints.known_item(change.path), change.path in broken) for change in changes
+    )
+
+
+def _plan_undo_of_path(change: PathChange, now: TreeItem | None, broken: bool) -> PlannedUndo:  # noqa: FBT001 -- one of three facts
+    how = UndoOutlook.CONFLICT
+    if now == change.before:
+        how = UndoOutlook.ALREADY
+    elif now == change.after and not broken:
+        how = UndoOutlook.RESTORE
+    return PlannedUndo(change.path, change.before, change.after, now, how)
+
+
+async def merge_with_other_changes(checkpoints: Checkpoints, planned: PlannedUndo) -> TreeItem | None:
+    """What stands there now without the agent's change and with everybody else's; None where the two touch each other."""
+    before, after, now = planned.before, planned.after, planned.now
+    if any(item is None or item.kind is not PathKind.FILE for item in (before, after, now)) or now is None:
+        return None
+    first, second, current = [await checkpoints.read_item_content(item) for item in (before, after, now)]
+    if diff_hunks.binary(first, second, current):
+        return None
+    with suppress(ActionRefused):
+        found = diff_hunks.revert_hunks(first, second, current, diff_hunks.find_hunks(first, second))
+        return await store_merged_version(checkpoints, found, now)
+    return None
+
+
+async def store_merged_version(checkpoints: Checkpoints, content: bytes, like: TreeItem) -> TreeItem:
+    """A version of a file that is in no folder yet, as an item."""
+    (stored,) = await checkpoints.contents.store_many([(content, ABOUT)])
+    return TreeItem(PathKind.FILE, like.mode, stored.size, stored.digest.raw)
+
+
+def restore_steps(
+    planned: Sequence[PlannedUndo], chosen: Mapping[str, TreeItem | None] = {}
+) -> tuple[RestoreStep, ...]:
+    """What is to be done: all that can be, and for conflicts what the user `chosen`."""
+    found = [
+        RestoreStep(one.path, one.now, one.before)
+        for one in planned
+        if one.how is UndoOutlook.RESTORE and one.path not in chosen
+    ]
+    found += [RestoreStep(one.path, one.now, chosen[one.path]) for one in planned if one.path in chosen]
+    return tuple(step for step in found if step.now != step.target)
+
+
+async def restore_paths(
+    checkpoints: Checkpoints, wanted: Sequence[RestoreStep], *, already: Sequence[PlannedUndo] = ()
+) -> RestoreResult:
+    """Do it. The program may end at any moment within; doing it again goes on from there."""
+    done = RestoreResult()
+    window = await checkpoints.begin_step("", "", "undo")
+    if window is None:
+        raise ActionRefused(f"The workspace's folders are not covered: {checkpoints.progress.why}")
+    try:
+        await _remove_undo_leftovers(checkpoints, wanted)
+        await _PathRestorer(checkpoints, done).restore_all_steps(wanted)
+        await checkpoints.look_for_changes()
+        paths = {step.path for step in wanted}
+        checkpoints.claim_changes_at(window.since_look, paths)
+        changes = [PathChange(step.path, step.now, checkpoints.known_item(step.path)) for step in wanted]
+        changes += [PathChange(one.path, one.after, one.before) for one in already if one.path not in paths]
+        changes = sorted(change for change in changes if change.before != change.after)
+        if (now := checkpoints.latest_checkpoint) is not None and changes:
+            done.fact = await checkpoints.build_change_fact(changes, window.checkpoint, now, call="", by="undo")
+    finally:
+        checkpoints.close_open_step(window)
+    return done
+
+
+async def _remove_undo_leftovers(checkpoints: Checkpoints, wanted: Sequence[RestoreStep]) -> None:
+    """Remove what an undo that was cut short left behind, where its content is in the store. Anything else stays: it may be somebody's."""
+    if not checkpoints.leftovers:
+        return
+    items = [*checkpoints.known_items().values(), *(item for step in wanted for item in (step.now, step.target))]
+    links = {os.fsdecode(item.content) for item in items if item is not None and item.kind is PathKind.LINK}
+    while checkpoints.leftovers:
+        above, _, name = checkpoints.leftovers.pop().rpartition("/")
+        with suppress(OSError, HelixError):
+            folder = checkpoints.reader.open_without_link(above, opening_within_folder.DIRECTORY)
+            try:
+                held = await asyncio.to_thread(atomic_swap.read_entry_identity, folder, name)
+                known = held in links
+                if isinstance(held, bytes):
+                    known = not await checkpoints.contents.find_missing_content([Digest(held)])
+                if known:
+                    os.unlink(name, dir_fd=folder)
+            finally:
+                os.close(folder)
+
+
+class _PathRestorer:
+    """One undo at work."""
+
+    def __init__(self, checkpoints: Checkpoints, done: RestoreResult) -> None:
+        self._checkpoints = checkpoints
+        self._done = done
+        self._wanted: set[str] = set()
+        self._opened: dict[str, int] = {}  # folders whose mode was widened for us, and what it is to be
+
+    async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
+        """Away first, the deepest first; then folders, files, links and further names; modes of folders last."""
+        self._wanted = {step.path for step in wanted}
+        self._checkpoints.restore_root_modes()
+        away = [step for step in wanted if step.now is not None and not _can_swap_in_place(step)]
+        failed = set()
+        for step in sorted(away, key=lambda step: -step.path.count("/")):
+            if not await self._try_restore_step(step, self._remove_current_entry):
+                failed.add(step.path)
+        self._done.restored += [step.path for step in away if step.target is None and step.path not in failed]
+        there = [replace(step, now=None) if step in away else step for step in wanted if step.path not in failed]
+        await self._create_targets(sorted(there, key=lambda step: (step.path.count("/"), step.path)))
+        for path, mode in sorted(self._opened.items(), reverse=True):
+            with suppress(OSError, ChangedMeanwhile, HelixError):
+                async with self._open_writable_parent(path) as (folder, name):
+                    atomic_swap.set_entry_mode(folder, name, mode, PathKind.FOLDER)
+
+    async def _create_targets(self, wanted: Sequence[RestoreStep]) -> None:
+        acts = {
+            PathKind.FOLDER: self._restore_folder,
+            PathKind.FILE: self._restore_file,
+            PathKind.LINK: self._restore_link,
+            PathKind.TWIN: self._restore_hard_link,
+        }
+        for kind in PathKind:
+            for step in wanted:
+                if step.target is None or step.target.kind is not kind:
+                    continue
+                if kind is PathKind.OTHER:
+                    why = (
+                        "its content was not kept"
+                        if step.target.content
+                        else "a socket, pipe or device is not made anew"
+                    )
+                    self._done.paths_left_alone.append((step.path, why))
+                    continue
+                await self._try_restore_step(step, acts[kind])
+                if kind is PathKind.FOLDER:
+                    self._opened[step.path] = step.target.mode
+
+    async def _try_restore_step(self, step: RestoreStep, act: Callable[[RestoreStep], Awaitable[None]]) -> bool:
+        """One path; what cannot be done is named and the rest goes on."""
+        why = ""
+        try:
+            await act(step)
+        except ChangedMeanwhile:
+            why = "it was changed in the meantime"
+        except HelixError as error:
+            why = str(error)
+        except OSError as error:
+            why = (
+                "it contains files that are not part of this undo"
+                if error.errno == errno.ENOTEMPTY
+                else error.strerror or "refused"
+            )
+        if why:
+            self._done.paths_left_alone.append((step.path, why))
+        elif step.target is not None and act != self._remove_current_entry:
+            self._done.restored.append(step.path)
+        return not why
+
+    async def _remove_current_entry(self, step: RestoreStep) -> None:
+        if step.now is None:
+            return
+        try:
+            async with self._open_writable_parent(step.path) as (folder, name):
+                try:
+                    await asyncio.to_thread(
+                        atomic_swap.remove_if_expected, folder, name, step.now, self._digest_of_current(step.now)
+                    )
+                except OSError as error:
+                    if error.errno != errno.ENOTEMPTY or step.target is None:
+                        raise
+                    aside = f"{name}.not-undone-{token_hex(3)}"
+                    os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=folder)
+                    self._done.paths_left_alone.append(
+                        (f"{step.path}", f"what was in its place and is not covered is now {aside}")
+                    )
+                os.fsync(folder)
+        except FileNotFoundError:
+            return
+
+    async def _restore_folder(self, step: RestoreStep) -> None:
+        async with self._open_writable_parent(step.path) as (folder, name):
+            if step.now is None:
+                with suppress(FileExistsError):
+                    os.mkdir(name, 0o700, dir_fd=folder)
+                os.fsync(folder)
+
+    async def _restore_file(self, step: RestoreStep) -> None:
+        target, now = step.target, step.now
+        if target is None:
+            return
+        async with self._open_writable_parent(step.path) as (folder, name):
+            if now is not None and now.kind is PathKind.FILE and now.content == target.content:
+                atomic_swap.set_entry_mode(folder, name, target.mode, PathKind.FILE)
+                return
+            handle, beside = await asyncio.to_thread(atomic_swap.create_unnamed_file, folder)
+            try:
+                await self._write_target_content(handle, target)
+                beside = await asyncio.to_thread(_finish_new_file, folder, handle, target, beside)
+            except BaseException:
+                if beside:
+                    with suppress(OSError):
+                        os.unlink(beside, dir_fd=folder)
+                raise
+            finally:
+                os.close(handle)
+            await asyncio.to_thread(
+                atomic_swap.swap_into_place, folder, name, beside, now, self._digest_of_current(now)
+            )
+            os.fsync(folder)
+        for twin in self._hard_links_to_renew(step.path):
+            with suppress(ChangedMeanwhile):
+                await self._link_to_leader(twin, step.path, self._checkpoints.known_item(twin), target.mode)
+
+    def _hard_links_to_renew(self, leader: str) -> list[str]:
+        """Further names of a file that stay what they are, and so have to be names of the new one."""
+        raw = leader.encode("utf-8", "surrogateescape")
+        found = [twin for twin in self._checkpoints.other_names_of_file(leader) if twin not in self._wanted]
+        return [
+            twin for twin in found if (item := self._checkpoints.known_item(twin)) is not None and item.content == raw
+        ]
+
+    async def _write_target_content(self, handle: int, target: TreeItem) -> None:
+        digest = Digest(target.content)
+        if target.size <= _CHUNK:
+            content = await self._checkpoints.contents.read_content(digest)
+            await asyncio.to_thread(_write_all_bytes, handle, content)
+            return
+        for start in range(0, target.size, _CHUNK):
+            piece = await self._checkpoints.contents.read_range(digest, start, _CHUNK)
+            await asyncio.to_thread(_write_all_bytes, handle, piece)
+
+    async def _restore_link(self, step: RestoreStep) -> None:
+        if step.target is None:
+            return
+        async with self._open_writable_parent(step.path) as (folder, name):
+            beside = atomic_swap.temporary_name()
+            os.symlink(step.target.content, os.fsencode(beside), dir_fd=folder)
+            await asyncio.to_thread(
+                atomic_swap.swap_into_place, folder, name, beside, step.now, self._digest_of_current(step.now)
+            )
+            os.fsync(folder)
+
+    async def _restore_hard_link(self, step: RestoreStep) -> None:
+        if step.target is not None:
+            leader = step.target.content.decode("utf-8", "surrogateescape")
+            await self._link_to_leader(step.path, leader, step.now, step.target.mode)
+
+    async def _link_to_leader(self, path: str, leader: str, now: TreeItem | None, mode: int) -> None:
+        """Make `path` another name of `leader`. Its content is the leader's as it was, so that is what may be replaced."""
+        async with (
+            self._open_writable_parent(path) as (folder, name),
+            self._open_writable_parent(leader) as (other, first),
+        ):
+            st = os.stat(first, dir_fd=other, follow_symlinks=False)
+            with suppress(FileNotFoundError):
+                here = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                if (here.st_dev, here.st_ino) == (st.st_dev, st.st_ino):
+                    return
+            beside = atomic_swap.temporary_name()
+            os.link(first, beside, src_dir_fd=other, dst_dir_fd=folder, follow_symlinks=False)
+            await asyncio.to_thread(
+                atomic_swap.swap_into_place, folder, name, beside, now, self._digest_of_current(now)
+            )
+            os.fsync(folder)
+
+    def _digest_of_current(self, item: TreeItem | None) -> bytes:
+        """The SHA-256 of what is there now."""
+        if item is None:
+            return b""
+        if item.kind is PathKind.TWIN:
+            leader = self._checkpoints.known_item(item.content.decode("utf-8", "surrogateescape"))
+            return leader.content if leader is not None else b""
+        return item.content
+
+    @asynccontextmanager
+    async def _open_writable_parent(self, path: str) -> AsyncIterator[tuple[int, str]]:
+        """The folder a path lies in, made where it is gone and opened for us where its mode forbids writing; and its name in it."""
+        above, _, name = path.rpartition("/")
+        try:
+            folder = self._open_readable_folder(above)
+        except FileNotFoundError:
+            if "/" not in above:
+                raise
+            async with self._open_writable_parent(above) as (outer, inner):
+                os.mkdir(inner, 0o755, dir_fd=outer)
+            folder = self._open_readable_folder(above)
+        try:
+            if not os.access(f"/proc/self/fd/{folder}", os.W_OK | os.X_OK):
+                self._opened.setdefault(above, os.fstat(folder).st_mode & 0o7777)
+                os.fchmod(folder, 0o700)
+            yield folder, name
+        finally:
+            os.close(folder)
+
+    def _open_readable_folder(self, path: str) -> int:
+        try:
+            return self._checkpoints.reader.open_without_link(path, opening_within_folder.DIRECTORY)
+        except PermissionError:
+            above, _, name = path.rpartition("/")
+            if not above:
+                raise
+            outer = self._open_readable_folder(above)
+            try:
+                st = os.stat(name, dir_fd=outer, follow_symlinks=False)
+                self._opened.setdefault(path, st.st_mode & 0o7777)
+                atomic_swap.set_entry_mode(outer, name, 0o700, PathKind.FOLDER)
+            finally:
+                os.close(outer)
+            return self._checkpoints.reader.open_without_link(path, opening_within_folder.DIRECTORY)
+
+
+def _finish_new_file(folder: int, handle: int, target: TreeItem, beside: str) -> str:
+    os.fchmod(handle, target.mode)
+    os.fsync(handle)
+    return atomic_swap.ensure_file_name(folder, handle, beside)
+
+
+def _write_all_bytes(handle: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def _can_swap_in_place(step: RestoreStep) -> bool:
+    """Whether the new item can change places with the one that is there."""
+    if step.now is None or step.target is None:
+        return False
+    same = (step.now.kind is PathKind.FOLDER) == (step.target.kind is PathKind.FOLDER)
+    return same and (step.now.kind is not PathKind.OTHER or bool(step.now.content))

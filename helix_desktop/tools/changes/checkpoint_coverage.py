@@ -1,0 +1,108 @@
+"""What checkpoints leave out: rules the user can change, and the few things that are never covered."""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Callable
+
+from helix_desktop.fast_dataclass import dataclass
+
+NEVER = ".git"  # the user's history is theirs: never read into a checkpoint, never written
+UNDO_LEFTOVER = re.compile(r"\.helix-undo-[0-9a-f]{16}")
+CACHE_TAG_FILE = "CACHEDIR.TAG"
+_CONDITION = re.compile(r"(?P<pattern>.+?)\s+(?P<how>beside|with)\s+(?P<other>.*[^/])")
+DEFAULT = (
+    "node_modules/",
+    ".venv/",
+    "venv/ with pyvenv.cfg",
+    "target/ beside Cargo.toml",
+    "target/ beside pom.xml",
+    "build/ beside build.gradle",
+    "build/ beside CMakeLists.txt",
+    "__pycache__/",
+    ".mypy_cache/",
+    ".pytest_cache/",
+    ".ruff_cache/",
+    ".hypothesis/",
+    ".tox/",
+    ".gradle/",
+    ".next/",
+    ".nuxt/",
+    ".terraform/",
+    ".cache/",
+    "DerivedData/",
+)
+MOST_FILES = 200_000
+MOST_BYTES = 5_000_000_000
+MOST_FILE_BYTES = 2_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _LeaveOutRule:
+    """`name/`: folders of this name; `beside` and `with` ask for another name next to it, or in it."""
+
+    text: str
+    name: str
+    folder: bool
+    beside: str = ""
+    within: str = ""
+
+    @property
+    def has_wildcards(self) -> bool:
+        return any(letter in self.name for letter in "*?[")
+
+
+@dataclass(frozen=True)
+class CheckpointCoverage:
+    """`leave_out`: rules such as `node_modules/`, `*.iso`, `target/ beside Cargo.toml`. `most_files` and `most_bytes`: what is new
+    beyond them is left out, by name; 0: no limit. `most_file_bytes`: a larger file is left out in any case.
+    """
+
+    leave_out: tuple[str, ...] = DEFAULT
+    most_files: int = MOST_FILES
+    most_bytes: int = MOST_BYTES
+    most_file_bytes: int = MOST_FILE_BYTES
+    off: bool = False
+
+    @functools.cached_property
+    def _rules_by_name(self) -> dict[str, list[_LeaveOutRule]]:
+        found: dict[str, list[_LeaveOutRule]] = {}
+        for rule in self._parsed_rules:
+            if not rule.has_wildcards:
+                found.setdefault(rule.name, []).append(rule)
+        return found
+
+    @functools.cached_property
+    def _parsed_rules(self) -> tuple[_LeaveOutRule, ...]:
+        return tuple(_parse_leave_out_rule(text) for text in self.leave_out if text.strip())
+
+    def find_rule_leaving_out(
+        self, name: str, beside: Callable[[str], bool], within: Callable[[str], bool], *, folder: bool
+    ) -> str:
+        """The rule that leaves it out, or nothing."""
+        wild = (rule for rule in self._rules_with_wildcards if fnmatch.fnmatchcase(name, rule.name))
+        for rule in (*self._rules_by_name.get(name, ()), *wild):
+            fits = (not rule.beside or beside(rule.beside)) and (not rule.within or within(rule.within))
+            if fits and (folder or not rule.folder):
+                return str(rule.text)
+        return CACHE_TAG_FILE if folder and within(CACHE_TAG_FILE) else ""
+
+    @functools.cached_property
+    def _rules_with_wildcards(self) -> tuple[_LeaveOutRule, ...]:
+        return tuple(rule for rule in self._parsed_rules if rule.has_wildcards)
+
+    @functools.cached_property
+    def build_file_name_check(self) -> Callable[[str], object]:
+        """A first look at a name: whether any rule for files could be about it."""
+        wild = [fnmatch.translate(rule.name) for rule in self._parsed_rules if not rule.folder]
+        return re.compile("|".join(wild)).match if wild else lambda name: None  # noqa: ARG005
+
+
+def _parse_leave_out_rule(text: str) -> _LeaveOutRule:
+    text = text.strip()
+    found = _CONDITION.fullmatch(text)
+    pattern, how, other = (found["pattern"], found["how"], found["other"]) if found else (text, "", "")
+    beside, within = (other if how == each else "" for each in ("beside", "with"))
+    return _LeaveOutRule(text, pattern.rstrip("/"), pattern.endswith("/"), beside, within)

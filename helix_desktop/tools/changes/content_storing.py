@@ -1,0 +1,195 @@
+"""The contents of files on their way into the cache, in batches, so that reading and storing go on side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.ports import ContentCache, EntryOrigin
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import opening_within_folder
+from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
+
+ABOUT = EntryOrigin("checkpoint", "", "")  # there are many: each word takes room in every one
+LARGE = 4 << 20  # bytes; a larger file is stored piece by piece
+BATCH, MOST = 8 << 20, 2_000  # bytes and files that are stored at once
+_PIECE = 1 << 20
+_TRIES = 3
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe that took the file's place is opened at once
+_FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+
+
+class BatchContentCache(ContentCache, Protocol):
+    """The content store: a cache that takes many at once."""
+
+    async def store_many(self, contents: Sequence[tuple[bytes, EntryOrigin]]) -> Sequence[Stored]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFileRecord:
+    """A record for a file that was wanted; empty: it has gone. `keeps_changing`: it changed whenever it was read. `reason_unread`: it is there, and
+    why it was not read.
+    """
+
+    path: str
+    record: bytes
+    keeps_changing: bool = False
+    reason_unread: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadFile:
+    """A small file as it was read. No `content`: it has gone, or is `reason_unread` for a reason."""
+
+    wanted: WantedFile
+    content: bytes | None
+    keeps_changing: bool = False
+    reason_unread: str = ""
+
+
+class RootFileOpener:
+    """Opens files beneath the roots, never through a link."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = tuple(roots)
+
+    def open_without_link(self, path: str, flags: int = os.O_RDONLY) -> int:
+        number, _, inside = path.partition("/")
+        start = os.open(self._roots[int(number)], _FOLDER)
+        try:
+            return opening_within_folder.open_without_links(start, inside or ".", flags | _NOT_WAITING)
+        finally:
+            os.close(start)
+
+
+async def store_wanted_files(
+    contents: BatchContentCache, reader: RootFileOpener, wanted: Sequence[WantedFile]
+) -> AsyncIterator[Sequence[WantedFileRecord]]:
+    """Read and store them, batch after batch: each is yielded when its contents are on the disk."""
+    small = [one for one in wanted if one.size <= LARGE]
+    batches = list(_group_into_batches(small))
+    reading = await asyncio.to_thread(_read_batch, reader, batches[0]) if batches else []
+    for number in range(len(batches)):
+        held, reading = reading, []
+        if number + 1 < len(batches):
+            following = asyncio.get_running_loop().run_in_executor(None, _read_batch, reader, batches[number + 1])
+            yield await _store_batch(contents, held)
+            reading = await following
+        else:
+            yield await _store_batch(contents, held)
+    for one in wanted:
+        if one.size > LARGE:
+            yield [await _store_large_file(contents, reader, one)]
+
+
+def _group_into_batches(wanted: Sequence[WantedFile]) -> list[list[WantedFile]]:
+    found: list[list[WantedFile]] = []
+    held = 0
+    for one in wanted:
+        if not found or held + one.size > BATCH or len(found[-1]) >= MOST:
+            found.append([])
+            held = 0
+        found[-1].append(one)
+        held += one.size
+    return found
+
+
+def _read_batch(reader: RootFileOpener, wanted: Sequence[WantedFile]) -> list[_ReadFile]:
+    return [_read_small_file(reader, one) for one in wanted]
+
+
+def _read_small_file(reader: RootFileOpener, wanted: WantedFile) -> _ReadFile:
+    """The content, with the file's stamp around reading it; None for what has gone or cannot be read."""
+    content, same = b"", False
+    try:
+        for _ in range(_TRIES):
+            handle = reader.open_without_link(wanted.path)
+            try:
+                before = os.fstat(handle)
+                if not stat.S_ISREG(before.st_mode):
+                    return _ReadFile(wanted, None)
+                if before.st_size > max(LARGE, wanted.size):
+                    return _ReadFile(wanted, None, reason_unread="changed while it was read")
+                content = _read_opened_size(handle, before.st_size)
+                same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
+            finally:
+                os.close(handle)
+            sure = same and wanted.stamp == pack_stat_stamp(before)
+            mode = before.st_mode & 0o7777
+            wanted = replace(wanted, stamp=wanted.stamp if sure else UNRELIABLE_STAMP, mode=mode, size=len(content))
+            if same:
+                break
+    except OSError as error:
+        return _ReadFile(wanted, None, reason_unread=_reason_not_read(error))
+    return _ReadFile(wanted, content, keeps_changing=not same)
+
+
+def _reason_not_read(error: OSError) -> str:
+    """Why a file was not read; nothing where it has gone."""
+    return "" if error.errno in GONE else UNREADABLE
+
+
+def pack_stat_stamp(st: os.stat_result) -> bytes:
+    return STAMP.pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, st.st_mode, st.st_size)
+
+
+def _read_opened_size(handle: int, size: int) -> bytes:
+    """As much as the file had when it was opened: it may grow faster than it is read."""
+    pieces = []
+    while size > 0 and (piece := os.read(handle, size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
+async def _store_batch(contents: BatchContentCache, held: Sequence[_ReadFile]) -> list[WantedFileRecord]:
+    there = [(one, one.content) for one in held if one.content is not None]
+    stored = await contents.store_many([(content, ABOUT) for _, content in there])
+    got = [
+        WantedFileRecord(one.wanted.path, b"", reason_unread=one.reason_unread) for one in held if one.content is None
+    ]
+    for (one, _), entry in zip(there, stored, strict=True):
+        got.append(WantedFileRecord(one.wanted.path, _build_file_record(one.wanted, entry), one.keeps_changing))
+    return got
+
+
+def _build_file_record(wanted: WantedFile, entry: Stored) -> bytes:
+    return wanted.stamp + folder_state.pack_item(TreeItem(PathKind.FILE, wanted.mode, entry.size, entry.digest.raw))
+
+
+async def _store_large_file(
+    contents: BatchContentCache, reader: RootFileOpener, wanted: WantedFile
+) -> WantedFileRecord:
+    try:
+        handle = reader.open_without_link(wanted.path)
+    except OSError as error:
+        return WantedFileRecord(wanted.path, b"", reason_unread=_reason_not_read(error))
+    try:
+        before = os.fstat(handle)
+        if not stat.S_ISREG(before.st_mode):
+            return WantedFileRecord(wanted.path, b"")
+        if before.st_size > wanted.size:
+            return WantedFileRecord(wanted.path, b"", reason_unread="changed while it was read")
+        entry = await contents.store_content(_read_handle_in_pieces(handle, before.st_size), ABOUT)
+        same = pack_stat_stamp(before) == pack_stat_stamp(os.fstat(handle))
+    except OSError as error:
+        return WantedFileRecord(wanted.path, b"", reason_unread=_reason_not_read(error))
+    finally:
+        os.close(handle)
+    sure = same and pack_stat_stamp(before) == wanted.stamp
+    wanted = replace(wanted, stamp=wanted.stamp if sure else UNRELIABLE_STAMP, mode=before.st_mode & 0o7777)
+    return WantedFileRecord(wanted.path, _build_file_record(wanted, entry), not same)
+
+
+async def _read_handle_in_pieces(handle: int, size: int) -> AsyncIterator[bytes]:
+    while size > 0 and (piece := await asyncio.to_thread(os.read, handle, min(size, _PIECE))):
+        yield piece
+        size -= len(piece)

@@ -1,0 +1,112 @@
+"""What goes beyond the limits of checkpoints is left out: what is new first, and the largest of it first. The rest stays covered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
+from helix_desktop.tools.changes.folder_walk import (
+    OVER,
+    STAMP,
+    KnownRecords,
+    UncoveredEntry,
+    WalkResult,
+    WantedFile,
+    leave_out_file,
+)
+
+_NAMED = 20  # files of a folder that are named one by one
+
+
+@dataclass(slots=True)
+class CoveredAmount:
+    """How much is covered."""
+
+    files: int = 0
+    size_bytes: int = 0
+
+    def add_records(self, records: Iterable[bytes], sign: int = 1) -> None:
+        for record in records:
+            self.add_item(folder_state.unpack_item(record[STAMP.size :]), sign)
+
+    def add_item(self, item: TreeItem | None, sign: int = 1) -> None:
+        if item is not None and item.kind is PathKind.FILE:
+            self.files += sign
+            self.size_bytes += sign * item.size
+
+    def is_within_limits(self, coverage: CheckpointCoverage) -> bool:
+        too_many = coverage.most_files and self.files > coverage.most_files
+        return not too_many and not (coverage.most_bytes and self.size_bytes > coverage.most_bytes)
+
+
+def leave_out_beyond_limits(
+    found: WalkResult, known: KnownRecords, coverage: CheckpointCoverage, covered: CoveredAmount
+) -> None:
+    """Take out of what was found what would go beyond the limits. `covered`: all that is known."""
+    amount = CoveredAmount(
+        covered.files + len(found.wanted), covered.size_bytes + sum(one.size for one in found.wanted)
+    )
+    if amount.is_within_limits(coverage):
+        return
+    for folder, names in found.folders.items():
+        amount.add_records(known.get(folder, {}).values(), -1)
+        amount.add_records((names or {}).values())
+    out: set[str] = set()
+    if coverage.most_bytes and amount.size_bytes > coverage.most_bytes:
+        out |= _choose_largest_files(found.wanted, known, amount.size_bytes - coverage.most_bytes)
+    if coverage.most_files and amount.files - len(out) > coverage.most_files:
+        out |= _choose_from_fullest_folders(found.wanted, known, out, amount.files - len(out) - coverage.most_files)
+    if not out:
+        return
+    for one in found.wanted:
+        if one.path in out:
+            folder = one.path.rpartition("/")[0]
+            leave_out_file(found, known, one, found.folders[folder] or {}, OVER)
+    found.wanted = [one for one in found.wanted if one.path not in out]
+    for folder, left in found.uncovered.items():
+        found.uncovered[folder] = _shorten_uncovered_list(folder, left)
+
+
+def _is_new_file(one: WantedFile, known: KnownRecords) -> bool:
+    folder, _, name = one.path.rpartition("/")
+    return not known.get(folder, {}).get(name)
+
+
+def _choose_largest_files(wanted: list[WantedFile], known: KnownRecords, excess: int) -> set[str]:
+    out: set[str] = set()
+    for one in sorted(wanted, key=lambda one: (not _is_new_file(one, known), -one.size, one.path)):
+        if excess <= 0:
+            break
+        out.add(one.path)
+        excess -= one.size
+    return out
+
+
+def _choose_from_fullest_folders(
+    wanted: list[WantedFile], known: KnownRecords, without: set[str], excess: int
+) -> set[str]:
+    """New files of the folders that have most of them; a file that was covered is no further file."""
+    by_folder: dict[str, list[str]] = {}
+    for one in wanted:
+        if one.path not in without and _is_new_file(one, known):
+            by_folder.setdefault(one.path.rpartition("/")[0], []).append(one.path)
+    out: set[str] = set()
+    for paths in sorted(by_folder.values(), key=len, reverse=True):
+        if len(out) >= excess:
+            break
+        out.update(paths)
+    return out
+
+
+def _shorten_uncovered_list(folder: str, left: list[UncoveredEntry]) -> list[UncoveredEntry]:
+    """Thousands of names say nothing: then it is the folder, with their number."""
+    over = [one for one in left if one.why == OVER]
+    if len(over) <= _NAMED:
+        return left
+    return [
+        *(one for one in left if one.why != OVER),
+        UncoveredEntry(folder, f"{len(over):,} files in it are over the limit", is_beyond_limits=True),
+    ]

@@ -1,0 +1,446 @@
+"""Looking through the folders: what is new since the last look, without reading a file whose inode, size, mode and times are known.
+
+Everything is reached by handles, from a folder to what is in it, and no link is followed. What a time cannot be trusted for, because the
+file changed within the clock's resolution of the look, is read again at the next.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import hashlib
+import os
+import stat
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import field
+from itertools import starmap
+from operator import attrgetter, methodcaller
+from pathlib import Path
+
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import opening_within_folder
+from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
+
+STAMP = struct.Struct("<QqqIQ")  # inode, time of change of the content, of the inode, mode, size
+UNRELIABLE_STAMP = bytes(STAMP.size)
+FINE, COARSE = 20_000_000, 2_000_000_000  # nanoseconds: the resolution of a clock, and of one that counts seconds
+_stat_entry = methodcaller("stat", follow_symlinks=False)
+_stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
+_TOLD = struct.Struct("<QqqIQI")
+_FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+_PATH = getattr(os, "O_PATH", 0)
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # gone or replaced meanwhile
+_DEEPEST = 200  # folders within each other
+_LONGEST = 60_000  # bytes of a path
+
+KnownRecords = dict[str, dict[str, bytes]]  # of each folder, each name's stamp and packed item
+
+
+@dataclass(frozen=True, slots=True)
+class UncoveredEntry:
+    """A path that is not covered, and why: the rule, or in words. `is_beyond_limits`: not by a rule, but as it could not be read."""
+
+    path: str
+    why: str
+    is_beyond_limits: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFile:
+    """A file whose content must be read; it had this stamp."""
+
+    path: str
+    stamp: bytes
+    mode: int
+    size: int
+    stamp_met: bytes = b""  # also where it cannot be trusted to show the next change
+
+
+@dataclass(frozen=True, slots=True)
+class UnchangedFolder:
+    """A folder in which nothing was new. While `mark` is that of its names and times, all the rest holds."""
+
+    mark: bytes
+    inner: tuple[str, ...]
+    files: int
+    bytes: int
+    linked: tuple[tuple[tuple[int, int], str, int], ...]
+
+
+@dataclass(slots=True)
+class WalkResult:
+    """What a look found. `folders`: those in which something is different, as they are now; None for one that is gone."""
+
+    folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
+    wanted: list[WantedFile] = field(default_factory=list)
+    uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # by folder
+    linked: dict[tuple[int, int], list[tuple[str, int]]] = field(
+        default_factory=dict
+    )  # hard links: path, number of names
+    leftovers: list[str] = field(default_factory=list)
+    opened: list[tuple[int, int]] = field(default_factory=list)  # folders whose mode was widened for us, and that mode
+    files: int = 0
+    bytes: int = 0
+
+
+class FolderWalk:
+    """One look. `known` is only read; `seen` is for the next look. `watch_listed_folder` hears of each folder before it is listed, and whether it is
+    the same one as at the last look.
+    """
+
+    def __init__(
+        self,
+        roots: tuple[Path, ...],
+        known: KnownRecords,
+        coverage: CheckpointCoverage,
+        closed: frozenset[tuple[int, int]],
+        enter: Callable[[str, int, bool], object] | None = None,
+        seen: dict[str, UnchangedFolder] | None = None,
+    ) -> None:
+        self._roots = roots
+        self._known = known
+        self._coverage = coverage
+        self._closed = closed
+        self._enter = enter
+        self._seen = {} if seen is None else seen
+        self._began = time.time_ns()
+        self._may_leave_out = coverage.build_file_name_check
+        self.found = WalkResult()
+
+    def walk_all_roots(self) -> WalkResult:
+        """All folders of all roots; what was known and was not met is gone. A root that is not there is no empty one: nothing of it
+        is gone.
+        """
+        met: set[str] = set()
+        for number, root in enumerate(self._roots):
+            try:
+                handle = self._open_root(root)
+            except OSError:
+                met.update(path for path in self._known if path.partition("/")[0] == str(number))
+            else:
+                self._walk_tree(handle, str(number), met)
+        for path in self._known.keys() - met:
+            self.found.folders[path] = None
+        return self.found
+
+    def walk_some_folders(self, folders: set[str]) -> WalkResult:
+        """Only these folders, and what is new beneath them."""
+        for path in sorted(folders):
+            if path in self.found.folders:
+                continue
+            number, _, inside = path.partition("/")
+            try:
+                start = self._open_root(self._roots[int(number)])
+            except OSError:
+                continue
+            try:
+                handle = opening_within_folder.open_without_links(start, inside or ".", opening_within_folder.DIRECTORY)
+            except OSError as error:
+                if error.errno not in GONE:  # it is there: who goes down to it step by step can open it
+                    self.found = WalkResult(opened=self.found.opened)
+                    return self.walk_all_roots()
+                self._mark_tree_gone(path)
+                continue
+            finally:
+                os.close(start)
+            self._walk_one_folder(handle, path)
+        return self.found
+
+    def _walk_tree(self, handle: int, path: str, met: set[str]) -> None:
+        """A folder and all beneath it; closes the handle. Deep trees without recursion of Python's."""
+        stack: list[tuple[int, str, list[str], bool]] = []
+        met.add(path)
+        stack.append((handle, path, *self._list_changed_folder(handle, path)))
+        try:
+            while stack:
+                handle, path, inner, same = stack[-1]
+                if not inner:
+                    os.close(handle)
+                    stack.pop()
+                    continue
+                name = inner.pop()
+                below = f"{path}/{name}"
+                if below.count("/") > _DEEPEST or len(below) > _LONGEST:
+                    self._note_uncovered(path, below, "too deep", is_beyond_limits=True)
+                    continue
+                try:
+                    opened = self._open_covered_folder(name, handle, below)
+                except OSError as error:
+                    if error.errno not in GONE:  # what is known of it stays as it is
+                        self._note_uncovered(path, below, UNREADABLE, is_beyond_limits=True)
+                        met.update(known for known in self._known if known == below or known.startswith(f"{below}/"))
+                    continue
+                met.add(below)
+                stack.append((opened, below, *self._list_changed_folder(opened, below, same=same)))
+        except BaseException:
+            for handle, *_ in stack:
+                with suppress(OSError):
+                    os.close(handle)
+            raise
+
+    def _walk_one_folder(self, handle: int, path: str) -> None:
+        """A folder by itself, and what is new beneath it."""
+        try:
+            known = self._known.get(path, {})
+            below = [name for name in self._list_changed_folder(handle, path)[0] if f"{path}/{name}" not in self._known]
+            now = self.found.folders.get(path) or known
+            for name in known.keys() - now.keys() if path in self.found.folders else ():
+                if f"{path}/{name}" in self._known:
+                    self._mark_tree_gone(f"{path}/{name}")
+            for name in below:
+                with suppress(OSError):
+                    self._walk_tree(self._open_covered_folder(name, handle, f"{path}/{name}"), f"{path}/{name}", set())
+        finally:
+            os.close(handle)
+
+    def _open_root(self, root: Path) -> int:
+        try:
+            return os.open(root, _FOLDER & ~getattr(os, "O_NOFOLLOW", 0))
+        except PermissionError:
+            return self._open_with_owner_access(os.open(root, opening_within_folder.DIRECTORY | _PATH))
+
+    def _open_covered_folder(self, name: str, folder: int, path: str) -> int:
+        """A folder. One that was covered and that somebody has closed since is opened for us until the look is over."""
+        try:
+            return os.open(name, _FOLDER, dir_fd=folder)
+        except PermissionError:
+            if path not in self._known:
+                raise
+            return self._open_with_owner_access(os.open(name, _FOLDER | _PATH, dir_fd=folder))
+
+    def _open_with_owner_access(self, place: int) -> int:
+        """`place` as a handle that can be listed and searched. Only the owner of a folder can do that."""
+        if not self._grant_owner_access(place):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return os.open(".", _FOLDER, dir_fd=place)
+
+    def _grant_owner_access(self, place: int) -> bool:
+        mode = os.fstat(place).st_mode & 0o7777
+        try:
+            os.chmod(f"/proc/self/fd/{place}", mode | 0o700)  # noqa: PTH101 -- of the handle
+        except OSError:
+            os.close(place)
+            return False
+        self.found.opened.append((place, mode))
+        return True
+
+    def _mark_tree_gone(self, path: str) -> None:
+        above = f"{path}/"
+        for known in self._known:
+            if known == path or known.startswith(above):
+                self.found.folders[known] = None
+
+    def _list_changed_folder(self, handle: int, path: str, *, same: bool = False) -> tuple[list[str], bool]:
+        """What is in a folder: the folders to go into, and whether nothing in it is new. `same`: it is the one of the last look."""
+        if self._enter is not None:
+            self._enter(path, handle, same)
+        with os.scandir(handle) as listed:
+            entries = [entry for entry in listed if entry.name != NEVER]
+        stamps: list[tuple[int, ...]] = []
+        try:
+            stamps = list(map(_stat_fields, map(_stat_entry, entries)))
+        except PermissionError:  # what is in it can be named but not looked at
+            if path in self._known or "/" not in path:
+                self._grant_owner_access(os.dup(handle))
+        except OSError:  # one has just gone
+            pass
+        names = "/".join([entry.name for entry in entries])
+        told = hashlib.blake2b(os.fsencode(names), digest_size=16)
+        told.update(b"".join(starmap(_TOLD.pack, stamps)))
+        seen = self._seen.get(path)
+        if seen is not None and len(stamps) == len(entries) and seen.mark == told.digest():
+            self._count_unchanged_folder(path, seen)
+            return list(seen.inner), True
+        return self._compare_folder_entries(
+            handle, path, entries, told.digest() if len(stamps) == len(entries) else b""
+        ), False
+
+    def _count_unchanged_folder(self, path: str, seen: UnchangedFolder) -> None:
+        """A folder in which nothing is new."""
+        found = self.found
+        found.files += seen.files
+        found.bytes += seen.bytes
+        for identity, name, names in seen.linked:
+            found.linked.setdefault(identity, []).append((f"{path}/{name}", names))
+
+    def _compare_folder_entries(  # noqa: C901
+        self, handle: int, path: str, entries: list[os.DirEntry[str]], told: bytes
+    ) -> list[str]:
+        """A folder in which something may be new, name by name; returns the folders to go into."""
+        known, found = self._known.get(path, {}), self.found
+        pack, get, may_leave_out = STAMP.pack, known.get, self._may_leave_out
+        now: dict[str, bytes] = {}
+        inner: list[str] = []
+        folders: list[tuple[str, os.stat_result]] = []
+        linked: list[tuple[tuple[int, int], str, int]] = []
+        fresh = files = size = 0
+        for entry in entries:
+            name = entry.name
+            try:
+                st = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            mode = st.st_mode
+            kind = mode & 0o170000
+            if kind == 0o040000:
+                folders.append((name, st))
+                continue
+            stamp = pack(st.st_ino, st.st_mtime_ns, st.st_ctime_ns, mode, st.st_size)
+            record = get(name)
+            files += 1
+            if kind == 0o100000:
+                size += st.st_size
+                if st.st_nlink > 1:
+                    linked.append(((st.st_dev, st.st_ino), name, st.st_nlink))
+            if record is not None and record.startswith(stamp):
+                now[name] = record
+            elif not (
+                record is None and may_leave_out(name) and self._is_entry_skipped(handle, path, name, st, now)
+            ) and not (name.startswith(".helix-undo-") and self._note_undo_leftover(path, name)):
+                fresh += 1
+                self._note_new_entry(handle, path, name, st, stamp, now)
+        for name, st in folders:
+            if self._is_entry_skipped(handle, path, name, st, now):
+                continue
+            inner.append(name)
+            record = _folder_record(st.st_mode & 0o7777)
+            fresh += get(name) != record
+            now[name] = record
+        seen = UnchangedFolder(told, tuple(inner), files, size, tuple(linked))
+        self._count_unchanged_folder(path, seen)
+        if fresh or len(now) != len(known) or path not in self._known:
+            found.folders[path] = now
+            self._seen.pop(path, None)
+        elif told:
+            self._seen[path] = seen
+        return inner
+
+    def _note_new_entry(
+        self, handle: int, path: str, name: str, st: os.stat_result, stamp: bytes, now: dict[str, bytes]
+    ) -> None:
+        """What is new under this name."""
+        whole = f"{path}/{name}"
+        match stat.S_IFMT(st.st_mode):
+            case stat.S_IFREG:
+                wanted = WantedFile(
+                    whole,
+                    stamp if self._is_stamp_reliable(st) else UNRELIABLE_STAMP,
+                    st.st_mode & 0o7777,
+                    st.st_size,
+                    stamp,
+                )
+                if st.st_size > self._coverage.most_file_bytes:
+                    leave_out_file(self.found, self._known, wanted, now, LARGE)
+                    return
+                now[name] = UNRELIABLE_STAMP  # until its content is known
+                self.found.wanted.append(wanted)
+            case stat.S_IFLNK:
+                with suppress(OSError):
+                    target = os.fsencode(os.readlink(name, dir_fd=handle))
+                    now[name] = stamp + folder_state.pack_item(TreeItem(PathKind.LINK, 0o777, 0, target))
+            case _:
+                now[name] = stamp + folder_state.pack_item(TreeItem(PathKind.OTHER, st.st_mode & 0o7777))
+                self._note_uncovered(path, whole, "a socket, pipe or device")
+
+    def _is_stamp_reliable(self, st: os.stat_result) -> bool:
+        """Whether a later change must show in the times."""
+        whole_seconds = st.st_mtime_ns % 1_000_000_000 == 0 and st.st_ctime_ns % 1_000_000_000 == 0
+        return st.st_ctime_ns < self._began - (COARSE if whole_seconds else FINE)
+
+    def _note_undo_leftover(self, path: str, name: str) -> bool:
+        """What an undo that was cut short has left behind."""
+        ours = UNDO_LEFTOVER.fullmatch(name) is not None
+        if ours:
+            self.found.leftovers.append(f"{path}/{name}")
+        return ours
+
+    def _is_entry_skipped(
+        self, handle: int, path: str, name: str, st: os.stat_result, beside: Mapping[str, object]
+    ) -> bool:
+        folder = stat.S_ISDIR(st.st_mode)
+        if folder and (st.st_dev, st.st_ino) in self._closed:
+            self._note_uncovered(path, f"{path}/{name}", "belongs to Helix Desktop")
+            return True
+        if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
+            return False  # it was covered: nothing that is put into it or beside it takes it out
+
+        def has_entry_within(wanted: str) -> bool:
+            return _entry_exists(handle, f"{name}/{wanted}")
+
+        rule = self._coverage.find_rule_leaving_out(name, beside.__contains__, has_entry_within, folder=folder)
+        if rule:
+            self._note_uncovered(path, f"{path}/{name}", rule)
+        return bool(rule)
+
+    def _note_uncovered(self, folder: str, path: str, why: str, *, is_beyond_limits: bool = False) -> None:
+        self.found.uncovered.setdefault(folder, []).append(UncoveredEntry(path, why, is_beyond_limits))
+
+
+@functools.cache
+def _folder_record(mode: int) -> bytes:
+    return UNRELIABLE_STAMP + folder_state.pack_item(TreeItem(PathKind.FOLDER, mode))
+
+
+LARGE, OVER, UNREADABLE = "larger than the limit for one file", "over the limit", "not readable"
+
+
+def leave_out_file(found: WalkResult, known: KnownRecords, wanted: WantedFile, now: dict[str, bytes], why: str) -> None:
+    """A file is not read. One that takes the place of something that was covered is still told from what was there."""
+    folder, _, name = wanted.path.rpartition("/")
+    if known.get(folder, {}).get(name):
+        now[name] = wanted.stamp + folder_state.pack_item(
+            TreeItem(PathKind.OTHER, wanted.mode, wanted.size, wanted.stamp_met)
+        )
+    else:
+        now.pop(name, None)
+    found.uncovered.setdefault(folder, []).append(UncoveredEntry(wanted.path, why, is_beyond_limits=True))
+
+
+def restore_folder_modes(found: WalkResult) -> None:
+    """Give folders that were opened for a look their modes back."""
+    while found.opened:
+        handle, mode = found.opened.pop()
+        with suppress(OSError):
+            os.chmod(f"/proc/self/fd/{handle}", mode)  # noqa: PTH101 -- of the handle
+        os.close(handle)
+
+
+def is_record_of_kind(record: bytes, kind: PathKind) -> bool:
+    return record[STAMP.size : STAMP.size + 1] == kind.encode()
+
+
+def _entry_exists(handle: int, name: str) -> bool:
+    with suppress(OSError):
+        os.stat(name, dir_fd=handle, follow_symlinks=False)
+        return True
+    return False
+
+
+def iterate_packed_items(known: KnownRecords) -> Iterator[tuple[str, bytes]]:
+    """Every path with its packed item, in order."""
+    size = STAMP.size
+    for folder in sorted(known):
+        for name, record in sorted(known[folder].items()):
+            if len(record) > size:
+                yield f"{folder}/{name}", record[size:]
+
+
+def measure_top_folders(
+    roots: tuple[Path, ...], coverage: CheckpointCoverage, closed: frozenset[tuple[int, int]]
+) -> list[tuple[str, int, int]]:
+    """What each folder right below the roots holds: name, files, bytes, the largest first. An empty name: files in none."""
+    found = FolderWalk(roots, {}, coverage, closed).walk_all_roots()
+    held: dict[str, list[int]] = {}
+    for one in found.wanted:
+        _, _, inside = one.path.partition("/")
+        above, below, _ = inside.partition("/")
+        counted = held.setdefault(above if below else "", [0, 0])
+        counted[0] += 1
+        counted[1] += one.size
+    folders = [(name, files, size) for name, (files, size) in held.items()]
+    return sorted(folders, key=lambda each: (-each[2], each[0]))

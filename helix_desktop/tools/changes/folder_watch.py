@@ -1,0 +1,93 @@
+"""The kernel's word for which folders may have changed since the last look (inotify). A hint: where there is doubt, all are looked at.
+
+The kernel queues a change before the call that made it returns, so what is read here holds everything that happened before. A queue that
+ran over says so. Writes through a mapping of memory, or by another name of the file, are not told: who looks thoroughly walks.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import sys
+from contextlib import suppress
+
+_EVENT = struct.Struct("iIII")
+_CHANGED = 0x2 | 0x4 | 0x8 | 0x40 | 0x80 | 0x100 | 0x200 | 0x400 | 0x800
+_ONLY_FOLDERS = 0x01000000
+_OVERFLOW, _IGNORED = 0x4000, 0x8000
+_FROM, _MOVED, _FOLDER = 0x40, 0x800, 0x40000000
+_READ = 1 << 20
+
+
+class FolderWatch:
+    """`is_in_doubt`: something is not watched, or was missed; a walk ends it."""
+
+    def __init__(self) -> None:
+        self.is_in_doubt = True
+        self._handle = -1
+        self._folders: dict[int, str] = {}
+        self._watched: set[str] = set()  # paths of the same folders as at the last walk, as far as nothing was moved
+        if sys.platform.startswith("linux"):
+            self._libc = ctypes.CDLL(None, use_errno=True)
+            self._handle = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+    @property
+    def is_watching(self) -> bool:
+        return self._handle >= 0
+
+    def begin_full_walk(self) -> None:
+        """Before a walk of everything: forget what is behind."""
+        self.is_in_doubt = not self.is_watching
+        self.take_changed_folders()
+
+    def watch_listed_folder(self, path: str, handle: int, same: bool = False) -> None:  # noqa: FBT001, FBT002 -- as the walk calls it
+        """A folder is about to be listed: what changes in it from now on is told. `same`: it is the one of the last walk."""
+        if not self.is_watching or (same and path in self._watched):
+            return
+        place = f"/proc/self/fd/{handle}/.".encode()
+        number = int(self._libc.inotify_add_watch(self._handle, place, _CHANGED | _ONLY_FOLDERS))
+        if number < 0:
+            self.is_in_doubt = True
+        else:
+            self._folders[number] = path
+            self._watched.add(path)
+
+    def take_changed_folders(self) -> set[str]:
+        """The folders in which something may be different; taken off the queue."""
+        found: set[str] = set()
+        while self.is_watching:
+            try:
+                held = os.read(self._handle, _READ)
+            except BlockingIOError:
+                break
+            except OSError:
+                self.is_in_doubt = True
+                break
+            at = 0
+            while at < len(held):
+                number, mask, _, length = _EVENT.unpack_from(held, at)
+                at += _EVENT.size + length
+                self._note_kernel_event(number, mask, found)
+        return found
+
+    def _note_kernel_event(self, number: int, mask: int, found: set[str]) -> None:
+        if mask & _OVERFLOW:
+            self._mark_changes_missed()
+        elif mask & _IGNORED:
+            self._watched.discard(self._folders.pop(number, ""))
+        elif number in self._folders:
+            found.add(self._folders[number])
+            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # what is in it has another name now
+                self._mark_changes_missed()
+
+    def _mark_changes_missed(self) -> None:
+        """What was heard is not enough: all folders are looked at, and watched anew."""
+        self.is_in_doubt = True
+        self._watched.clear()
+
+    def close(self) -> None:
+        if self.is_watching:
+            with suppress(OSError):
+                os.close(self._handle)
+            self._handle = -1

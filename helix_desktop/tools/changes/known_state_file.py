@@ -1,0 +1,88 @@
+"""What is known of the folders between two starts: stamps and digests, in a file beside the stores. Derived: without it, all is read again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from helix_desktop import atomic_files
+from helix_desktop.engine.digest import Digest
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.changes.checkpoint_coverage import CheckpointCoverage
+from helix_desktop.tools.changes.folder_walk import KnownRecords
+
+NAME = "folders.known"
+_HEAD = b"helix folders 2\n"
+_SIZE = struct.Struct("<I")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFolderState:
+    """`chain_sizes`: bytes of the checkpoint's manifest, bytes of the differences behind it, and their number."""
+
+    known: KnownRecords
+    checkpoint: Digest
+    chain_sizes: tuple[int, int, int]
+
+
+def write_known_state(path: Path, kept: KnownFolderState, roots: tuple[str, ...], coverage: CheckpointCoverage) -> None:
+    fields = [_describe_roots_and_rules(roots, coverage), json.dumps([kept.checkpoint.hex, *kept.chain_sizes]).encode()]
+    for folder, names in kept.known.items():
+        fields.append(_encode_path_text(folder))
+        fields.append(
+            b"".join(
+                _with_field_length(_encode_path_text(name)) + _with_field_length(record)
+                for name, record in names.items()
+            )
+        )
+    body = b"".join(map(_with_field_length, fields))
+    atomic_files.write_file_atomically(path, _HEAD + hashlib.sha256(body).digest() + body)
+
+
+def read_known_state(path: Path, roots: tuple[str, ...], coverage: CheckpointCoverage) -> KnownFolderState | None:
+    """None where there is none, or it is damaged, or made for other folders or rules."""
+    with suppress(OSError, ValueError, struct.error, KeyError):
+        content = path.read_bytes()
+        body = memoryview(content)[len(_HEAD) + 32 :]
+        if not content.startswith(_HEAD) or hashlib.sha256(body).digest() != content[len(_HEAD) : len(_HEAD) + 32]:
+            return None
+        made_for, state, *folders = _split_length_fields(body)
+        if bytes(made_for) != _describe_roots_and_rules(roots, coverage):
+            return None
+        checkpoint, *chain = json.loads(bytes(state))
+        known = {}
+        for folder, names in zip(folders[::2], folders[1::2], strict=True):
+            parts = _split_length_fields(names)
+            known[_decode_path_text(folder)] = {
+                _decode_path_text(name): bytes(record) for name, record in zip(parts[::2], parts[1::2], strict=True)
+            }
+        return KnownFolderState(known, Digest.from_hex(checkpoint), (chain[0], chain[1], chain[2]))
+    return None
+
+
+def _describe_roots_and_rules(roots: tuple[str, ...], coverage: CheckpointCoverage) -> bytes:
+    return json.dumps([roots, coverage.leave_out]).encode()
+
+
+def _with_field_length(field: bytes) -> bytes:
+    return _SIZE.pack(len(field)) + field
+
+
+def _split_length_fields(content: memoryview) -> list[memoryview]:
+    at, found = 0, []
+    while at < len(content):
+        (length,) = _SIZE.unpack_from(content, at)
+        at += _SIZE.size + length
+        found.append(content[at - length : at])
+    return found
+
+
+def _encode_path_text(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _decode_path_text(raw: memoryview) -> str:
+    return bytes(raw).decode("utf-8", "surrogateescape")

@@ -1,0 +1,120 @@
+"""After a command: what it left behind that other programs run later is put back, and the user is asked about it, by name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import file_text, unified_diff
+from helix_desktop.tools.autorun_guard import AutorunChange, AutorunGuard, AutorunState
+from helix_desktop.tools.built_in_tool import ToolResources
+
+AUTORUN_PERMISSION = "runs_later"
+_NAMED = 20
+
+
+@dataclass(slots=True)
+class CommandCheck:
+    """One command under the guard. `open_question`: the question that is open; it ends when the turn is stopped. `is_in_background`: it
+    runs in the background, and what was there before is held by the sandbox: a change of that is the user's own.
+    """
+
+    guard: AutorunGuard
+    before: AutorunState
+    is_in_background: bool = False
+    open_question: asyncio.Task[Any] | None = None
+    is_settled: bool = False
+
+    @classmethod
+    async def begin_check(cls, guard: AutorunGuard, *, lasting: bool = False) -> CommandCheck:
+        return cls(guard, await asyncio.to_thread(guard.read_autorun_state), lasting)
+
+    async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
+        """Put back what the command changed, ask about it, and say what came of it; nothing where there is nothing."""
+        self.is_settled = True
+        planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before)
+        planted = [one for one in planted if not self.is_in_background or one.before is None]
+        if not planted:
+            return ""
+        failed = await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
+        done = [one for one in planted if one.path not in failed]
+        allowed = ask and bool(done) and await self._ask_to_keep(use, done)
+        if allowed:
+            await asyncio.to_thread(self.guard.reapply_autorun_changes, done)
+        self.before = await asyncio.to_thread(self.guard.read_autorun_state)
+        return "".join(_describe_reverted(use, done, allowed=allowed)) + _describe_not_reverted(use, failed)
+
+    async def revert_without_asking(self) -> None:
+        """Put back what the command changed where nobody is told any more."""
+        if not self.is_settled:
+            self.is_settled = True
+            planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before)
+            await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
+
+    def cancel_open_question(self) -> None:
+        """The turn ends: so does the question."""
+        if self.open_question is not None:
+            self.open_question.cancel()
+
+    async def _ask_to_keep(self, use: ToolResources, planted: Sequence[AutorunChange]) -> bool:
+        count = f"{len(planted)} files" if len(planted) > 1 else display_path_or_text(use, planted[0].path)
+        why = "other programs run these files outside the sandbox; the files stay unchanged until you answer"
+        question = PermissionQuestion(
+            use.call,
+            f"Keep the command's changes to {count}?",
+            _preview_changes(use, planted),
+            why,
+            ("once",),
+            apart=AUTORUN_PERMISSION,
+        )
+        self.open_question = asyncio.ensure_future(use.context.ask(question))  # noqa: TID251 -- to end it with the turn
+        try:
+            answer: PermissionAnswer = await asyncio.shield(self.open_question)
+        except (asyncio.CancelledError, HelixError):
+            if not self.open_question.done():
+                self.open_question.cancel()
+                raise
+            return False
+        return answer.allowed
+
+
+def display_path_or_text(use: ToolResources, path: str) -> str:
+    try:
+        return use.roots.display_path(use.roots.resolve_path(path))
+    except HelixError:
+        return path
+
+
+def _preview_changes(use: ToolResources, planted: Sequence[AutorunChange]) -> str:
+    return "\n".join(_format_autorun_change(display_path_or_text(use, one.path), one) for one in planted)
+
+
+def _format_autorun_change(name: str, one: AutorunChange) -> str:
+    if one.after.link:
+        return f"{name} → {one.after.link}"
+    if one.after.content is None:
+        return f"{name}: cannot be shown"
+    before = file_text.decode_file_text((one.before.content if one.before else None) or b"")
+    return unified_diff.format_unified_diff(before, file_text.decode_file_text(one.after.content), name)
+
+
+def _describe_reverted(use: ToolResources, planted: Sequence[AutorunChange], *, allowed: bool) -> list[str]:
+    if not planted:
+        return []
+    names = ", ".join(display_path_or_text(use, one.path) for one in planted[:_NAMED])
+    more = f" and {len(planted) - _NAMED} more" if len(planted) > _NAMED else ""
+    if allowed:
+        return [f"[The user was asked about {names}{more}, and keeps what the command did there.]\n"]
+    way = "Change such files with write_file, where the user sees what is changed."
+    return [f"[Put back as it was: {names}{more}. Other programs run what is in there later. {way}]\n"]
+
+
+def _describe_not_reverted(use: ToolResources, failed: Sequence[str]) -> str:
+    if not failed:
+        return ""
+    names = ", ".join(display_path_or_text(use, path) for path in failed[:_NAMED])
+    return f"[Could not be put back: {names}. Other programs run what is in there. Tell the user.]\n"

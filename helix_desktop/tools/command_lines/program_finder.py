@@ -1,0 +1,315 @@
+"""A command line taken apart so far: the commands found, and the programs each of them would start.
+
+`command_analysis.py` is what others call; `wrapper_programs.py` knows the programs that start others in a way of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.command_lines import program_tables
+from helix_desktop.tools.command_lines.inline_code import (
+    is_given_code,
+    may_start_programs,
+    name_without_version,
+    program_base_name,
+    sed_runs_programs,
+)
+from helix_desktop.tools.command_lines.program_tables import WrapperProgram
+from helix_desktop.tools.command_lines.shell_parser import parse_command_line
+from helix_desktop.tools.command_lines.shell_words import (
+    MANY,
+    RESERVED,
+    SimpleCommand,
+    UnreadableCommand,
+    is_certain_word,
+)
+
+_DEEPEST = 10
+_NO_PROGRAMS = RESERVED - {"time"}  # somebody takes one for a shell's own word, or means it as such
+_SUBSTITUTION = re.compile(r"\$\(|`|<\(")
+
+
+@dataclass(frozen=True, slots=True)
+class StartedProgram:
+    """A program that would be started, with its words as it gets them; `ANY` and `MANY` stand for what the shell fills in.
+    `is_certain`: it surely is one; else it is a word that may be one.
+    """
+
+    words: tuple[str, ...]
+    is_certain: bool = True
+
+    @property
+    def program_name(self) -> str:
+        return program_base_name(self.words[0])
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCommand:
+    """A command as it is written in the line. `starts`: the programs it would start; `has_own_code`: it brings
+    code of its own, or settings that start something.
+    """
+
+    words: tuple[str, ...]
+    started_programs: tuple[StartedProgram, ...] = ()
+    has_own_code: bool = False
+
+
+WrapperReader = Callable[["ProgramFinder", list[str]], list[StartedProgram]]
+
+
+@dataclass(slots=True)
+class ProgramFinder:
+    """What was found in a line so far. `readers_by_program`: how the words of a program that starts others are read, by its name."""
+
+    readers_by_program: Mapping[str, WrapperReader]
+    doubts: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    written_files: list[str] = field(default_factory=list)
+    scripts: list[str] = field(default_factory=list)  # files that are run
+    placed_files: list[str] = field(default_factory=list)  # words of commands that put files somewhere
+    depth: int = 0
+    is_guessing: bool = False
+    has_inline_code: bool = False  # the command just read brings code of its own
+    here_documents: list[str] = field(default_factory=list)  # what it reads from here documents
+    places_files: bool = False
+    changes_path: bool = False
+    literal: bool = False  # a substitution stands in it as text
+    has_arithmetic: bool = False
+
+    def find_commands(self, text: str, *, bash: bool = True) -> tuple[list[WrittenCommand], bool]:
+        """The commands of a text a shell gets, and whether they are plain."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise UnreadableCommand("it nests too many shells")
+        reading = parse_command_line(text)
+        if reading.only_bash and not bash:
+            raise UnreadableCommand("different shells interpret it differently")
+        self.written_files += reading.written_files
+        self.has_arithmetic |= reading.has_arithmetic
+        commands = [one for simple in reading.commands for one in self.find_in_simple_command(simple)]
+        self.depth -= 1
+        return commands, reading.is_plain
+
+    def check_whole_line(self) -> None:
+        """What only the whole line shows: files it makes and runs, and text it makes a program of."""
+        made = [*self.written_files, *self.placed_files]
+        for script in self.scripts:
+            name = program_base_name(script)
+            if any(not is_certain_word(word) and ">" not in word for word in self.written_files) or any(
+                name in word for word in made
+            ):
+                raise UnreadableCommand(f"it creates {name} and runs it")
+        if self.changes_path and (self.places_files or self.written_files):
+            raise UnreadableCommand("it changes the search path for programs and puts files in a folder on that path")
+        if self.has_arithmetic and self.literal:
+            raise UnreadableCommand("its arithmetic can run text as a command")
+
+    def find_in_simple_command(self, simple: SimpleCommand) -> list[WrittenCommand]:
+        texts = [*simple.words, *(value for _, value in simple.assignments)]
+        self.literal |= any(_SUBSTITUTION.search(text) for text in texts)
+        self.texts += [value for _, value in simple.assignments]
+        starts = [one for name, value in simple.assignments for one in self.find_in_variable(name, value)]
+        if not simple.words:
+            return [WrittenCommand(one.words) for one in starts]
+        doubts = len(self.doubts)
+        self.has_inline_code = False
+        self.here_documents = simple.here_documents
+        starts += self.find_in_words(tuple(simple.words), sure=True)[1:]
+        self.here_documents = []
+        code = self.has_inline_code or len(self.doubts) > doubts
+        return [WrittenCommand(tuple(simple.words), tuple(starts), code)]
+
+    def note_program(self, name: str, rest: Sequence[str]) -> None:
+        """What is told of a program for the rules that hold something back."""
+        if name in program_tables.FILE_PLACING_PROGRAMS:
+            self.places_files = True
+            self.placed_files += [word for word in rest if is_certain_word(word)]
+        if (
+            name not in program_tables.DATA_PROGRAMS
+            and name not in program_tables.WRAPPERS
+            and name not in program_tables.SHELLS
+            and name not in self.readers_by_program
+        ):
+            self.texts += rest[1:] if name in program_tables.SUBCOMMANDS else rest
+        if name not in program_tables.DATA_PROGRAMS:
+            self.texts += self.here_documents
+
+    # --- variables ---------------------------------------------------------------------------------------------------
+
+    def find_in_variable(self, name: str, value: str) -> list[StartedProgram]:
+        """What setting this variable would start."""
+        if name == "PATH":
+            self.changes_path = True
+        if name in program_tables.LOADING_VARIABLES or name.startswith(program_tables.LOADING_BEGINNINGS):
+            raise UnreadableCommand(f"it sets {name}, which can make programs run other programs")
+        if name not in program_tables.COMMAND_VARIABLES or not value:
+            return []
+        return self.find_in_text(value)
+
+    def find_in_assignments(self, words: Sequence[str]) -> list[StartedProgram]:
+        """Variables set by `export A=b`, `env A=b` and the like."""
+        pairs = [word.partition("=") for word in words if "=" in word]
+        if any(not is_certain_word(name) for name, _, _ in pairs):
+            raise UnreadableCommand("the name of a variable comes from a shell expansion")
+        return [one for name, _, value in pairs for one in self.find_in_variable(name.removesuffix("+"), value)]
+
+    # --- commands that start others ----------------------------------------------------------------------------------
+
+    def find_in_text(self, text: str, *, bash: bool = True, sure: bool = True) -> list[StartedProgram]:
+        """A command line inside a word, as a shell would run it."""
+        if not is_certain_word(text):
+            raise UnreadableCommand("another shell runs commands that come from a shell expansion")
+        commands, _ = self.find_commands(text, bash=bash)
+        return [
+            StartedProgram(one.words, one.is_certain and sure)
+            for command in commands
+            for one in _with_started_programs(command)
+        ]
+
+    def find_in_words(self, words: tuple[str, ...], *, sure: bool) -> list[StartedProgram]:
+        """The program these words start, and those it starts in turn."""
+        if not words:
+            return []
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise UnreadableCommand("it starts programs through other programs")
+        name = program_base_name(words[0])
+        if not name or not is_certain_word(name) or MANY in words[0] or name in _NO_PROGRAMS or "=" in name:
+            raise UnreadableCommand("the program to run comes from a shell expansion")
+        if words[0] != name:
+            self.scripts.append(words[0])
+        self.note_program(name, words[1:])
+        self.check_inline_code(words)
+        found = [StartedProgram(words, sure)]
+        if name.startswith("git-"):  # git's commands are programs of their own as well
+            found += self.find_in_words(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
+        found += [
+            StartedProgram(one.words, one.is_certain and sure) for one in self.find_in_arguments(name, list(words[1:]))
+        ]
+        self.depth -= 1
+        return found
+
+    def find_in_arguments(self, name: str, rest: list[str]) -> list[StartedProgram]:
+        name = name_without_version(name)
+        if name in program_tables.SHELLS or name in program_tables.OTHER_SHELLS:
+            return self.readers_by_program["sh"](self, [name, *rest])
+        if name in program_tables.MULTI_CALL_PROGRAMS:
+            return self.find_in_words(tuple(rest), sure=True) if rest and not rest[0].startswith("--") else []
+        if own := self.readers_by_program.get(name):
+            return own(self, rest)
+        if prefix := program_tables.WRAPPERS.get(name):
+            return self.find_behind_wrapper(prefix, rest)
+        if name in program_tables.LOOSE_WRAPPERS or (rest and rest[0] in program_tables.LOOSE_AFTER.get(name, ())):
+            return self.guess_programs(rest)
+        return self.find_in_options(name, rest)
+
+    def find_behind_wrapper(self, prefix: WrapperProgram, rest: list[str]) -> list[StartedProgram]:
+        at = find_end_of_options(prefix, rest)
+        if at is None:
+            return self.guess_programs(rest)
+        own = rest[at : at + prefix.operands]
+        if any(MANY in word for word in own):
+            raise UnreadableCommand("the program to run comes from a shell expansion")
+        at += len(own)
+        found: list[StartedProgram] = []
+        while prefix.sets and at < len(rest) and "=" in rest[at]:
+            found += self.find_in_assignments([rest[at]])
+            at += 1
+        return [*found, *self.find_in_words(tuple(rest[at:]), sure=True)]
+
+    def guess_programs(self, rest: Sequence[str]) -> list[StartedProgram]:
+        """Any of these words may be a program with the words behind it."""
+        if self.is_guessing:
+            self.doubts.append("it starts programs through other programs")
+            return []
+        self.is_guessing = True
+        found: list[StartedProgram] = []
+        for at, word in enumerate(rest):
+            value = word.partition("=")[2] if word.startswith("-") else word
+            try:
+                if " " in value:
+                    found += self.find_in_text(value, sure=False)
+                elif value:
+                    found += self.find_in_words((value, *rest[at + 1 :]), sure=False)
+            except UnreadableCommand as hidden:
+                self.doubts.append(str(hidden))
+        self.is_guessing = False
+        return found
+
+    def find_in_options(self, name: str, rest: Sequence[str]) -> list[StartedProgram]:
+        """Options whose value is a command."""
+        given = option_values(rest, program_tables.COMMAND_OPTIONS.get(name, ()))
+        if name == "tar":
+            given += [word.partition("exec=")[2] for word in rest if "exec=" in word]
+        return [one for value in given for one in self.find_in_text(value)]
+
+    def note_script(self, path: str) -> list[StartedProgram]:
+        if not is_certain_word(path.rpartition("/")[2]) or path.startswith(("/dev/", "/proc/")) or path == "-":
+            raise UnreadableCommand("the script to run comes from a shell expansion")
+        self.scripts.append(path)
+        return []
+
+    def check_inline_code(self, words: Sequence[str]) -> None:
+        """Whether a program is given code of its own, as behind `python -c`, and whether that may start others."""
+        name = name_without_version(words[0])
+        self.has_inline_code |= is_given_code(words)
+        reads = name in program_tables.CODE_OPTIONS and all(word.startswith("-") for word in words[1:])
+        if reads and not self.here_documents and not {"--version", "-V", "-v"} & set(words):
+            self.doubts.append(f"{name} reads a program from somewhere else")
+        text = "\n".join([*words[1:], *self.here_documents])
+        if (is_given_code(words) or reads) and may_start_programs(text):
+            self.doubts.append(f"{name} is given a program that may start others")
+        if name in ("sed", "gsed") and sed_runs_programs(words[1:]):
+            self.doubts.append("sed is told to run something")
+
+
+def _with_started_programs(command: WrittenCommand) -> tuple[StartedProgram, ...]:
+    return (StartedProgram(command.words), *command.started_programs)
+
+
+def find_end_of_options(prefix: WrapperProgram, rest: Sequence[str]) -> int | None:
+    """Where a wrapper's own options end; None where one of them is not known."""
+    at = 0
+    while at < len(rest) and rest[at].startswith("-") and rest[at] != "-":
+        word = rest[at]
+        at += 1
+        if word == "--":
+            return at
+        if not is_certain_word(word.partition("=")[0]):
+            raise UnreadableCommand("the program to run comes from a shell expansion")
+        if word.startswith("--"):
+            name, equals, _ = word[2:].partition("=")
+            if name not in prefix.words and name not in prefix.bare:
+                return None
+            skip = name in prefix.words and not equals
+        else:
+            taker = next((n for n, letter in enumerate(word[1:], 1) if letter in prefix.takes), 0)
+            known = word[1 : taker or len(word)]
+            if any(letter not in prefix.flags for letter in known):
+                return None
+            skip = taker == len(word) - 1 and taker > 0
+        if skip and MANY in "".join(rest[at : at + 1]):
+            raise UnreadableCommand("the program to run comes from a shell expansion")
+        at += skip
+    return at
+
+
+def option_values(rest: Sequence[str], options: Sequence[str], *, clusters: bool = False) -> list[str]:
+    """The values of these options, however they are attached."""
+    found = []
+    for at, word in enumerate(rest):
+        for option in options:
+            behind = rest[at + 1] if at + 1 < len(rest) else ""
+            if word == option:
+                found.append(behind)
+            elif len(option) > 2 and word.startswith(f"{option}="):
+                found.append(word[len(option) + 1 :])
+            elif not option.startswith("--") and len(option) == 2 and word.startswith(option):
+                found.append(word[2:])
+            elif clusters and re.fullmatch(rf"-[A-Za-z]+{option[-1]}", word) and len(option) == 2:
+                found.append(behind)
+    return found

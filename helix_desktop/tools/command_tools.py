@@ -1,0 +1,610 @@
+"""The tools that run commands: run_command, list_commands, read_command_output, stop_command.
+
+Output goes from the pipe into the cache without being held in memory. Past the user's limit only the end is kept, with a note
+of how much was cut. Stopping a command also stops everything it started.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import errno
+import itertools
+import os
+import re
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from helix_desktop.engine.facts import Stored
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.running_command import RunningCommand, shell_command_line
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
+from helix_desktop.tools import workspace_roots
+from helix_desktop.tools.autorun_guard import AutorunGuard
+from helix_desktop.tools.background_command import ADDRESS_PATTERN, NO_NETWORK_NOTE, BackgroundCommand
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    flag_schema,
+    object_schema,
+    text_schema,
+    whole_number_schema,
+)
+from helix_desktop.tools.checks_after_command import CommandCheck
+from helix_desktop.tools.file_tools import find_changes_by_command
+from helix_desktop.tools.hidden_path_hint import hint_about_hidden_paths
+from helix_desktop.tools.home_openings import OPENING_NAMES, CommandOpenings, titles_of_openings
+from helix_desktop.tools.permission import ActionEffect, ToolAction
+from helix_desktop.tools.sandbox import Sandbox, SandboxKind
+
+_TAIL = 64 * 1024
+_NAMED = 5
+_SHOW_BYTES, _SHOW_SECONDS = 8 * 1024, 0.05
+_SETTLE = 1.0
+_ONLY_SETS = re.compile(r"\s*(?:cd|pushd|export|source|\.|alias|unset|ulimit|umask)\s[^\n;&|]*")
+_QUOTED = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"")
+_LEAVES = re.compile(r"(?<![&|<>\\])&(?![&>])")
+_WAITS = re.compile(r"\b(?:wait|fg|kill|pkill|killall)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLimits:
+    """What one command may use. The user sets these; a call may ask for more seconds, up to `most_seconds`."""
+
+    seconds: int = 120
+    most_seconds: int = 3600
+    output: int = 256 * 1024 * 1024
+    background_output: int = 16 * 1024 * 1024
+    background_commands: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CommandNeeds:
+    """What one command asks for by name: openings, and files that agents otherwise don't see, by their real paths."""
+
+    openings: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class WorkspaceCommands:
+    """The commands of one workspace: how they are locked in, and which ones run in the background."""
+
+    sandbox: Sandbox
+    environment: Mapping[str, str]
+    spawn: Callable[..., asyncio.Task[Any]]
+    limits: CommandLimits = CommandLimits()
+    guard: AutorunGuard | None = None
+    extra_names: tuple[str, ...] = ()
+    background: dict[str, BackgroundCommand] = field(default_factory=dict)
+    next_numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    is_planning: Callable[[], bool] = lambda: False  # whether commands may write nothing now
+    opened: Callable[[], CommandOpenings] = CommandOpenings  # what of the home is open to commands now
+
+    @property
+    def running_in_background(self) -> list[BackgroundCommand]:
+        """The commands in the background that have not ended."""
+        return [one for one in self.background.values() if one.is_running]
+
+    async def start_in_sandbox(
+        self,
+        line: str,
+        folder: Path,
+        *,
+        network: bool,
+        free: bool,
+        opened: CommandOpenings,
+        watched: CommandCheck | None,
+    ) -> RunningCommand:
+        sandbox = replace(self.sandbox, read_only=True) if self.is_planning() else self.sandbox
+        self.sandbox.scratch.mkdir(mode=0o700, parents=True, exist_ok=True)
+        environment = sandbox.build_environment(
+            self.environment, network=network, free=free, extra=self.extra_names, opened=opened
+        )
+        held = self.guard.paths_to_hold() if self.guard is not None else ((), ())
+        is_locked_in = self.sandbox.kind is not SandboxKind.NONE and not free
+        launch = ProcessLaunch(
+            CommandAuthor.MODEL,
+            shell_command_line(line),
+            folder,
+            environment,
+            place=ProcessPlace.SANDBOX if is_locked_in else ProcessPlace.WATCHED,
+            checks=watched,
+            reason_unchecked="" if watched else "the user allowed it as it is, or no folder of a workspace is in reach",
+            is_allowed_outside=not is_locked_in,
+        )
+        return await RunningCommand.start_locked_in(
+            launch,
+            lambda lifeline: sandbox.wrap_command(
+                shell_command_line(line), lifeline, network=network, free=free, held=held, opened=opened
+            ),
+        )
+
+    def openings_for_command(self, needs: CommandNeeds) -> CommandOpenings:
+        """What is open to one command: what the settings say and what it asked for, without files that stay hidden."""
+        opened = self.opened()
+        hidden = self.guard.list_hidden_files() if self.guard is not None else []
+        names = tuple(dict.fromkeys((*opened.names, *needs.openings)))
+        return replace(opened, names=names, hidden=tuple(path for path in hidden if path not in needs.files))
+
+    async def begin_check_before(self, use: ToolResources, *, free: bool, lasting: bool) -> CommandCheck | None:
+        """What to check and put back after a command. Changes by commands in the background are settled first."""
+        if self.guard is None or free:
+            return None
+        for one in self.running_in_background:
+            await one.revert_and_note(use, ask=True)
+        return await CommandCheck.begin_check(
+            self.guard, lasting=lasting and self.sandbox.kind is SandboxKind.BUBBLEWRAP
+        )
+
+    def update_background_checks(self, watched: CommandCheck) -> None:
+        """A command's changes are settled: commands in the background are compared with the new state."""
+        for one in self.running_in_background:
+            if one.check is not None:
+                one.check.before = watched.before
+
+    async def aclose(self) -> None:
+        """End every background command; for the end of the program."""
+        for one in self.background.values():
+            one.command.kill_process_tree()
+        await asyncio.gather(*(one.command.end_and_wait() for one in self.background.values()))
+
+
+# --- run_command -----------------------------------------------------------------------------------------------------
+
+
+def build_command_tools(commands: WorkspaceCommands) -> tuple[BuiltInTool, ...]:
+    """The four tools on one workspace's commands."""
+    acts = (run_command, list_commands, read_background_output, stop_command)
+    first, *rest = [
+        BuiltInTool(name, about, schema, partial(act, commands), is_rare=act is not run_command)
+        for (name, about, schema), act in zip(_SPECS, acts, strict=True)
+    ]
+    where = _ASKED_FOR if commands.sandbox.kind is SandboxKind.NONE else _SANDBOXED
+    return (replace(first, description=f"{_RUN}{where}{_BACKGROUND}", runs_alone=True), *rest)
+
+
+async def run_command(commands: WorkspaceCommands, args: ToolArguments, use: ToolResources) -> ToolOutput:
+    line = args.text_argument("command").strip()
+    if not line or "\0" in line:
+        raise InvalidInput("Specify a command.")
+    folder = await _resolve_command_folder(use, args.text_argument("folder", "."))
+    network, free = args.flag_argument("network"), args.flag_argument("outside_sandbox")
+    needs = await _parse_needs(use, args, network=network)
+    action = _action_of_command(commands, line, use.roots.folders[0], folder, network=network, free=free)
+    await use.permit(action if free else await _action_with_needs(commands, use, action, needs))
+    if args.flag_argument("background"):
+        _check_background_limit(commands)
+    watched = await commands.begin_check_before(use, free=free, lasting=args.flag_argument("background"))
+    opened = commands.openings_for_command(needs)
+    command = await _start_or_explain(commands, line, folder, opened, watched, network=network, free=free)
+    closed = commands.sandbox.kind is not SandboxKind.NONE and not network and not free
+    if args.flag_argument("background"):
+        return await _leave_in_background(commands, use, line, command, watched, closed=closed)
+    seconds = min(max(args.number_argument("seconds", commands.limits.seconds), 1), commands.limits.most_seconds)
+    hint = (
+        NO_NETWORK_NOTE
+        if closed and commands.running_in_background and ADDRESS_PATTERN.search(line)
+        else _hint_for_command(line)
+    )
+    seen = (
+        None
+        if free or commands.sandbox.kind is SandboxKind.NONE
+        else partial(_hint_of_hidden, commands, line, opened, network)
+    )
+    return await _follow_to_end(
+        commands, use, line, command, seconds, hint, _CommandEnd(time.monotonic(), check=watched, hidden=seen)
+    )
+
+
+async def _start_or_explain(
+    commands: WorkspaceCommands,
+    line: str,
+    folder: Path,
+    opened: CommandOpenings,
+    watched: CommandCheck | None,
+    *,
+    network: bool,
+    free: bool,
+) -> RunningCommand:
+    try:
+        return await commands.start_in_sandbox(line, folder, network=network, free=free, opened=opened, watched=watched)
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        raise InvalidInput(
+            f"The command is longer than the system allows ({len(line.encode()):,} bytes); it was not run.",
+            remedy="Write the long part to a file with write_file.",
+        ) from error
+
+
+async def _resolve_command_folder(use: ToolResources, name: str) -> Path:
+    place = use.roots.resolve_path(name)
+    await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
+    return place.full_path
+
+
+async def _parse_needs(use: ToolResources, args: ToolArguments, *, network: bool) -> CommandNeeds:
+    names = [name.strip() for name in args.text_argument("needs").split(",") if name.strip()]
+    openings = tuple(name for name in names if name in OPENING_NAMES)
+    if openings and not network:
+        raise InvalidInput(f"{openings[0]} needs `network`: it is open to commands with network access only.")
+    places = [use.roots.with_nothing_hidden.resolve_path(name) for name in names if name not in openings]
+    for place in places:
+        if not use.roots.is_hidden_path(place.full_path):
+            raise InvalidInput(
+                f"{use.roots.display_path(place)} is not hidden, so a command need not ask for it.",
+                remedy=f"`needs` takes hidden files of the workspace, and {', '.join(OPENING_NAMES)}.",
+            )
+    return CommandNeeds(
+        openings, tuple([await asyncio.to_thread(os.path.realpath, place.full_path) for place in places])
+    )
+
+
+async def _action_with_needs(
+    commands: WorkspaceCommands, use: ToolResources, action: ToolAction, needs: CommandNeeds
+) -> ToolAction:
+    """The question names what the command is to see that others do not, and what this sandbox cannot hide from it."""
+    sandbox, danger = commands.sandbox, ""
+    new = [name for name in needs.openings if name not in commands.opened().names]
+    if sandbox.kind is SandboxKind.LANDLOCK:
+        if commands.guard is not None:
+            await asyncio.to_thread(commands.guard.read_autorun_state)
+        if seen := sandbox.paths_not_hidden(commands.openings_for_command(needs), network=action.network):
+            danger = f"this sandbox, Landlock, cannot hide these files from it: {_display_paths(use, seen)}"
+        action = replace(
+            action, title=f"{action.title} in the weaker sandbox, Landlock (bubblewrap is missing or does not work)"
+        )
+    if needs.files:
+        danger = f"it would see files that agents otherwise don't see: {_display_paths(use, needs.files)}"
+    if new:
+        danger = f"it would use what is closed to other commands: {', '.join(titles_of_openings(new))}"
+    if new and needs.files:
+        danger = f"{danger}; and files that agents otherwise don't see: {_display_paths(use, needs.files)}"
+    return (
+        replace(action, reason_to_ask=danger, asks_in_every_mode=True, separate_permission="opened")
+        if danger and not action.reason_to_ask
+        else action
+    )
+
+
+def _display_paths(use: ToolResources, paths: Sequence[str]) -> str:
+    places = [use.roots.with_nothing_hidden.resolve_path(path) for path in paths[:_NAMED]]
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(map(use.roots.display_path, places)) + more
+
+
+def _hint_of_hidden(commands: WorkspaceCommands, line: str, opened: CommandOpenings, network: bool, output: str) -> str:  # noqa: FBT001 -- of a partial
+    folders = [str(folder) for folder in commands.sandbox.folders]
+    return hint_about_hidden_paths(line, output, opened, folders, commands.environment, network=network)
+
+
+def _action_of_command(
+    commands: WorkspaceCommands, line: str, root: Path, folder: Path, *, network: bool, free: bool
+) -> ToolAction:
+    where = "" if folder == root else f" in {folder}"
+    extra = " with network access" if network else ""
+    danger = "it would run outside the sandbox" if free and commands.sandbox.kind is not SandboxKind.NONE else ""
+    title = f"Run a command{extra}{where}"
+    return ToolAction(
+        ToolName.RUN_COMMAND,
+        ActionEffect.RUN,
+        title,
+        line,
+        command=line,
+        network=network,
+        reason_to_ask=danger,
+        separate_permission=danger and "outside_sandbox",
+    )
+
+
+async def _follow_to_end(
+    commands: WorkspaceCommands,
+    use: ToolResources,
+    line: str,
+    command: RunningCommand,
+    seconds: int,
+    hint: str,
+    end: _CommandEnd,
+) -> ToolOutput:
+    """Until the command ends, its time is over, or we are cancelled; then nothing of it is left but what it printed."""
+    try:
+        stored = await _store_printed(commands, use, line, command, seconds, hint, end)
+    finally:
+        command.kill_process_tree()
+        if end.code is None:
+            await asyncio.shield(command.end_and_wait())
+        if end.check is not None:
+            await asyncio.shield(end.check.revert_without_asking())
+            commands.update_background_checks(end.check)
+    if end.was_stopped:
+        shown = await _read_end_of_output(use, stored)
+        return ToolOutput(shown, source=line[:200], ok=False, changes=await find_changes_by_command(use), stopped=True)
+    return ToolOutput(
+        stored=stored,
+        source=line[:200],
+        ok=end.code == 0 and not end.is_timed_out,
+        exit_code=end.code,
+        changes=await find_changes_by_command(use),
+    )
+
+
+async def _store_printed(
+    commands: WorkspaceCommands,
+    use: ToolResources,
+    line: str,
+    command: RunningCommand,
+    seconds: int,
+    hint: str,
+    end: _CommandEnd,
+) -> Stored:
+    """What it prints, whole. When we are cancelled it is ended, and what it has printed is kept all the same."""
+    output = _output_with_footer(commands, use, command, seconds, hint, end)
+    keeping: asyncio.Task[Stored] = commands.spawn(use.store_result(output, line[:200]), name="output of a command")
+    while not keeping.done():
+        try:
+            await asyncio.shield(keeping)
+        except asyncio.CancelledError:
+            if not keeping.done():
+                cast("asyncio.Task[object]", asyncio.current_task()).uncancel()
+                end.was_stopped = True
+                command.kill_process_tree()
+                if end.check is not None:
+                    end.check.cancel_open_question()
+    return keeping.result()
+
+
+async def _read_end_of_output(use: ToolResources, stored: Stored) -> bytes:
+    """Of what a stopped command printed nobody has asked how much is wanted: the end, and where the rest is."""
+    start = max(0, stored.size - _SHOW_BYTES)
+    note = f'[… {start:,} bytes before this: recall_cached_content("{stored.digest.hex}")]\n' if start else ""
+    return note.encode() + await use.cache.read_range(stored.digest, start, _SHOW_BYTES)
+
+
+@dataclass(slots=True)
+class _CommandEnd:
+    """How a command ended."""
+
+    started: float
+    code: int | None = None
+    is_timed_out: bool = False
+    was_stopped: bool = False
+    check: CommandCheck | None = None
+    hidden: Callable[[str], str] | None = None  # what to say of paths it did not see, given the end of its output
+
+
+async def _output_with_footer(
+    commands: WorkspaceCommands, use: ToolResources, command: RunningCommand, seconds: int, hint: str, end: _CommandEnd
+) -> AsyncIterator[bytes]:
+    """The output as it is to be kept: up to the limit, then a note and the end; then how the command ended."""
+    trim = _OutputTrimmer(commands.limits.output)
+    show = _LiveOutput(use.context.show)
+    last = b""
+    try:
+        async for piece in _output_until_deadline(command, seconds, end):
+            show.add_printed(piece)
+            last = (last + piece)[-_SHOW_BYTES:]
+            if kept := trim.take_piece_that_fits(piece):
+                yield kept
+    finally:
+        show.show_what_waits()
+    if rest := trim.cut_note_and_end():
+        yield rest
+    end.code = await command.end_and_wait()
+    yield _format_footer(end, seconds, trim.size).encode()
+    if end.check is not None:
+        yield (await end.check.revert_and_ask(use, ask=not end.was_stopped)).encode()
+    if end.hidden is not None and end.code and not end.was_stopped:
+        yield (await asyncio.to_thread(end.hidden, last.decode("utf-8", "replace"))).encode()
+    if hint and not end.was_stopped and (end.code == 0 or hint == NO_NETWORK_NOTE):
+        yield f"{chr(10) if trim.size else ''}[{hint}]\n".encode()
+
+
+class _OutputTrimmer:
+    """Lets output pass up to a limit; of what comes after, keeps the end and counts the rest."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._tail: deque[bytes] = deque()
+        self._waiting = 0
+        self.size = 0
+
+    def take_piece_that_fits(self, piece: bytes) -> bytes:
+        """What of the piece passes now."""
+        room = max(0, self._limit - self.size)
+        self.size += len(piece)
+        if len(piece) > room:
+            self._tail.append(piece[room:])
+            self._waiting += len(piece) - room
+            while self._waiting - len(self._tail[0]) >= _TAIL:
+                self._waiting -= len(self._tail.popleft())
+        return piece[:room]
+
+    @property
+    def cut_byte_count(self) -> int:
+        return max(0, self.size - self._limit - min(self._waiting, _TAIL))
+
+    def cut_note_and_end(self) -> bytes:
+        """A note of what was cut, and the end."""
+        tail = b"".join(self._tail)[-_TAIL:]
+        if not self.cut_byte_count:
+            return tail
+        note = f"\n[… {self.cut_byte_count:,} bytes were cut here: outputs are kept up to {self._limit:,} bytes …]\n"
+        return note.encode() + tail
+
+
+def _format_footer(end: _CommandEnd, seconds: int, size: int) -> str:
+    if end.was_stopped:
+        return f"\n[stopped by the user after {time.monotonic() - end.started:.0f} s]\n"
+    if end.is_timed_out:
+        return f"\n[stopped: it ran longer than {seconds} s. Ask for more seconds, or run it in the background.]\n"
+    if end.code:
+        return f"\n[exit code {end.code}]\n"
+    return "" if size else "[no output, exit code 0]\n"
+
+
+def _hint_for_command(line: str) -> str:
+    """What is no failure, and yet not as it would be in a terminal."""
+    if _ONLY_SETS.fullmatch(line):
+        return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
+    leaves = sys.platform != "win32" and "<<" not in line and _LEAVES.search(_QUOTED.sub("", line))
+    if leaves and not _WAITS.search(line):
+        return "What a command leaves running with & is ended with it. Use `background` for what is to go on."
+    return ""
+
+
+async def _output_until_deadline(command: RunningCommand, seconds: int, end: _CommandEnd) -> AsyncIterator[bytes]:
+    output = command.iterate_output()
+    now = asyncio.get_running_loop().time
+    deadline = now() + seconds
+    while now() < deadline:  # what is printed all the time is never waited for
+        try:
+            async with asyncio.timeout_at(deadline):
+                piece = await anext(output, b"")
+        except TimeoutError:
+            break
+        if not piece:
+            return
+        yield piece
+    end.is_timed_out = True
+    command.kill_process_tree()
+
+
+class _LiveOutput:
+    """Shows what a command prints while it runs, at most 8 KB every 50 ms: nobody reads faster, and windows choke."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._show = show
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._waiting = b""
+        self._next = 0.0
+        self._later: asyncio.TimerHandle | None = None
+
+    def add_printed(self, piece: bytes) -> None:
+        self._waiting = (self._waiting + piece)[-_SHOW_BYTES:]
+        pause = self._next - time.monotonic()
+        if pause <= 0:
+            self.show_what_waits()
+        elif self._later is None:
+            self._later = asyncio.get_running_loop().call_later(pause, self.show_what_waits)
+
+    def show_what_waits(self) -> None:
+        if self._later is not None:
+            self._later.cancel()
+            self._later = None
+        if self._waiting:
+            self._show(self._decode(self._waiting))
+            self._waiting = b""
+            self._next = time.monotonic() + _SHOW_SECONDS
+
+
+# --- commands in the background --------------------------------------------------------------------------------------
+
+
+def _check_background_limit(commands: WorkspaceCommands) -> None:
+    running = commands.running_in_background
+    if len(running) >= commands.limits.background_commands:
+        raise ActionRefused(
+            f"{len(running)} commands are already running in the background.",
+            remedy="Stop one of them with stop_command.",
+        )
+
+
+async def _leave_in_background(
+    commands: WorkspaceCommands,
+    use: ToolResources,
+    line: str,
+    command: RunningCommand,
+    watched: CommandCheck | None,
+    *,
+    closed: bool,
+) -> ToolOutput:
+    ended = [name for name, one in commands.background.items() if not one.is_running]
+    for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
+        del commands.background[name]
+    one = BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed)
+    commands.background[one.name] = one
+    commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
+    await one.wait_for_output(_SETTLE, for_news=False)  # a server that cannot start says so at once
+    first = one.read_new_output()
+    state = "still running" if one.is_running else f"ended with exit code {one.code}"
+    return ToolOutput(f"[{one.name}: {state}]\n{first}", source=line[:200], ok=not one.code)
+
+
+async def list_commands(commands: WorkspaceCommands, _args: ToolArguments, _use: ToolResources) -> ToolOutput:
+    lines = [f"{one.name}  {one.describe_run_state}  {one.command_line}" for one in commands.background.values()]
+    return ToolOutput("\n".join(lines) or "[no command was started in the background]")
+
+
+async def read_background_output(commands: WorkspaceCommands, args: ToolArguments, use: ToolResources) -> ToolOutput:
+    one = _find_background_command(commands, args.text_argument("name"))
+    if one.is_running:
+        await one.revert_and_note(use, ask=True)
+    if args.flag_argument("all"):
+        one.bytes_read = 0
+    if wait := min(args.number_argument("wait", 0), 60):
+        await one.wait_for_output(wait, for_news=True)
+    return ToolOutput(f"[{one.name}: {one.describe_run_state}]\n{one.read_new_output()}", source=one.command_line[:200])
+
+
+async def stop_command(commands: WorkspaceCommands, args: ToolArguments, _use: ToolResources) -> ToolOutput:
+    one = _find_background_command(commands, args.text_argument("name"))
+    one.code = await one.command.end_and_wait()
+    return ToolOutput(f"[{one.name}: stopped]\n{one.read_new_output()}", source=one.command_line[:200])
+
+
+def _find_background_command(commands: WorkspaceCommands, name: str) -> BackgroundCommand:
+    if name not in commands.background:
+        known = ", ".join(commands.background) or "none"
+        raise NotFound(f"No command named {name[:40]!r} was started in the background.", remedy=f"Available: {known}.")
+    return commands.background[name]
+
+
+_SHELL = "PowerShell" if sys.platform == "win32" else "shell"
+_RUN = f"Run a {_SHELL} command. "
+_SANDBOXED = "It runs in a sandbox: it can write only in the workspace, and has no network without `network`. "
+_ASKED_FOR = "There is no sandbox on this system, so the user is asked for every command. "
+_BACKGROUND = "Servers and watchers go to the `background`; read_command_output, list_commands and stop_command follow them (call_tool)."
+_NAME = text_schema("Its name, such as bg1")
+_SPECS = (
+    (
+        ToolName.RUN_COMMAND,
+        _RUN,
+        object_schema(
+            "command",
+            command=text_schema(),
+            folder=text_schema(),
+            seconds=whole_number_schema("Time limit", 1),
+            network=flag_schema(),
+            background=flag_schema(),
+            outside_sandbox=flag_schema("Only after the sandbox was in the way"),
+            needs=text_schema(),  # what may stand here is said where something was hidden
+        ),
+    ),
+    (ToolName.LIST_COMMANDS, "List the commands running in the background.", object_schema()),
+    (
+        ToolName.READ_COMMAND_OUTPUT,
+        "Read what a command in the background has printed since the last look.",
+        object_schema(
+            "name",
+            name=_NAME,
+            wait=whole_number_schema("Wait up to this many seconds for something new"),
+            all=flag_schema("From the beginning again"),
+        ),
+    ),
+    (
+        ToolName.STOP_COMMAND,
+        "Stop a command running in the background, and all it started.",
+        object_schema("name", name=_NAME),
+    ),
+)

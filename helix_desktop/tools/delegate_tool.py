@@ -1,0 +1,191 @@
+"""The tool delegate: a part of the work for a conversation of its own; only its result comes back."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import field
+
+from helix_desktop.engine.ports import CallContext
+from helix_desktop.engine.tool_names import RECALLS, ToolName
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    flag_schema,
+    object_schema,
+    text_schema,
+)
+
+DEEPEST = 2
+MOST_IN_ALL = 32
+_LONGEST_TASK = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationBounds:
+    """What all agents below one conversation of the user's may come to together."""
+
+    depth: int = DEEPEST
+    most_agents: int = MOST_IN_ALL
+
+
+@dataclass(slots=True)
+class AgentTree:
+    """How many agents a conversation of the user's has started, at every depth."""
+
+    started_count: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRole:
+    """An agent described in a file. `tools`: the only ones it gets, patterns too, all when empty; `callable_agents`: whom it may call."""
+
+    name: str
+    tool_patterns: tuple[str, ...] = ()
+    callable_agents: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AgentPlace:
+    """The place of a conversation in its tree. `chain`: the roles from the top down to itself."""
+
+    depth: int = 0
+    chain: tuple[str, ...] = ()
+    tree: AgentTree = field(default_factory=AgentTree)
+    bounds: Callable[[], DelegationBounds] = DelegationBounds
+    roles: Callable[[], Mapping[str, AgentRole]] = dict
+
+    @property
+    def current_role(self) -> str:
+        return self.chain[-1] if self.chain else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Delegation:
+    """What a sub-agent is asked. `tools`: the only ones it gets, all when empty. `depth`: of the new conversation."""
+
+    parent: str
+    call: str
+    task: str
+    context: str
+    tools: tuple[str, ...]
+    depth: int
+    role: str = ""
+    background: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DelegationResult:
+    """What became of it: its conversation, and the distilled result."""
+
+    conversation: str
+    answer: str
+    ok: bool = True
+
+
+StartChild = Callable[[Delegation, CallContext], Awaitable[DelegationResult]]
+
+
+class AgentDelegation:
+    """The delegations of one conversation."""
+
+    def __init__(
+        self, start_child: StartChild, *, place: AgentPlace | None, names: Callable[[], frozenset[str]]
+    ) -> None:
+        self._start = start_child
+        self._place = place or AgentPlace()
+        self._names = names
+
+    async def delegate_task(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+        """Run it to its end; cancelling stops the child."""
+        wish = self._parse_delegation(args, use)
+        self._place.tree.started_count += 1
+        child = await self._start(wish, use.context)
+        title = " ".join(wish.task.split())[:100]
+        answer = child.answer or "[it came back without a result]"
+        return ToolOutput(answer, source=title, ok=child.ok, child=child.conversation)
+
+    def _parse_delegation(self, args: ToolArguments, use: ToolResources) -> Delegation:
+        self._check_delegation_bounds()
+        task, context = args.text_argument("task").strip(), args.text_argument("context")
+        if not task or len(task) + len(context) > _LONGEST_TASK:
+            raise InvalidInput(
+                f"Specify a task. The task and its context together can be up to {_LONGEST_TASK:,} characters long."
+            )
+        tools = tuple(dict.fromkeys(str(name) for name in args.list_argument("tools")))
+        if unknown := [name for name in tools if name not in self._names()]:
+            raise InvalidInput(
+                f"There is no tool {unknown[0][:60]!r}.", remedy="To give the agent all tools, omit `tools`."
+            )
+        role = self._find_allowed_role(args.text_argument("agent").strip())
+        return Delegation(
+            use.context.conversation, use.call.id, task, context, self._choose_subagent_tools(role, tools), self._place.depth + 1,
+            role.name if role else "", args.flag_argument("background"),
+        )  # fmt: skip
+
+    def _check_delegation_bounds(self) -> None:
+        bounds = self._place.bounds()
+        if self._place.depth >= bounds.depth:
+            depth = self._place.depth
+            raise ActionRefused(
+                f"A sub-agent at this depth ({depth}) can't delegate further.", remedy="Do it yourself."
+            )
+        if self._place.tree.started_count >= bounds.most_agents:
+            raise ActionRefused(
+                f"{bounds.most_agents} sub-agents have already been started in this conversation, so no more can be started."
+            )
+
+    def _find_allowed_role(self, name: str) -> AgentRole | None:
+        """The agent that is asked for by name."""
+        roles = self._place.roles()
+        own = roles.get(self._place.current_role)
+        if not name:
+            if own is not None:
+                raise ActionRefused(
+                    f"{own.name} may only call: {', '.join(own.callable_agents) or 'nobody'}.",
+                    remedy="Specify one of them.",
+                )
+            return None
+        if name not in roles:
+            known = ", ".join(roles) or "none"
+            raise InvalidInput(
+                f"There is no agent {name[:60]!r}.",
+                remedy=f"Available: {known}. To use an agent without a role, omit `agent`.",
+            )
+        if name in self._place.chain:
+            way = " → ".join([*self._place.chain, name])
+            raise ActionRefused(
+                f"This would create a loop: {way}.", remedy="Do the work yourself, or say what is missing."
+            )
+        if own is not None and name not in own.callable_agents:
+            raise ActionRefused(f"{own.name} may only call: {', '.join(own.callable_agents) or 'nobody'}.")
+        return roles[name]
+
+    def _choose_subagent_tools(self, role: AgentRole | None, wanted: tuple[str, ...]) -> tuple[str, ...]:
+        """Of the tools there are here, those the agent's file and the call both name; never more than are there."""
+        if role is None or not role.tool_patterns:
+            return wanted
+        named = {name for name in self._names() if any(fnmatch.fnmatchcase(name, each) for each in role.tool_patterns)}
+        kept = named | (self._names() & {*RECALLS, *((ToolName.DELEGATE,) if role.callable_agents else ())})
+        return tuple(sorted(kept & set(wanted) if wanted else kept)) or ("none",)
+
+    def build_delegate_tool(self) -> tuple[BuiltInTool, ...]:
+        own = self._place.roles().get(self._place.current_role)
+        if self._place.depth >= self._place.bounds().depth or (own is not None and not own.callable_agents):
+            return ()
+        return (BuiltInTool(ToolName.DELEGATE, _ABOUT, _SCHEMA, self.delegate_task),)
+
+
+_ABOUT = "Give an independent task to a sub-agent. It knows only what you write here; only its answer comes back."
+_SCHEMA = object_schema(
+    "task",
+    task=text_schema("What to do, and what the answer must contain"),
+    context=text_schema(),
+    tools={"type": "array", "items": {"type": "string"}},
+    agent=text_schema("An agent of this workspace, by name"),
+    background=flag_schema("Its answer comes later as a message"),
+)

@@ -1,0 +1,177 @@
+"""The tool fetch_url: one page from the internet, off by default, asked for by its address.
+
+Names are looked up once and the connection goes to the address that was checked, so that a name cannot turn into a
+machine of the local network between the two. A redirect is a fetch of its own: the rules judge every host on the way, and a private
+address is asked for each time. What comes compressed is decompressed within the limit of a page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from helix_desktop.decompression import OFFERED_CODINGS, BodyDecompressor, DecodedTooLarge, UnreadableCoding
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import ActionRefused, InvalidInput, ProviderUnreachable
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    flag_schema,
+    object_schema,
+    text_schema,
+)
+from helix_desktop.tools.html_text import html_as_text
+from helix_desktop.tools.permission import ActionEffect, ToolAction
+
+if TYPE_CHECKING:
+    import httpx
+
+LARGEST = 20 * 1024 * 1024
+SECONDS = 60
+MOST_REDIRECTS = 5
+_WEB_PORTS = {"http": 80, "https": 443}
+_READABLE = ("text/", "application/json", "application/xml", "application/xhtml", "application/javascript")
+
+
+@dataclass(frozen=True, slots=True)
+class FetchTarget:
+    """Where a request really goes: the address was checked and is the one that is connected to."""
+
+    url: httpx.URL
+    address: str
+    is_private: bool
+
+
+async def fetch_url(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    import httpx
+
+    url = _parse_web_address(args.text_argument("url").strip())
+    try:
+        async with asyncio.timeout(SECONDS), httpx.AsyncClient(trust_env=False, timeout=20) as client:
+            return await _fetch_through_redirects(client, use, url, raw=args.flag_argument("raw"))
+    except TimeoutError:
+        raise ProviderUnreachable(f"{url.host} did not respond within {SECONDS} s.") from None
+    except httpx.HTTPError as error:
+        raise ProviderUnreachable(f"{url} could not be fetched: {error or type(error).__name__}.") from None
+
+
+async def _fetch_through_redirects(
+    client: httpx.AsyncClient, use: ToolResources, url: httpx.URL, *, raw: bool
+) -> ToolOutput:
+    permitted: set[str] = set()
+    for _ in range(MOST_REDIRECTS + 1):
+        target = await _look_up_target(url)
+        if target.is_private or url.host not in permitted:
+            await _ask_to_fetch(use, target)
+            permitted.add(url.host)
+        direct = url.copy_with(host=target.address)
+        headers = {
+            "Host": url.netloc.decode("ascii"),
+            "User-Agent": "helix-desktop",
+            "Accept-Encoding": OFFERED_CODINGS,
+        }
+        named = {"sni_hostname": url.host}
+        async with client.stream("GET", direct, headers=headers, extensions=named) as response:
+            if not response.has_redirect_location:
+                return await _result_of_response(url, response, raw=raw)
+            url = _parse_web_address(str(url.join(response.headers["location"])))
+    raise ActionRefused(f"{url} redirected too many times: more than {MOST_REDIRECTS}.")
+
+
+async def _result_of_response(url: httpx.URL, response: httpx.Response, *, raw: bool) -> ToolOutput:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower() or "text/plain"
+    if not kind.startswith(_READABLE):
+        raise InvalidInput(f"{url} has the type {kind}, which is not text.")
+    body = b"".join([piece async for piece in _limited_body_pieces(response, url)])
+    if "html" in kind and not raw:
+        body = (await html_as_text(body)).encode()
+    head = b"" if response.is_success else f"[{response.status_code} {response.reason_phrase}]\n".encode()
+    return ToolOutput(head + body, source=str(url), ok=response.is_success)
+
+
+async def _limited_body_pieces(response: httpx.Response, url: httpx.URL) -> AsyncIterator[bytes]:
+    try:
+        body = BodyDecompressor(response.headers.get("content-encoding", ""), LARGEST)
+        async for piece in response.aiter_raw(1 << 16):
+            yield await asyncio.to_thread(body.decode_piece, piece)
+    except DecodedTooLarge as error:
+        yield error.decoded + f"\n[cut: pages are read up to {LARGEST:,} bytes]\n".encode()
+    except UnreadableCoding as error:
+        raise InvalidInput(f"{url} cannot be read: {error}.") from None
+
+
+def _parse_web_address(text_: str) -> httpx.URL:
+    import httpx
+
+    try:
+        url = httpx.URL(text_)
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise InvalidInput(f"{text_[:100]!r} is not an address: {error}.") from None
+    if url.scheme not in _WEB_PORTS or not url.host:
+        raise InvalidInput(f"{text_[:100]!r} is not an http or https address.")
+    if url.userinfo:
+        raise InvalidInput("Addresses that contain a user name or a password are not fetched.")
+    return url
+
+
+async def _look_up_target(url: httpx.URL) -> FetchTarget:
+    """Look the name up, once."""
+    loop = asyncio.get_running_loop()
+    port = url.port or _WEB_PORTS[url.scheme]
+    try:
+        rows = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ProviderUnreachable(
+            f"No computer named {url.host} was found, or there is no network connection."
+        ) from None
+    addresses = [str(row[4][0]) for row in rows]
+    public = [address for address in addresses if is_public_address(address)]
+    if len(public) == len(addresses):
+        return FetchTarget(url, public[0], is_private=False)
+    return FetchTarget(url, next(address for address in addresses if not is_public_address(address)), is_private=True)
+
+
+_OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # all that is given out for the open internet
+
+
+def is_public_address(address: str) -> bool:
+    """Whether it is a machine of the open internet, whichever way the address is written."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv4Address):
+        return found.is_global and not found.is_multicast
+    inner = found.ipv4_mapped or found.sixtofour
+    if inner is not None:
+        return is_public_address(str(inner))
+    return found in _OPEN_IPV6 and found.is_global and not found.is_multicast
+
+
+async def _ask_to_fetch(use: ToolResources, target: FetchTarget) -> None:
+    danger = f"{target.url.host} is a device on your local network ({target.address})" if target.is_private else ""
+    title = f"Fetch from {target.url.host}"
+    await use.permit(
+        ToolAction(
+            ToolName.FETCH_URL,
+            ActionEffect.FETCH,
+            title,
+            str(target.url),
+            path=target.url.host,
+            reason_to_ask=danger,
+            asks_in_every_mode=target.is_private,
+        )
+    )
+
+
+TOOLS = (
+    BuiltInTool(
+        ToolName.FETCH_URL,
+        "Fetch a page or a file from the internet as text.",
+        object_schema("url", url=text_schema("The address"), raw=flag_schema("The page's source, not its text")),
+        fetch_url,
+    ),
+)

@@ -1,0 +1,143 @@
+"""A file's text: how its bytes are read and put back, and how a part of it is replaced. Nothing of it touches the disk.
+
+Encoding, byte order mark and line ends stay the file's own; what is not certain is refused, with what stands there instead.
+"""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import re
+from collections.abc import Iterator
+
+from helix_desktop.errors import InvalidInput
+
+_SHOWN = 2_000  # characters of a message that says what stands there
+_MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
+_BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
+
+
+def decode_file_text(content: bytes) -> str:
+    """The text of a file; bytes that are no text survive a round trip through `encode_file_text`."""
+    name = detect_encoding(content)
+    return content.decode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
+
+
+def encode_file_text(text: str, like: bytes) -> bytes:
+    name = detect_encoding(like)
+    return text.encode(name, "surrogateescape" if name == "utf-8" else "surrogatepass")
+
+
+def encoding_by_mark(content: bytes) -> str:
+    """The encoding that the first bytes of a file name, if they do."""
+    return next((name for order, name in _MARKS if content.startswith(order)), "utf-8")
+
+
+def detect_encoding(content: bytes) -> str:
+    """UTF-16 where the file begins so and is so to its end."""
+    name = encoding_by_mark(content)
+    try:
+        if name != "utf-8":
+            content.decode(name, "surrogatepass")
+    except UnicodeDecodeError:
+        return "utf-8"
+    return name
+
+
+def _has_foreign_bytes(content: bytes) -> bool:
+    """Whether bytes stand in it that are no UTF-8, nor UTF-16 that says so."""
+    try:
+        content.decode("utf-8")
+    except UnicodeDecodeError:
+        return detect_encoding(content) == "utf-8"
+    return False
+
+
+def encode_like_before(before: bytes, content: str, shown: str) -> bytes:
+    """The content in the encoding, and with the line ends where they are all of one kind, of the file it replaces."""
+    if _has_foreign_bytes(before) and b"\0" not in before[:8192] and not content.isascii():
+        raise InvalidInput(
+            f"{shown} is not UTF-8, and the new content has characters outside ASCII; nothing was written.",
+            remedy="First convert the file to UTF-8 with a command such as iconv, then read it again.",
+        )
+    text = decode_file_text(before)
+    if text.startswith("\ufeff"):
+        content = "\ufeff" + content.removeprefix("\ufeff")
+    if "\r\n" not in content and 0 < text.count("\r\n") == text.count("\n"):
+        content = content.replace("\n", "\r\n")
+    return encode_file_text(content, before)
+
+
+def replace_text_in_file(before: bytes, old: str, new: str, shown: str, *, every: bool) -> bytes:
+    """The file with `old` replaced. Line ends and encoding stay the file's own; what is not certain is refused."""
+    whole_text, foreign = decode_file_text(before), _has_foreign_bytes(before)
+    if not old:
+        raise InvalidInput(
+            "old_text is empty.", remedy="To create a file or replace its whole content, use write_file."
+        )
+    if old == new:
+        raise InvalidInput("old_text and new_text are the same; nothing to do.")
+    if foreign and not new.isascii() and not _BEYOND_ASCII.search(whole_text):
+        raise InvalidInput(
+            f"{shown} is not UTF-8, and new_text contains non-ASCII characters; nothing was changed.",
+            remedy="Change the file with a command that supports its encoding.",
+        )
+    windows = "\r\n" in whole_text
+    if "\r\n" in old and not windows:
+        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    found = sum(1 for _ in _find_text_places(whole_text, old)) if windows else whole_text.count(old)
+    if not found:
+        raise InvalidInput(
+            f"old_text is not in {shown}; nothing was changed.",
+            remedy=_explain_missing_text(whole_text, old, foreign=foreign),
+        )
+    if found > 1 and not every:
+        starts = (place.start() for place in itertools.islice(_find_text_places(whole_text, old), 10))
+        lines = ", ".join(str(whole_text.count("\n", 0, start) + 1) for start in starts)
+        raise InvalidInput(
+            f"old_text appears {found} times in {shown} (lines {lines}); nothing was changed.",
+            remedy="Include more of the surrounding text, or set replace_all.",
+        )
+    after = _replace_keeping_line_ends(whole_text, old, new) if windows else whole_text.replace(old, new)
+    return encode_file_text(after, before)
+
+
+def _find_text_places(text: str, old: str) -> Iterator[re.Match[str]]:
+    """Where `old` stands in the text, whatever ends its lines."""
+    return re.finditer(r"\r?\n".join(re.escape(line) for line in re.split(r"\r?\n", old)), text)
+
+
+def _replace_keeping_line_ends(text: str, old: str, new: str) -> str:
+    """The text with `new` in each place, with the line ends that stand there, or else in most of the text."""
+    usual = text.count("\r\n") * 2 > text.count("\n")
+    unix = new.replace("\r\n", "\n")
+    pieces, end = list[str](), 0
+    for place in _find_text_places(text, old):
+        there = place.group()
+        as_there = unix.replace("\n", "\r\n") if ("\r\n" in there if "\n" in there else usual) else unix
+        pieces += [text[end : place.start()], as_there]
+        end = place.end()
+    return "".join([*pieces, text[end:]])
+
+
+def _explain_missing_text(text: str, old: str, *, foreign: bool) -> str:
+    """What to do about a text that is not there: where its first line stands, or that spaces differ."""
+    if foreign and not old.isascii():
+        return "The file is not UTF-8, and letters beyond ASCII are not shown as they are: choose a text without them."
+    words = old.split()
+    if words and (there := re.search(r"\s+".join(map(re.escape, words)), text)):
+        return f"It is there with other spaces or line breaks, exactly so:\n{_lines_around(text, *there.span())}"
+    first, count = next((line.strip() for line in old.splitlines() if line.strip()), ""), old.count("\n") + 1
+    if first and (start := text.find(first)) >= 0:
+        number = text.count("\n", 0, start) + 1
+        end = next(itertools.islice(re.finditer(r"\n|\Z", text[start:]), count - 1, None), None)
+        goes_on = _lines_around(text, start, start + end.start() if end else len(text))
+        return f"Its first line is like line {number} of the file, but what follows differs. There it goes on so:\n{goes_on}"
+    return "Read the file again and copy the text exactly."
+
+
+def _lines_around(text: str, start: int, end: int) -> str:
+    """The lines in which a piece of the text stands, as far as a message has room."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    lines = text[first : last if last >= 0 else len(text)]
+    return lines if len(lines) <= _SHOWN else f"{lines[:_SHOWN]}…"

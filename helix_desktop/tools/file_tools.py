@@ -1,0 +1,450 @@
+"""The tools that read and change files: read_file, write_file, edit_file, list_files, glob_files.
+
+A file is read as it is, so that its entry in the cache has the hash of the file. Every change keeps the content
+before and after in the cache, and is written only over the content that was shown in the question.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import hashlib
+import os
+import re
+import unicodedata
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import TypeVar
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import ActionRefused, CacheCorrupt, HelixError, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import autorun_files, file_text, glob_patterns, unified_diff, workspace_roots
+from helix_desktop.tools.built_in_tool import (
+    AnsweredRead,
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    flag_schema,
+    object_schema,
+    text_schema,
+    whole_number_schema,
+)
+from helix_desktop.tools.permission import ActionEffect, ToolAction
+from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
+
+T = TypeVar("T")
+MOST_LISTED = 2_000
+LARGEST_WHOLE = 256 * 1024 * 1024
+LARGEST_IMAGE = 10 * 1024 * 1024
+_PIECE = 1 << 20
+_IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
+
+# --- read_file -------------------------------------------------------------------------------------------------------
+
+
+async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    place = use.roots.resolve_path(args.text_argument("path"))
+    shown = use.roots.display_path(place)
+    await use.permit(ToolAction(ToolName.READ_FILE, ActionEffect.READ, f"Read {shown}", shown, path=shown))
+    first, last = args.number_argument("first_line", 0), args.number_argument("last_line", 0)
+    if last and last < max(first, 1):
+        raise InvalidInput(f"last_line {last} is before first_line {first}.")
+    found = await _look_or_suggest(workspace_roots.stat_path, use, place)
+    asked, stamp = (str(place.full_path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
+    earlier = use.files_seen.answered_reads.get(asked)
+    if earlier is not None and earlier.stamp == stamp and await _is_result_in_cache(use, earlier.result):
+        return replace(earlier.result, repeat_of=earlier.call)
+    result = await _read_any_file(use, place, first, last)
+    use.files_seen.answered_reads[asked] = AnsweredRead(stamp, result, use.call.id)
+    return result
+
+
+async def _is_result_in_cache(use: ToolResources, result: ToolOutput) -> bool:
+    """Whether the cache still has what was read: it may have been forgotten, or be damaged."""
+    try:
+        for one in (*((result.stored,) if result.stored else ()), *result.images):
+            await use.cache.read_range(one.digest, 0, 1)
+    except (NotFound, CacheCorrupt):
+        return False
+    return True
+
+
+async def _read_any_file(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
+    shown = use.roots.display_path(place)
+    head = await asyncio.to_thread(workspace_roots.read_file_piece, use.roots, place, 0, 8192)
+    if kind := next((kind for start, kind in _IMAGES if head.startswith(start)), _webp_media_type(head)):
+        return await _read_image(use, place, kind)
+    if b"\0" in head and file_text.encoding_by_mark(head) == "utf-8":
+        return await _describe_binary_file(use, place)
+    size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
+    if size > LARGEST_WHOLE and not last:
+        raise InvalidInput(
+            f"{shown} is {size:,} bytes. Only files up to {LARGEST_WHOLE:,} bytes are read in full.",
+            remedy="Read some lines with first_line and last_line, or use search_files.",
+        )
+    if file_text.encoding_by_mark(head) != "utf-8":
+        return await _read_utf16_lines(use, place, first or 1, last)
+    if first or last:
+        return await _read_lines_between(use, place, first or 1, last)
+    stored = await use.store_result(_iterate_file_pieces(use, place), shown)
+    use.files_seen.digests_seen_by_agent[str(place.full_path)] = use.files_seen.digests_known_on_disk[
+        str(place.full_path)
+    ] = stored.digest
+    if not stored.size:
+        return ToolOutput("[the file is empty]", source=shown)
+    return ToolOutput(stored=stored, source=shown)
+
+
+async def _read_utf16_lines(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
+    """A file in UTF-16 as the text it is; what is written to it stays in UTF-16."""
+    shown = use.roots.display_path(place)
+    content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
+    if file_text.detect_encoding(content) == "utf-8":
+        return await _describe_binary_file(use, place)
+    use.files_seen.digests_seen_by_agent[str(place.full_path)] = use.files_seen.digests_known_on_disk[
+        str(place.full_path)
+    ] = (await use.store_result(content, shown)).digest
+    lines = file_text.decode_file_text(content).removeprefix("\ufeff").encode("utf-8", "replace").split(b"\n")
+    total = len(lines) - (not lines[-1])
+    if first > max(total, 1):
+        raise InvalidInput(f"{shown} has {total:,} lines; there is no line {first:,}.")
+    part = b"\n".join([*lines[first - 1 : last], b""] if 0 < last < len(lines) else lines[first - 1 :])
+    return ToolOutput(part, source=shown)
+
+
+async def _iterate_file_pieces(use: ToolResources, place: RootPath) -> AsyncIterator[bytes]:
+    with workspace_roots.open_for_reading(use.roots, place) as handle:
+        while piece := await asyncio.to_thread(os.read, handle, _PIECE):
+            yield piece
+
+
+async def _read_lines_between(use: ToolResources, place: RootPath, first: int, last: int) -> ToolOutput:
+    """Lines `first` to `last` (0: to the end), read piece by piece; a large file only as far as is asked for."""
+    large = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size > LARGEST_WHOLE
+    kept: list[bytes] = []
+    at, end, digest = 1, b"\n", hashlib.sha256()
+    async for piece in _iterate_file_pieces(use, place):
+        for line in piece.splitlines(keepends=True) if b"\n" in piece else [piece]:
+            if first <= at and (not last or at <= last):
+                kept.append(line)
+            at += line.endswith(b"\n")
+        digest.update(piece)
+        end = piece[-1:]
+        if large and last and at > last:
+            break
+    else:
+        use.files_seen.digests_seen_by_agent[str(place.full_path)] = Digest(digest.digest())
+    shown = use.roots.display_path(place)
+    total = at - (end == b"\n")
+    if not kept:
+        raise InvalidInput(f"{shown} has {total:,} lines; there is no line {first:,}.")
+    span = f"{first}-{min(last, total) if last else total}"
+    stored = await use.store_result(b"".join(kept), f"{shown}:{span}")
+    return ToolOutput(stored=stored, source=f"{shown}:{span}")
+
+
+async def _read_image(use: ToolResources, place: RootPath, kind: str) -> ToolOutput:
+    shown = use.roots.display_path(place)
+    content = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place, LARGEST_IMAGE)
+    image = await use.store_result(content, shown, kind)
+    return ToolOutput(f"[image {shown}, {kind}, {len(content):,} bytes]", source=shown, images=(image,))
+
+
+async def _describe_binary_file(use: ToolResources, place: RootPath) -> ToolOutput:
+    shown = use.roots.display_path(place)
+    size = (await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)).st_size
+    return ToolOutput(f"{shown} is no text: {size:,} bytes of binary data, not shown.", source=shown)
+
+
+async def _look_or_suggest(
+    look: Callable[[workspace_roots.WorkspaceRoots, RootPath], T], use: ToolResources, place: RootPath
+) -> T:
+    """What `look` finds; of a file that is not there it is said what is."""
+    try:
+        return await asyncio.to_thread(look, use.roots, place)
+    except NotFound as error:
+        raise NotFound(
+            error.what, remedy=await asyncio.to_thread(_suggest_path, use.roots, place) or error.remedy
+        ) from None
+
+
+def _suggest_path(roots: workspace_roots.WorkspaceRoots, place: RootPath) -> str:
+    """What the path may have meant: without a line's number or the workspace's own name, or a name like it."""
+    without_line = re.sub(r":\d+(?:[:-]\d+)?$", "", place.inside)
+    for inside in dict.fromkeys((without_line, place.inside.removeprefix(f"{place.root.name}/"))):
+        with suppress(HelixError):
+            if inside != place.inside:
+                workspace_roots.stat_path(roots, RootPath(place.root, inside))
+                return f"There is {roots.display_path(RootPath(place.root, inside))}."
+    above = RootPath(place.root, place.inside.rpartition("/")[0])
+    try:
+        names = [item.name for item in workspace_roots.list_folder(roots, above)]
+    except HelixError:
+        return ""
+    alike = [name for name in names if _comparable_name(name) == _comparable_name(place.full_path.name)]
+    near = alike or difflib.get_close_matches(place.full_path.name, names[:MOST_LISTED], 3, 0.75)
+    shown = [
+        printable_name(roots.display_path(RootPath(place.root, f"{above.inside}/{name}".lstrip("/")))) for name in near
+    ]
+    return f"There is {', '.join(shown)}." if shown else ""
+
+
+def _comparable_name(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+# --- write_file and edit_file ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FileEdit:
+    """One file as it was and as it is to be; None: not there."""
+
+    root_path: RootPath
+    before: bytes | None
+    after: bytes | None
+
+    def format_as_diff(self, name: str) -> str:
+        return unified_diff.format_unified_diff(
+            file_text.decode_file_text(self.before or b""), file_text.decode_file_text(self.after or b""), name
+        )
+
+
+async def write_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    place = use.roots.resolve_path(args.text_argument("path"))
+    before = await asyncio.to_thread(workspace_roots.read_file_or_none, use.roots, place)
+    _check_last_seen(use, place, before)
+    shown, content = use.roots.display_path(place), args.text_argument("content")
+    after = file_text.encode_like_before(before or b"", content, shown)
+    verb = "Overwrite" if before is not None else "Create"
+    done = await ask_and_write(use, FileEdit(place, before, after), f"{verb} {shown}")
+    if isinstance(done.output, str) and "\r" not in content and "\r\n" in file_text.decode_file_text(after):
+        done = replace(done, output=f"{done.output}\n[It keeps its Windows line ends; a command can change them.]\n")
+    lines = content.count("\n") + (not content.endswith("\n") and content != "")
+    if before is None:
+        return replace(done, output=f"Created {shown} ({lines:,} lines).")
+    return done
+
+
+async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    place = use.roots.resolve_path(args.text_argument("path"))
+    before = await _look_or_suggest(workspace_roots.read_whole_file, use, place)
+    _check_last_seen(use, place, before)
+    shown = use.roots.display_path(place)
+    after = file_text.replace_text_in_file(
+        before,
+        args.text_argument("old_text"),
+        args.text_argument("new_text"),
+        shown,
+        every=args.flag_argument("replace_all"),
+    )
+    return await ask_and_write(use, FileEdit(place, before, after), f"Edit {shown}")
+
+
+async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> ToolOutput:
+    """Ask with the diff, keep both contents, write, and say what was done."""
+    shown = use.roots.display_path(change.root_path)
+    if change.before == change.after:
+        return ToolOutput(f"{shown} already is exactly so; nothing was written.", source=shown)
+    diff = await asyncio.to_thread(change.format_as_diff, printable_name(shown))
+    later = autorun_files.changes_what_runs(change.root_path.inside, change.before or b"", change.after or b"")
+    danger, apart = ("other programs run the contents of this file", "runs_later") if later else ("", "")
+    await use.permit(
+        ToolAction(
+            use.call.name, ActionEffect.EDIT, title, diff, path=shown, reason_to_ask=danger, separate_permission=apart
+        )
+    )
+    fact = FileChanged(
+        str(change.root_path.full_path),
+        await _store_version(use, change.before, shown),
+        await _store_version(use, change.after, shown),
+    )
+    await _write_despite_cancel(use, change)
+    _remember_content(use, change)
+    return ToolOutput(diff or f"Wrote {shown}.", source=shown, changes=(fact,))
+
+
+async def _write_despite_cancel(use: ToolResources, change: FileEdit) -> None:
+    """Once begun, a write is finished and recorded though the turn is stopped: no file changes without a fact."""
+    writing = asyncio.get_running_loop().run_in_executor(None, write_edit, use.roots, change)
+    while not writing.done():
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(writing)
+    writing.result()
+
+
+def write_edit(roots: workspace_roots.WorkspaceRoots, change: FileEdit) -> None:
+    """Put the change on the disk, if the file still is what it was when it was shown."""
+    expected = None if change.before is None else Digest.of_content(change.before)
+    if change.after is not None:
+        workspace_roots.replace_file(roots, change.root_path, change.after, expected=expected)
+    elif expected is not None:
+        workspace_roots.delete_file(roots, change.root_path, expected=expected)
+
+
+async def _store_version(use: ToolResources, content: bytes | None, shown: str) -> Digest | None:
+    return None if content is None else (await use.store_result(content, shown)).digest
+
+
+def _remember_content(use: ToolResources, change: FileEdit) -> None:
+    if change.after is None:
+        use.files_seen.digests_seen_by_agent.pop(str(change.root_path.full_path), None)
+        use.files_seen.digests_known_on_disk.pop(str(change.root_path.full_path), None)
+    else:
+        use.files_seen.digests_seen_by_agent[str(change.root_path.full_path)] = use.files_seen.digests_known_on_disk[
+            str(change.root_path.full_path)
+        ] = Digest.of_content(change.after)
+
+
+def _check_last_seen(use: ToolResources, place: RootPath, now: bytes | None) -> None:
+    """Refused where the file is no longer what this conversation last saw of it."""
+    known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
+    if known is None or (now is not None and Digest.of_content(now) == known):
+        return
+    by = (
+        "a command"
+        if now is not None and use.files_seen.digests_known_on_disk.get(str(place.full_path)) == Digest.of_content(now)
+        else "somebody else"
+    )
+    what = "was deleted" if now is None else f"was changed by {by}"
+    if now is None:
+        use.files_seen.digests_seen_by_agent.pop(str(place.full_path))
+    raise ActionRefused(
+        f"{use.roots.display_path(place)} {what} since you read it; nothing was written.",
+        remedy="Read the file again, then change the current version.",
+    )
+
+
+async def find_changes_by_command(use: ToolResources) -> tuple[FileChanged, ...]:
+    """What a command has done to files this conversation has read whole or written: so that can be undone as well."""
+    found = []
+    for path, before in list(use.files_seen.digests_known_on_disk.items()):
+        place = use.roots.with_nothing_hidden.resolve_path(path)
+        now = await asyncio.to_thread(_read_if_small, use, place)
+        after = None if now is None else Digest.of_content(now)
+        if after == before or (now is None and await asyncio.to_thread(place.full_path.exists)):
+            continue
+        await _store_version(use, now, use.roots.display_path(place))
+        found.append(FileChanged(path, before, after))
+        if after is None:
+            del use.files_seen.digests_known_on_disk[path]
+        else:
+            use.files_seen.digests_known_on_disk[path] = after
+    return tuple(found)
+
+
+def _read_if_small(use: ToolResources, place: RootPath) -> bytes | None:
+    try:
+        return workspace_roots.read_whole_file(use.roots, place)
+    except HelixError:
+        return None
+
+
+# --- list_files and glob_files ---------------------------------------------------------------------------------------
+
+
+async def list_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    place = use.roots.resolve_path(args.text_argument("path", "."))
+    shown = use.roots.display_path(place)
+    await use.permit(ToolAction(ToolName.LIST_FILES, ActionEffect.READ, f"List {shown}", shown, path=shown))
+    items = await asyncio.to_thread(workspace_roots.list_folder, use.roots, place)
+    lines = [
+        _format_folder_entry(item)
+        for item in sorted(items, key=lambda item: (item.kind != "folder", item.name))[:MOST_LISTED]
+    ]
+    if len(items) > MOST_LISTED:
+        lines.append(f"[… {len(items) - MOST_LISTED:,} more, not listed]")
+    return ToolOutput("\n".join(lines) or "[an empty folder]", source=shown)
+
+
+def _format_folder_entry(item: FolderEntry) -> str:
+    name = printable_name(item.name)
+    match item.kind:
+        case "folder":
+            return f"{name}/"
+        case "file":
+            return f"{name}  {item.size:,}"
+    return f"{name}  ({item.kind})"
+
+
+async def glob_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    pattern, place = args.text_argument("pattern"), use.roots.resolve_path(args.text_argument("path", "."))
+    if full := use.roots.split_full_pattern(pattern):
+        place, pattern = use.roots.resolve_path(str(full[0])), full[1]
+    shown = use.roots.display_path(place)
+    await use.permit(ToolAction(ToolName.GLOB_FILES, ActionEffect.READ, f"Find {pattern}", pattern, path=shown))
+    found = await asyncio.to_thread(glob_patterns.find_paths_by_glob, use.roots, place, pattern, MOST_LISTED + 1)
+    lines = [printable_name(name) for name in found[:MOST_LISTED]]
+    if len(found) > MOST_LISTED:
+        lines.append(f"[… more than {MOST_LISTED:,} files fit; the rest is not listed. Use a narrower pattern.]")
+    deeper = (
+        "" if "/" in pattern or "**" in pattern else f" in {shown} itself; **/{pattern} looks in the folders below, too"
+    )
+    return ToolOutput("\n".join(lines) or f"[no file fits {pattern}{deeper}]", source=pattern)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def printable_name(name: str) -> str:
+    """A file name on one line: control characters and undecodable bytes cannot pass for anything else."""
+    return name if name.isprintable() else name.encode("unicode_escape", "backslashreplace").decode("ascii")
+
+
+def _webp_media_type(head: bytes) -> str:
+    return "image/webp" if head[:4] == b"RIFF" and head[8:12] == b"WEBP" else ""
+
+
+TOOLS = (
+    BuiltInTool(
+        ToolName.READ_FILE,
+        "Read a text file, or some of its lines. Images are shown.",
+        object_schema(
+            "path",
+            path=text_schema(),
+            first_line=whole_number_schema(least=1),
+            last_line=whole_number_schema(least=1),
+        ),
+        read_file,
+    ),
+    BuiltInTool(
+        ToolName.WRITE_FILE,
+        "Create a file, or replace all of its content.",
+        object_schema("path", "content", path=text_schema(), content=text_schema()),
+        write_file,
+        runs_alone=True,
+    ),
+    BuiltInTool(
+        ToolName.EDIT_FILE,
+        "Replace a text in a file. old_text must match exactly, and only once unless replace_all is set.",
+        object_schema(
+            "path",
+            "old_text",
+            "new_text",
+            path=text_schema(),
+            old_text=text_schema(),
+            new_text=text_schema(),
+            replace_all=flag_schema(),
+        ),
+        edit_file,
+        runs_alone=True,
+    ),
+    BuiltInTool(
+        ToolName.LIST_FILES,
+        "List a folder, with sizes in bytes.",
+        object_schema(path=text_schema()),
+        list_files,
+    ),
+    BuiltInTool(
+        ToolName.GLOB_FILES,
+        "Find files by name, such as **/*.py or src/**/test_*.{ts,tsx}.",
+        object_schema("pattern", pattern=text_schema(), path=text_schema("The folder to start in")),
+        glob_files,
+        is_rare=True,
+    ),
+)

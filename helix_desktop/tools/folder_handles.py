@@ -1,0 +1,116 @@
+"""Folders and files of a root as open handles: what is done in a `OpenFolder` is done in that very folder, wherever it is now.
+
+The twin of `folder_handles_windows.py`; `workspace_roots.py` uses the one that fits the system.
+"""
+
+# ruff: noqa: PTH115, PTH116 -- this is about handles, not about paths
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from helix_desktop.errors import ActionRefused
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import opening_within_folder
+
+_SYSTEM = ("/proc", "/sys")
+_FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFolder:
+    """An open folder; every name is one of its own entries."""
+
+    handle: int
+
+    def list_entries(self) -> list[tuple[str, os.stat_result | None]]:
+        """Names, with what they are; None for what has gone meanwhile."""
+        with os.scandir(self.handle) as found:
+            return [(entry.name, _stat_or_none(entry)) for entry in found]
+
+    def stat_entry(self, name: str) -> os.stat_result:
+        """Of the entry itself, not of what a link leads to."""
+        return os.stat(name, dir_fd=self.handle, follow_symlinks=False)
+
+    def read_link(self, name: str) -> str:
+        return os.readlink(name, dir_fd=self.handle)
+
+    def create_folder(self, name: str) -> None:
+        os.mkdir(name, dir_fd=self.handle)
+
+    def create_link(self, target: str, name: str) -> None:
+        os.symlink(target, name, dir_fd=self.handle)
+
+    def delete_entry(self, name: str) -> None:
+        os.unlink(name, dir_fd=self.handle)
+
+    def create_file(self, name: str) -> int:
+        """A handle for writing to a file that was not there."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(name, flags, 0o666, dir_fd=self.handle)
+
+    def replace_entry(self, old: str, new: str) -> None:
+        """Put one entry in the place of another, and have that on the disk."""
+        os.rename(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle)
+        os.fsync(self.handle)
+
+
+def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
+    with suppress(OSError):
+        return entry.stat(follow_symlinks=False)
+    return None
+
+
+@contextmanager
+def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
+    """A folder beneath a root; OSError with EXDEV for what leads out."""
+    handle = _open_inside_root(root, inside, opening_within_folder.DIRECTORY)
+    try:
+        yield OpenFolder(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def open_file(root: Path, inside: str) -> Iterator[int]:
+    """A handle for reading a file (or looking at a folder) beneath a root."""
+    handle = _open_inside_root(root, inside, os.O_RDONLY)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _open_inside_root(root: Path, inside: str, flags: int) -> int:
+    start = os.open(root, _FOLDER)
+    try:
+        return opening_within_folder.choose_opener()(start, inside or ".", flags)
+    finally:
+        os.close(start)
+
+
+def real_path(handle: int) -> Path | None:
+    """Where an open handle really is, as far as the system says. Refused for a mounted /proc or /sys."""
+    device = os.fstat(handle).st_dev
+    for system in _SYSTEM:
+        with suppress(OSError):
+            if os.stat(system).st_dev == device != os.stat("/").st_dev:
+                raise ActionRefused(f"Tools can't use files that belong to {system}.")
+    if sys.platform == "darwin":
+        import fcntl
+
+        found = fcntl.fcntl(handle, 50, bytes(1024))  # F_GETPATH
+        return Path(os.fsdecode(found.rstrip(b"\0")))
+    with suppress(OSError):
+        return Path(os.readlink(f"/proc/self/fd/{handle}"))
+    return None
+
+
+def copy_mode(handle: int, mode: int) -> None:
+    """Give a new file the mode of the one whose place it takes."""
+    os.fchmod(handle, stat.S_IMODE(mode))

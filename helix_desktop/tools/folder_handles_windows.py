@@ -1,0 +1,137 @@
+"""The twin of `folders.py` for Windows: a folder is held open without sharing its deletion, so nobody can swap it.
+
+While such a handle is open, neither the folder nor one above it can be renamed or removed. Where a handle really is,
+the system says (GetFinalPathNameByHandle), links and junctions resolved; what lies outside the root is refused with
+EXDEV. Names that mean a device or a stream (`CON`, `a:b`), and those Windows would shorten, are no names.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from helix_desktop.fast_dataclass import dataclass
+
+if sys.platform == "win32":
+    import msvcrt
+    from ctypes import wintypes
+
+    _READ, _LIST = 0x80000000, 0x0001
+    _SHARE_READ, _SHARE_WRITE, _SHARE_DELETE = 1, 2, 4
+    _OPEN_EXISTING, _BACKUP_SEMANTICS = 3, 0x02000000
+    _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
+
+    _kernel = ctypes.WinDLL("kernel32", use_last_error=True)
+    _kernel.CreateFileW.restype = wintypes.HANDLE
+    _kernel.CreateFileW.argtypes = [
+        wintypes.LPCWSTR,
+        wintypes.DWORD,
+        wintypes.DWORD,
+        wintypes.LPVOID,
+        wintypes.DWORD,
+        wintypes.DWORD,
+        wintypes.HANDLE,
+    ]
+    _kernel.GetFinalPathNameByHandleW.argtypes = [wintypes.HANDLE, wintypes.LPWSTR, wintypes.DWORD, wintypes.DWORD]
+    _kernel.CloseHandle.argtypes = [wintypes.HANDLE]
+
+    @dataclass(frozen=True, slots=True)
+    class OpenFolder:
+        """A folder that is held in its place; every name is one of its own entries."""
+
+        path: Path
+
+        def list_entries(self) -> list[tuple[str, os.stat_result | None]]:
+            with os.scandir(self.path) as found:
+                return [(entry.name, _stat_or_none(entry)) for entry in found]
+
+        def stat_entry(self, name: str) -> os.stat_result:
+            return (self.path / _require_plain_name(name)).stat(follow_symlinks=False)
+
+        def read_link(self, name: str) -> str:
+            return str((self.path / _require_plain_name(name)).readlink())
+
+        def create_folder(self, name: str) -> None:
+            (self.path / _require_plain_name(name)).mkdir()
+
+        def create_link(self, target: str, name: str) -> None:
+            (self.path / _require_plain_name(name)).symlink_to(target)
+
+        def delete_entry(self, name: str) -> None:
+            (self.path / _require_plain_name(name)).unlink()
+
+        def create_file(self, name: str) -> int:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_BINARY | os.O_NOINHERIT
+            return os.open(self.path / _require_plain_name(name), flags, 0o666)
+
+        def replace_entry(self, old: str, new: str) -> None:
+            (self.path / _require_plain_name(old)).replace(self.path / _require_plain_name(new))
+
+    def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
+        with suppress(OSError):
+            return entry.stat(follow_symlinks=False)
+        return None
+
+    def _require_plain_name(name: str) -> str:
+        """A plain name, or OSError: what Windows takes for something else is refused."""
+        stem = name.partition(".")[0].strip().lower()
+        if not name or name in {".", ".."} or set(name) & set('\\/:*?"<>|') or stem in _DEVICES or name[-1] in " .":
+            raise OSError(errno.EXDEV, "no plain name", name)
+        return name
+
+    @contextmanager
+    def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
+        with _hold_open(root, inside, _LIST, _SHARE_READ | _SHARE_WRITE) as (_, path):
+            if not path.is_dir():
+                raise OSError(errno.ENOTDIR, "no folder", inside)
+            yield OpenFolder(path)
+
+    @contextmanager
+    def open_file(root: Path, inside: str) -> Iterator[int]:
+        with _hold_open(root, inside, _READ, _SHARE_READ | _SHARE_WRITE | _SHARE_DELETE) as (_, path):
+            if path.is_dir():
+                raise OSError(errno.EISDIR, "a folder", inside)
+            handle = os.open(path, os.O_RDONLY | os.O_BINARY | os.O_NOINHERIT)
+            try:
+                if not _is_beneath_root(_final_path(msvcrt.get_osfhandle(handle)), root):
+                    raise OSError(errno.EXDEV, "leads out of the folder", inside)
+                yield handle
+            finally:
+                os.close(handle)
+
+    @contextmanager
+    def _hold_open(root: Path, inside: str, access: int, share: int) -> Iterator[tuple[int, Path]]:
+        for part in filter(None, inside.split("/")):
+            _require_plain_name(part)
+        handle = _kernel.CreateFileW(str(root / inside), access, share, None, _OPEN_EXISTING, _BACKUP_SEMANTICS, None)
+        if handle == wintypes.HANDLE(-1).value:
+            raise ctypes.WinError(ctypes.get_last_error())
+        try:
+            path = _final_path(handle)
+            if not _is_beneath_root(path, root):
+                raise OSError(errno.EXDEV, "leads out of the folder", inside)
+            yield handle, path
+        finally:
+            _kernel.CloseHandle(handle)
+
+    def _final_path(handle: int) -> Path:
+        """Where an open handle really is."""
+        name = ctypes.create_unicode_buffer(32_768)
+        if not _kernel.GetFinalPathNameByHandleW(handle, name, len(name), 0):
+            raise ctypes.WinError(ctypes.get_last_error())
+        return Path(name.value.removeprefix("\\\\?\\UNC\\").removeprefix("\\\\?\\"))
+
+    def _is_beneath_root(path: Path, root: Path) -> bool:
+        base = os.path.normcase(root.resolve())
+        return os.path.normcase(path) == base or os.path.normcase(path).startswith(base + os.sep)
+
+    def real_path(handle: int) -> Path | None:
+        return _final_path(msvcrt.get_osfhandle(handle))
+
+    def copy_mode(handle: int, mode: int) -> None:
+        """Windows keeps its rights with the folder."""

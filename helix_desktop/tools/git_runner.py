@@ -1,0 +1,116 @@
+"""The one way in which the program runs git: with a short list of settings, and no program of the repository's.
+
+A repository can come from anywhere, and its settings can name programs for nearly everything. They cannot be switched off as a whole, so
+the commands used here read objects or write them, each setting that would make them run something is overridden, and nothing is fetched.
+Of the user's own settings only their identity, their way of signing and which folders they trust are taken over.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from helix_desktop.errors import ActionRefused
+from helix_desktop.processes.starter import (
+    CommandAuthor,
+    FinishedProcess,
+    ProcessLaunch,
+    ProcessTimeout,
+    find_program,
+    run_process,
+)
+
+LIMIT_SECONDS = 120.0
+_NOTHING = os.devnull
+# What stands here wins over what a repository's settings say.
+_OVERRIDDEN = (
+    "core.fsmonitor=false", f"core.hooksPath={_NOTHING}", f"core.attributesFile={_NOTHING}", f"core.excludesFile={_NOTHING}", "core.editor=true",
+    "core.pager=cat", "core.sshCommand=false", "core.gitProxy=false", "core.askPass=true", "core.alternateRefsCommand=true", "sequence.editor=true",
+    "credential.helper=", "diff.external=", "diff.ignoreSubmodules=all", "submodule.recurse=false", "commit.verbose=false", "commit.status=false", "commit.template=",
+    "gc.auto=0", "maintenance.auto=false", "protocol.allow=never", "safe.bareRepository=explicit", "uploadpack.packObjectsHook=",
+    "gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.x509.program=gpgsm", "gpg.ssh.program=ssh-keygen", "gpg.ssh.defaultKeyCommand=", "log.showSignature=false",
+    f"trace2.normalTarget={_NOTHING}", f"trace2.perfTarget={_NOTHING}", f"trace2.eventTarget={_NOTHING}", "init.templateDir=",
+)  # fmt: skip
+# Of the user's own settings, for all their repositories; they are set after the ones above.
+_OF_THE_USER = (
+    "user.name", "user.email", "user.signingkey", "user.useconfigonly", "author.name", "author.email", "committer.name", "committer.email", "safe.directory", "commit.gpgsign",
+    "gpg.format", "gpg.program", "gpg.openpgp.program", "gpg.x509.program", "gpg.ssh.program", "gpg.ssh.defaultkeycommand", "core.autocrlf", "core.eol", "core.safecrlf",
+)  # fmt: skip
+# No settings of the system or the user, no fetching of what a partial clone lacks, and no way to reach another repository.
+_ENVIRONMENT = {
+    "GIT_CONFIG_GLOBAL": _NOTHING,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "none",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "LC_ALL": "C",
+}
+
+
+def run_git(folder: Path, *arguments: str, given: bytes = b"", environment: Mapping[str, str] = {}) -> bytes:
+    """What git answers in a folder. `given`: its input; `environment`: further variables, such as those of a private repository."""
+    settings = [*_OVERRIDDEN, *_read_user_git_settings(str(Path.home()))]
+    variables = _ENVIRONMENT | dict(environment)
+    if not _READING.intersection(arguments[:2]):
+        settings += _settings_without_drivers(folder, variables)
+    given_settings = [word for each in settings for word in ("-c", each)]
+    words = ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *given_settings, *arguments]
+    done = _run_git_process(words, given, variables)
+    if done.code:
+        said = done.complained.decode("utf-8", "replace").strip() or done.printed.decode("utf-8", "replace").strip()
+        raise ActionRefused(f"git refused: {said[:500]}", remedy="Nothing was committed.")
+    return done.printed
+
+
+def find_filtered_files(folder: Path, names: list[bytes]) -> list[str]:
+    """Those of some files that a program of the repository's or the user's would change on their way into it."""
+    listed = b"".join(name + b"\0" for name in names)
+    said = run_git(folder, "check-attr", "-z", "--stdin", "filter", given=listed).split(b"\0")
+    return [os.fsdecode(name) for name, value in zip(said[::3], said[2::3], strict=False) if value not in _UNFILTERED]
+
+
+def _settings_without_drivers(folder: Path, variables: Mapping[str, str]) -> list[str]:
+    """Filters, drivers and hooks that a repository's settings name by words of its own."""
+    listed = _run_git_process(
+        ["git", "-C", str(folder), "config", "--includes", "--null", "--name-only", "--list"], b"", variables
+    )
+    names = listed.printed.decode("utf-8", "surrogateescape").split("\0")
+    off = [f"{name}=" for name in names if _DRIVER.fullmatch(name)]
+    off += [f"{name.rpartition('.')[0]}.required=false" for name in names if name.startswith("filter.")]
+    return off + [f"{name.rpartition('.')[0]}.enabled=false" for name in names if name.startswith("hook.")]
+
+
+_READING = frozenset({"cat-file", "ls-tree", "ls-files", "rev-parse", "check-attr"})
+_DRIVER = re.compile(r"(filter\..*\.(clean|smudge|process)|diff\..*\.(command|textconv)|merge\..*\.driver)", re.DOTALL)
+_UNFILTERED = (b"unspecified", b"unset", b"set", b"")
+
+
+@functools.lru_cache(maxsize=4)
+def _read_user_git_settings(home: str) -> tuple[str, ...]:
+    """Read outside any repository. `home`: whose settings they are."""
+    done = _run_git_process(
+        ["git", "config", "--global", "--includes", "--null", "--list"], b"", {"HOME": home}, folder="/"
+    )
+    pairs = [each.partition("\n")[::2] for each in done.printed.decode("utf-8", "surrogateescape").split("\0")]
+    return tuple(f"{name}={value}" for name, value in pairs if name in _OF_THE_USER)
+
+
+def _run_git_process(
+    words: list[str], given: bytes, environment: Mapping[str, str], folder: str | None = None
+) -> FinishedProcess:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    git = find_program(words[0])
+    if not git:
+        raise ActionRefused("The program git was not found.", remedy="Install git, or commit with another program.")
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, [git, *words[1:]], folder, {**kept, **environment})
+    try:
+        return run_process(launch, given=given, seconds=LIMIT_SECONDS)
+    except ProcessTimeout as error:
+        raise ActionRefused(
+            f"git did not finish within {LIMIT_SECONDS:.0f} seconds and was stopped.", remedy="Nothing was committed."
+        ) from error

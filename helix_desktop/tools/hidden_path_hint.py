@@ -1,0 +1,100 @@
+"""What a command that failed is told of paths the sandbox hid from it: which they are, and what opens them."""
+
+# ruff: noqa: PTH110 -- paths as texts
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+
+from helix_desktop.tools.home_folder import build_closed_home, home_folders, is_within_folder
+from helix_desktop.tools.home_openings import OPENINGS, CommandOpenings, missing_openings
+
+_PATH = re.compile(r"(?:~|/)[\w.@+~%/-]*[\w@+~%/-]")
+_MOST_PATHS, _NAMED = 200, 3
+_WAY = "in Settings > Permissions"
+
+
+def hint_about_hidden_paths(
+    line: str,
+    output: str,
+    opened: CommandOpenings,
+    folders: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    network: bool,
+) -> str:
+    """Sentences for the end of its output; empty where nothing that was hidden explains a failure."""
+    return "".join(
+        f"[{sentence}]\n" for sentence in _hint_sentences(line, output, opened, folders, environ, network=network)
+    )
+
+
+def _hint_sentences(
+    line: str,
+    output: str,
+    opened: CommandOpenings,
+    folders: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    network: bool,
+) -> list[str]:
+    homes = home_folders(environ)
+    paths = _find_hidden_paths(f"{line}\n{output}", homes, opened, folders, environ, network=network)
+    named = [one for one in OPENINGS if any(_opening_covers_path(one.paths, path, homes) for path in paths)]
+    found = []
+    for one in dict.fromkeys((*named, *missing_openings(output, opened, network=network))):
+        there = [f"~/{name}" for home in homes for name in one.paths if os.path.exists(f"{home}/{name}")]
+        if one.name in opened.names and not network:
+            found.append(f"{one.title} is open to commands with network access only.")
+        elif there or one.sockets:
+            places = f" hides {', '.join(there[:_NAMED])}, and" if there else ""
+            found.append(
+                f"The sandbox{places} does not let commands use {one.title}. The user can open it {_WAY}; "
+                f'one command can ask with `network` and `needs`: "{one.name}".'
+            )
+    others = [path for path in paths if not any(_opening_covers_path(one.paths, path, homes) for one in OPENINGS)]
+    if others:
+        found.append(
+            f"The sandbox hides {', '.join(others[:_NAMED])}: of the home folder, commands see toolchains only. "
+            f"The user can add a folder under Folders that commands can read, {_WAY}."
+        )
+    hidden = [os.path.basename(path) for path in opened.hidden if os.path.basename(path) in f"{line}\n{output}"]  # noqa: PTH119
+    if hidden:
+        names = ", ".join(dict.fromkeys(hidden[:_NAMED]))
+        found.append(
+            f"Agents don't see {names} in this workspace. A command that reads it can ask with `needs`, by its path."
+        )
+    return found
+
+
+def _find_hidden_paths(
+    text: str,
+    homes: Sequence[str],
+    opened: CommandOpenings,
+    folders: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    network: bool,
+) -> list[str]:
+    """Paths in a text that are there, and that the command did not see."""
+    spelled = os.path.normpath(environ.get("HOME", "") or "/")
+    shown: list[str] | None = None
+    found: list[str] = []
+    for word in list(dict.fromkeys(_PATH.findall(text)))[:_MOST_PATHS]:
+        path = os.path.normpath(spelled + word[1:] if word.startswith("~") else word)
+        real = homes[0] + path[len(spelled) :] if homes and is_within_folder(path, spelled) else path
+        if not any(is_within_folder(real, home) and real != home for home in homes) or not os.path.exists(real):
+            continue
+        if shown is None:
+            there = build_closed_home(folders, environ, "", opened, network=network)
+            shown = [*folders, *(place for _, place in there.readable_paths)]
+        if not any(is_within_folder(real, each) or is_within_folder(each, real) for each in shown):
+            found.append(word)
+    return found
+
+
+def _opening_covers_path(names: Sequence[str], path: str, homes: Sequence[str]) -> bool:
+    inside = next((path[len(home) :] for home in homes if is_within_folder(path, home)), path.removeprefix("~"))
+    return any(is_within_folder(inside, f"/{name}") for name in names)

@@ -1,0 +1,218 @@
+"""What a command in the sandbox sees of the user's home: toolchains, caches of the workspace's own, and what the user opened.
+
+Everything else is absent, so nobody has to know where the next program keeps its keys. Where the home folder itself is
+one of the workspace's folders, its entries that begin with a dot are absent instead. An entry that is a link is closed
+where it leads to.
+"""
+
+# ruff: noqa: PTH110, PTH112 -- for each command: paths as texts are faster
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.home_openings import CommandOpenings, opened_paths
+
+# Programs and libraries, as names from the home. They hold no keys, or those that do are not named whole.
+TOOLCHAINS = tuple(
+    """
+        .pyenv .rbenv .nodenv .jenv .goenv .plenv .phpenv .asdf .nvm .volta .fnm .local/share/fnm .local/share/mise
+        .local/share/rtx .sdkman .rustup .cargo/bin .cargo/env .local/bin .local/lib .local/share/uv .local/share/pipx .local/pipx
+        .local/share/pnpm .local/share/virtualenvs .local/share/hatch .local/share/rtx .local/share/JetBrains/Toolbox/scripts
+        .virtualenvs .bun/bin .deno/bin .dotnet/dotnet .dotnet/sdk .dotnet/shared .dotnet/host .dotnet/packs .dotnet/tools
+        .dotnet/templates miniconda3 anaconda3 miniforge3 mambaforge micromamba .conda/envs .conda/pkgs go/bin sdk .juliaup
+        .julia/juliaup .ghcup .cabal/bin .stack/programs .opam .linuxbrew .nix-profile .nix-defexpr .krew/bin .composer/vendor
+        .config/composer/vendor .rvm .gem/ruby .mix .elan .foundry/bin .swiftly .pub-cache/bin flutter Android/Sdk
+        .platformio/penv bin .npm-global/bin .npm-global/lib .yarn/bin .config/yarn/global .luarocks .nimble/bin .ghcid .local/go .local/node
+        .local/opt .jdks .local/share/swiftly
+        """.strip().split()
+)
+VARIABLES = (
+    *("VIRTUAL_ENV", "CONDA_PREFIX", "PYENV_ROOT", "NVM_DIR", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "ASDF_DATA_DIR"),
+    *(
+        "RBENV_ROOT",
+        "VOLTA_HOME",
+        "SDKMAN_DIR",
+        "MISE_DATA_DIR",
+        "FNM_DIR",
+        "DOTNET_ROOT",
+        "ANDROID_HOME",
+        "BUN_INSTALL",
+    ),
+)
+# Folders that builds fill, as names from the home; for a sandbox that cannot put one in another's place, the variable that moves it.
+CACHES = (
+    (".cache", "XDG_CACHE_HOME"), (".npm", "npm_config_cache"), (".cargo", "CARGO_HOME"), ("go/pkg", "GOMODCACHE"),
+    (".gradle", "GRADLE_USER_HOME"), (".m2/repository", "MAVEN_OPTS"), (".m2/wrapper", ""), (".local/share/pnpm/store", "PNPM_HOME"), (".nuget/packages", "NUGET_PACKAGES"),
+    (".ivy2", ""), (".sbt", ""), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
+)  # fmt: skip
+_BESIDE = ("lib", "lib64", "libexec", "include")  # what programs in a `bin` need
+_PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
+_OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
+_SPREAD = frozenset(
+    {".config", ".local", "share", "state", ".var", "app"}
+)  # folders that hold a folder for each program
+_MOST_FOLDERS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedHome:
+    """`emptied_homes`: homes of which nothing is seen but what follows. `masked_paths`: real paths that are absent elsewhere. `readable_paths`
+    and `cache_paths`: what is there, and where: pairs of a path outside and one inside.
+    """
+
+    emptied_homes: tuple[str, ...]
+    masked_paths: tuple[str, ...]
+    readable_paths: tuple[tuple[str, str], ...]
+    cache_paths: tuple[tuple[str, str], ...]
+
+
+def home_folders(environ: Mapping[str, str]) -> list[str]:
+    """The user's home by its real path: as the environment names it, and as the system does."""
+    named = [environ.get("HOME", "")]
+    with suppress(ImportError, KeyError):
+        import pwd
+
+        named.append(pwd.getpwuid(os.getuid()).pw_dir)
+    real = (os.path.realpath(name) for name in named if name.startswith("/") and os.path.isdir(name))
+    return list(dict.fromkeys(real))
+
+
+def build_closed_home(
+    folders: Sequence[str], environ: Mapping[str, str], caches: str, opened: CommandOpenings, *, network: bool
+) -> ClosedHome:
+    """What is closed and what is there. `folders`: the workspace's, by their real paths; `cache_paths`: the folder of its own."""
+    homes = home_folders(environ)
+    emptied = [
+        home for home in homes if not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)
+    ]
+    read = dict.fromkeys(
+        (path, place)
+        for home in homes
+        for path, place in _readable_home_paths(home, environ, opened, network=network)
+        if not _is_within_any_folder(place, folders) or _is_dotted(place, home)
+    )
+    outside = [path for path in opened.folders if path.startswith("/") and not _is_within_any_folder(path, homes)]
+    read |= dict.fromkeys(
+        (path, path) for path in outside if os.path.exists(path) and not _contains_any_path(path, homes)
+    )
+    needed = [*folders, *homes, *(os.path.realpath(path) for path, _ in read)]
+    masked = [path for home in homes for path in _targets_of_dotted_links(home) if not _must_stay_open(path, needed)]
+    masked = [
+        path for path in masked if _is_within_any_folder(path, folders) or not _is_within_any_folder(path, emptied)
+    ]
+    for home in homes:
+        if home not in emptied:
+            masked += [path for path in _dotted_entries(home) if not _must_stay_open(path, [*folders, *homes])]
+    kept = [(f"{caches}/{name}", f"{homes[0]}/{name}") for name, _ in CACHES] if homes and caches else []
+    if homes and homes[0] not in emptied:
+        kept = [(path, place) for path, place in kept if os.path.isdir(place) and _is_dotted(place, homes[0])]
+    kept = [
+        (path, place)
+        for path, place in kept
+        if os.path.isdir(place) or not _is_within_any_folder(place, [at for _, at in read])
+    ]
+    return ClosedHome(tuple(emptied), tuple(dict.fromkeys(masked)), tuple(read), tuple(kept))
+
+
+def is_within_folder(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies in it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _contains_any_path(folder: str, paths: Sequence[str]) -> bool:
+    return any(is_within_folder(path, folder) for path in paths)
+
+
+def _is_within_any_folder(path: str, folders: Sequence[str]) -> bool:
+    return any(is_within_folder(path, folder) for folder in folders)
+
+
+def _must_stay_open(path: str, needed: Sequence[str]) -> bool:
+    """Whether a place cannot be closed: programs are there, or it holds what is open."""
+    return _is_within_any_folder(path, _PROGRAMS) or _contains_any_path(path, needed)
+
+
+def _is_dotted(path: str, home: str) -> bool:
+    return path.startswith(f"{home}/.")
+
+
+def _readable_home_paths(
+    home: str, environ: Mapping[str, str], opened: CommandOpenings, *, network: bool
+) -> Iterator[tuple[str, str]]:
+    """What of a home is there to be read, with where: none within another, and none that is the whole home."""
+    found: list[str] = []
+    wanted = [*_toolchain_paths(home, environ), *opened_paths(opened, home, network=network)]
+    for path in sorted({path for path in wanted if os.path.exists(path)}):
+        if not found or not is_within_folder(path, found[-1]):
+            found.append(path)
+    yield from ((path, path) for path in found if not is_within_folder(home, os.path.realpath(path)))
+
+
+def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    yield from (f"{home}/{name}" for name in TOOLCHAINS)
+    for name in VARIABLES:
+        yield from _path_in_home(environ.get(name, ""), home, environ)
+    yield from (
+        f"{path}/bin"
+        for name in ("CARGO_HOME", "GOPATH")
+        for path in _path_in_home(environ.get(name, ""), home, environ)
+    )
+    for entry in environ.get("PATH", "").split(os.pathsep):
+        for path in _path_in_home(entry, home, environ):
+            yield from _programs_with_libraries(path, home)
+
+
+def _path_in_home(path: str, home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    """A path strictly below this home, by the home's real name; none for any other."""
+    path, named = os.path.normpath(path), os.path.normpath(environ.get("HOME", "") or home)
+    if os.path.realpath(named) == home and is_within_folder(path, named):
+        path = home + path[len(named) :]
+    if path != home and is_within_folder(path, home):
+        yield path
+
+
+def _programs_with_libraries(programs: str, home: str) -> Iterator[str]:
+    """A folder of PATH, and what its programs need beside it."""
+    yield programs
+    above, _, name = programs.rpartition("/")
+    if above == home or name not in ("bin", "shims", "condabin"):
+        return
+    if os.path.exists(f"{above}/pyvenv.cfg") or os.path.isdir(f"{above}/conda-meta"):
+        yield above
+    yield from (f"{above}/{each}" for each in _BESIDE)
+
+
+def _dotted_entries(home: str) -> Iterator[str]:
+    """Entries of a home that is itself worked in which nobody means by that, where they really are."""
+    with suppress(OSError), os.scandir(home) as entries:
+        for entry in entries:
+            if entry.name.startswith(".") and entry.name not in _OF_A_REPOSITORY and os.path.exists(entry.path):
+                yield os.path.realpath(entry.path)
+
+
+def _targets_of_dotted_links(home: str) -> Iterator[str]:
+    """Where links among the entries of a home that begin with a dot really lead. Linked folders are looked through as well."""
+    todo, seen = [(home, True)], {home}
+    while todo and len(seen) < _MOST_FOLDERS:
+        folder, is_spread = todo.pop()
+        for entry in _list_folder_entries(folder):
+            if folder == home and not entry.name.startswith("."):
+                continue
+            real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
+            if entry.is_symlink() and os.path.exists(real):
+                yield real
+            if is_spread and real not in seen and not _contains_any_path(real, [home]) and os.path.isdir(real):
+                seen.add(real)
+                todo.append((real, entry.name in _SPREAD))
+
+
+def _list_folder_entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []

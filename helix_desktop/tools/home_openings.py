@@ -1,0 +1,164 @@
+"""What a user can open of their home to the commands of a workspace: by name, or folder by folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from helix_desktop.fast_dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class HomeOpening:
+    """One thing people do with programs that keep keys in the home. It holds for commands with the network alone. `what_it_gives_away`:
+    what is given away with it; `complaint_pattern`: how programs complain where it is missing.
+    """
+
+    name: str
+    title: str
+    what_it_gives_away: str
+    paths: tuple[str, ...]
+    variables: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    complaint_pattern: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOpenings:
+    """What is open to a command: openings by name, folders the user added, and files that no agent sees, which stay closed."""
+
+    names: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
+NOTHING_OPENED = CommandOpenings()
+OPENINGS = (
+    HomeOpening(
+        "ssh",
+        "Git over SSH, and ssh",
+        "Commands with network access can read your SSH keys, use your SSH agent, and sign in wherever they are accepted.",
+        (".ssh",),
+        ("SSH_AUTH_SOCK",),
+        ("SSH_AUTH_SOCK",),
+        r"Host key verification failed|Permission denied \(publickey|Could not open a connection to your authentication agent",
+    ),
+    HomeOpening(
+        "git",
+        "Git with stored passwords",
+        "Commands with network access can read your Git settings and the passwords that Git has stored in files.",
+        (".gitconfig", ".config/git", ".git-credentials"),
+        complaint_pattern=r"could not read (?:Username|Password) for|terminal prompts disabled|Authentication failed for 'https",
+    ),
+    HomeOpening(
+        "gh",
+        "GitHub and GitLab command lines",
+        "Commands with network access can do everything your gh and glab sign-ins allow.",
+        (".config/gh", ".config/glab-cli", ".config/hub"),
+        ("GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "GITLAB_TOKEN"),
+        complaint_pattern=r"gh auth login|glab auth login",
+    ),
+    HomeOpening(
+        "docker",
+        "Docker and Podman",
+        "Commands with network access can control Docker, and through it everything on this computer, also outside the sandbox.",
+        (".docker", ".config/containers"),
+        ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST"),
+        ("/run/docker.sock", "/var/run/docker.sock", "DOCKER_HOST", "CONTAINER_HOST"),
+        r"Cannot connect to the Docker daemon|docker\.sock|Cannot connect to Podman|failed to connect to the docker API",
+    ),
+    HomeOpening(
+        "kubernetes",
+        "Kubernetes and Helm",
+        "Commands with network access can do everything your cluster sign-ins allow.",
+        (".kube", ".minikube", ".config/helm"),
+        ("KUBECONFIG",),
+        complaint_pattern=r"localhost:8080 was refused|no configuration has been provided|current-context is not set",
+    ),
+    HomeOpening(
+        "aws",
+        "AWS command line",
+        "Commands with network access can do everything your AWS sign-ins allow.",
+        (".aws",),
+        (
+            *("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"),
+            *("AWS_SESSION_TOKEN", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ENDPOINT_URL"),
+        ),
+        complaint_pattern=r"Unable to locate credentials|aws configure|aws sso login|The config profile \(.*\) could not be found",
+    ),
+    HomeOpening(
+        "gcloud",
+        "Google Cloud command line",
+        "Commands with network access can do everything your Google Cloud sign-ins allow.",
+        (".config/gcloud", ".boto"),
+        ("CLOUDSDK_CONFIG", "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_ACTIVE_CONFIG_NAME"),
+        complaint_pattern=r"gcloud auth (?:application-default )?login|Could not automatically determine credentials|default credentials were not found",
+    ),
+    HomeOpening(
+        "azure",
+        "Azure command line",
+        "Commands with network access can do everything your Azure sign-ins allow.",
+        (".azure",),
+        ("AZURE_CONFIG_DIR",),
+        complaint_pattern=r"az login",
+    ),
+    HomeOpening(
+        "registries",
+        "Package registries with a sign-in",
+        "Commands with network access can read your settings for pip, npm, Cargo, Maven, Gradle and others, with the passwords in them.",
+        tuple(
+            """
+                .npmrc .yarnrc .yarnrc.yml .pypirc .config/pip .pip .config/uv .config/pypoetry .netrc .cargo/config
+                .cargo/config.toml .cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
+                .gradle/gradle.properties .gradle/init.gradle .gradle/init.d .nuget/NuGet .composer/auth.json
+                .config/composer/auth.json .gem/credentials .bundle/config .condarc .config/pnpm .bunfig.toml
+                """.strip().split()
+        ),
+        complaint_pattern=r"\bE401\b|ENEEDAUTH|401 Unauthorized|HTTP error 401|status code 401|status: 401|No matching distribution found",
+    ),
+)
+OPENING_NAMES = tuple(opening.name for opening in OPENINGS)
+_BY_NAME = {opening.name: opening for opening in OPENINGS}
+
+
+def openings_in_force(opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
+    """Those that hold for a command; a name nobody knows opens nothing."""
+    return [_BY_NAME[name] for name in opened.names if name in _BY_NAME] if network else []
+
+
+def opened_paths(opened: CommandOpenings, home: str, *, network: bool) -> Iterator[str]:
+    """What of a home is open, by its path there."""
+    for opening in openings_in_force(opened, network=network):
+        yield from (f"{home}/{name}" for name in opening.paths)
+    for folder in opened.folders:
+        path = home + folder[1:] if folder.startswith("~/") else folder
+        if path.startswith(f"{home}/"):
+            yield path
+
+
+def opened_variables(opened: CommandOpenings, *, network: bool) -> list[str]:
+    """More variables of the environment that a command sees."""
+    return [name for opening in openings_in_force(opened, network=network) for name in opening.variables]
+
+
+def opened_sockets(opened: CommandOpenings, environ: Mapping[str, str], *, network: bool) -> Iterator[str]:
+    """Sockets that are reached, by path or by the variable that names them."""
+    for opening in openings_in_force(opened, network=network):
+        for name in opening.sockets:
+            path = (name if name.startswith("/") else environ.get(name, "")).removeprefix("unix://")
+            if path.startswith("/"):
+                yield path
+
+
+def titles_of_openings(names: Sequence[str]) -> list[str]:
+    return [_BY_NAME[name].title for name in names if name in _BY_NAME]
+
+
+def missing_openings(output: str, opened: CommandOpenings, *, network: bool) -> list[HomeOpening]:
+    """Openings whose absence a program seems to complain of."""
+    there = openings_in_force(opened, network=network)
+    return [
+        one
+        for one in OPENINGS
+        if one not in there and one.complaint_pattern and re.search(one.complaint_pattern, output)
+    ]

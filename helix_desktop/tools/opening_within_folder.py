@@ -1,0 +1,131 @@
+"""Opening a path beneath a folder without ever leaving it, whatever happens to the folder meanwhile.
+
+Checking a path and opening it afterwards is a race that a symlink swapper wins more often than not. So nothing is
+checked: the kernel resolves the path and refuses to leave (openat2), or, where it cannot, we go step by step from
+one directory handle to the next and never follow a link the kernel would follow for us.
+
+Both ways follow relative links that stay inside, and raise OSError with EXDEV for whatever leads out.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import os
+import sys
+from collections import deque
+from collections.abc import Callable
+
+OpenWithinFolder = Callable[[int, str, int], int]
+DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
+
+_OPENAT2 = 437  # the same number on every architecture
+_NO_MAGICLINKS, _NO_LINKS, _BENEATH = 0x02, 0x04, 0x08
+_MOST_LINKS = 40
+_TRIES = 64
+_ALWAYS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+def open_by_kernel(folder: int, path: str, flags: int, more: int = 0) -> int:
+    """openat2 with RESOLVE_BENEATH; EAGAIN means somebody renames right now, and is tried again."""
+    how = _OpenHow(flags | _ALWAYS, 0, _BENEATH | _NO_MAGICLINKS | more)
+    for _ in range(_TRIES):
+        handle = _load_libc().syscall(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if handle >= 0:
+            return int(handle)
+        code = ctypes.get_errno()
+        if code not in (errno.EAGAIN, errno.EINTR):
+            raise OSError(code, os.strerror(code), path)
+    raise OSError(errno.EXDEV, "the path is being changed while it is opened", path)
+
+
+def open_by_steps(folder: int, path: str, flags: int) -> int:
+    """The same without openat2: one component at a time, links read and followed by us, `..` by going back."""
+    trail = [os.dup(folder)]
+    parts = deque(path.split("/"))
+    links = 0
+    try:
+        while parts:
+            part = parts.popleft()
+            if part in ("", "."):
+                continue
+            if part == "..":
+                _leave_folder(trail, path)
+                continue
+            try:
+                trail.append(_open_component(part, trail[-1], DIRECTORY if parts else flags))
+            except OSError as error:
+                links += 1
+                parts.extendleft(reversed(_read_link_parts(part, trail[-1], error, links)))
+        return trail.pop()
+    finally:
+        for handle in trail:
+            os.close(handle)
+
+
+def open_without_links(folder: int, path: str, flags: int) -> int:
+    """The same, where no part of the path may be a link: OSError with ELOOP or ENOTDIR for one."""
+    if choose_opener() is open_by_kernel:
+        return open_by_kernel(folder, path, flags | os.O_NOFOLLOW, _NO_LINKS)
+    handle = os.dup(folder)
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        os.close(handle)
+        raise OSError(errno.EXDEV, "leads out of the folder", path)
+    for number, part in enumerate(parts, 1):
+        try:
+            inner = _open_component(part, handle, flags if number == len(parts) else DIRECTORY)
+        finally:
+            os.close(handle)
+        handle = inner
+    return handle
+
+
+def _open_component(part: str, folder: int, flags: int) -> int:
+    return os.open(part, flags | _ALWAYS | os.O_NOFOLLOW, dir_fd=folder)
+
+
+def _leave_folder(trail: list[int], path: str) -> None:
+    if len(trail) == 1:
+        raise OSError(errno.EXDEV, "leads out of the folder", path)
+    os.close(trail.pop())
+
+
+def _read_link_parts(part: str, folder: int, error: OSError, links: int) -> list[str]:
+    """The components of the link `part`; the error itself where it is no link."""
+    if error.errno not in (errno.ELOOP, errno.ENOTDIR, errno.EMLINK):
+        raise error
+    try:
+        target = os.readlink(part, dir_fd=folder)
+    except OSError:
+        raise error from None
+    if links > _MOST_LINKS:
+        raise OSError(errno.ELOOP, "too many links", part)
+    if target.startswith("/"):
+        raise OSError(errno.EXDEV, "leads out of the folder", part)
+    return target.split("/")
+
+
+@functools.cache
+def _load_libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+@functools.cache
+def choose_opener() -> OpenWithinFolder:
+    """The best way this system has. Containers forbid openat2 with EPERM, old kernels do not know it."""
+    if not sys.platform.startswith("linux"):
+        return open_by_steps
+    folder = os.open("/", DIRECTORY)
+    try:
+        os.close(open_by_kernel(folder, ".", DIRECTORY))
+    except OSError:
+        return open_by_steps
+    finally:
+        os.close(folder)
+    return open_by_kernel

@@ -1,0 +1,109 @@
+"""The tools of builtin_context_cache for the agent inside; what they do is in engine/content_recall.py."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from helix_desktop.engine import content_recall
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    RunTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    object_schema,
+    text_schema,
+    whole_number_schema,
+)
+from helix_desktop.tools.grep import format_found_lines, grep_pieces, pieces_of_content
+
+CompactForPurpose = Callable[[Digest, str], Awaitable[str]]  # the entry, and what is needed of it
+AROUND = 2  # lines around each match of a pattern
+ReadHistory = Callable[[str, str], Awaitable[str]]  # the fold, and words of what is looked for
+
+
+def build_recall_tools(
+    compact: CompactForPurpose | None = None, history: ReadHistory | None = None
+) -> tuple[BuiltInTool, ...]:
+    """The tools there are; what has nobody to do it is not offered."""
+    out = [BuiltInTool(ToolName.RECALL, _RECALL, _RECALL_SCHEMA, recall_cached_content)]
+    out.append(BuiltInTool(ToolName.SEARCH_CACHE, _SEARCH, _SEARCH_SCHEMA, search_cached_content))
+    if compact is not None:
+        out.append(
+            BuiltInTool(ToolName.COMPACT_CACHE, _COMPACT, _COMPACT_SCHEMA, _build_compact_tool(compact), is_rare=True)
+        )
+    if history is not None:
+        out.append(BuiltInTool(ToolName.RECALL_HISTORY, _HISTORY, _HISTORY_SCHEMA, _build_history_tool(history)))
+    return tuple(out)
+
+
+async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
+    """`engine.recall.Grep`, in a process that can be killed; a page of lines at the most."""
+    found = format_found_lines(await grep_pieces(pattern, pieces_of_content("", content), context=context))
+    if len(found) <= content_recall.PAGE_BYTES // 2:
+        return found
+    return found[: content_recall.PAGE_BYTES // 2] + "\n[… there is more; use a narrower pattern, or lines]"
+
+
+async def recall_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    said = await content_recall.recall_entry(
+        use.cache,
+        use.tokens,
+        args.text_argument("sha256"),
+        lines=args.text_argument("lines"),
+        words=args.text_argument("find"),
+        pattern=args.text_argument("grep"),
+        context=AROUND,
+        grep=grep_entry_lines,
+    )
+    asked = (
+        args.text_argument("sha256")[:16],
+        args.text_argument("lines"),
+        args.text_argument("find"),
+        args.text_argument("grep"),
+    )
+    return ToolOutput(said, source=" ".join(filter(None, asked))[:100])
+
+
+async def search_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
+    query = args.text_argument("query")
+    tool, limit = args.text_argument("tool"), args.number_argument("limit", 10)
+    said = await content_recall.search_entries(use.index, query, tool=tool, limit=limit, cache=use.cache)
+    return ToolOutput(said, source=query[:100])
+
+
+def _build_compact_tool(compact: CompactForPurpose) -> RunTool:
+    async def compact_cached_content(args: ToolArguments, use: ToolResources) -> ToolOutput:
+        digest = await content_recall.find_entry(use.cache, args.text_argument("sha256"))
+        return ToolOutput(await compact(digest, args.text_argument("keep")), source=digest.short_hex)
+
+    return compact_cached_content
+
+
+def _build_history_tool(history: ReadHistory) -> RunTool:
+    async def recall_history(args: ToolArguments, _: ToolResources) -> ToolOutput:
+        fold, words = args.text_argument("fold"), args.text_argument("find")
+        return ToolOutput(await history(fold, words), source=" ".join(filter(None, (fold, words)))[:100])
+
+    return recall_history
+
+
+_HASH = text_schema("The hash, or its first digits")
+_RECALL = "Bring back what is behind a hash."
+_RECALL_SCHEMA = object_schema(
+    "sha256",
+    sha256=_HASH,
+    find=text_schema("Words of the part"),
+    lines=text_schema("Like 10-40"),
+    grep=text_schema("Only lines that match"),
+)
+_SEARCH = "Search everything ever seen in this workspace."
+_SEARCH_SCHEMA = object_schema(
+    "query", query=text_schema(), tool=text_schema("Only outputs of this tool"), limit=whole_number_schema(least=1)
+)
+_COMPACT = "Have a model read an entry of the cache, however long, and write down what you need of it."
+_COMPACT_SCHEMA = object_schema("sha256", "keep", sha256=_HASH, keep=text_schema("What you need of it"))
+_HISTORY = "Show what summaries stand for, or find words in it."
+_HISTORY_SCHEMA = object_schema(fold=text_schema(), find=text_schema())

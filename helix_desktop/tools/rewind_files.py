@@ -1,0 +1,97 @@
+"""A rewind puts files back: by checkpoints where there are any, else each change of a file tool by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from helix_desktop.engine.changes import folder_state
+from helix_desktop.engine.changes.turn_changes import PlannedUndo, UndoOutlook, undone_facts
+from helix_desktop.engine.collaborators import FileRestoration
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FileChanged, FilesChanged, Recorded, ToolReturned
+from helix_desktop.engine.ports import ContentCache
+from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.tools import workspace_roots
+from helix_desktop.tools.built_in_tool import WorkspaceResources
+from helix_desktop.tools.changes import change_restoring
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.file_tools import FileEdit, write_edit
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
+
+
+async def restore_files_to_before(facts: Sequence[Recorded], around: WorkspaceResources) -> FileRestoration:
+    """Put the files back as they were before these facts, a sentence for each. What somebody else has changed is left alone."""
+    noted = [r.fact for r in facts if isinstance(r.fact, FilesChanged)]
+    known = {fact.call for fact in noted}
+    bare = [
+        change
+        for r in facts
+        if isinstance(r.fact, ToolReturned) and r.fact.call not in known
+        for change in r.fact.changes
+    ]
+    said = await undo_tool_changes(bare, around.roots.with_nothing_hidden, around.cache)
+    checkpoints = around.checkpoints
+    if checkpoints is None or not noted:
+        return FileRestoration(said)
+    differences = [
+        folder_state.decode_difference(await around.cache.read_content(fact.difference.digest)) for fact in noted
+    ]
+    changes, broken = folder_state.join_changes(change for difference in differences for change in difference)
+    planned = await change_restoring.plan_undo_of_changes(checkpoints, changes, broken)
+    done = await change_restoring.restore_paths(checkpoints, change_restoring.restore_steps(planned))
+    undoes = undone_facts(facts, facts[0].conversation)
+    fact = None if done.fact is None else replace(done.fact, undoes=undoes)
+    return FileRestoration((*said, *_describe_restoration(checkpoints, planned, done)), fact)
+
+
+def _describe_restoration(
+    checkpoints: Checkpoints, planned: Sequence[PlannedUndo], done: change_restoring.RestoreResult
+) -> Iterator[str]:
+    for one in planned:
+        if one.how is UndoOutlook.CONFLICT:
+            yield f"{checkpoints.readable_path(one.path)} was not changed: it was changed in the meantime."
+    for path, why in done.paths_left_alone:
+        yield f"{checkpoints.readable_path(path)} was not changed: {why}."
+    gone = {one.path for one in planned if one.before is None}
+    for path in done.restored:
+        yield f"{checkpoints.readable_path(path)} was {'deleted again' if path in gone else 'restored'}."
+
+
+async def undo_tool_changes(
+    changes: Sequence[FileChanged], roots: WorkspaceRoots, cache: ContentCache
+) -> tuple[str, ...]:
+    """Put the files back as they were before the first of `changes` (given in the order they happened).
+
+    Returns a sentence for each file. A file that somebody else has changed since is left alone, and that is said.
+    """
+    return tuple([await _undo_file_change(change, roots, cache) for change in reversed(join_file_changes(changes))])
+
+
+def join_file_changes(changes: Sequence[FileChanged]) -> list[FileChanged]:
+    """Several changes of one file as one, from before the first to after the last; what came to nothing is left out."""
+    by_path: dict[str, FileChanged] = {}
+    for change in changes:
+        first = by_path.pop(change.path, change)
+        by_path[change.path] = FileChanged(change.path, first.before, change.after)
+    return [change for change in by_path.values() if change.before != change.after]
+
+
+async def _undo_file_change(change: FileChanged, roots: WorkspaceRoots, cache: ContentCache) -> str:
+    name = Path(change.path).name
+    try:
+        place = roots.resolve_path(change.path)
+        name = roots.display_path(place)
+        now = await asyncio.to_thread(workspace_roots.read_file_or_none, roots, place)
+        digest = None if now is None else Digest.of_content(now)
+        if digest == change.before:
+            return f"{name} was already unchanged."
+        if digest != change.after:
+            raise ActionRefused("it was changed in the meantime")
+        before = None if change.before is None else await cache.read_content(change.before)
+        await asyncio.to_thread(write_edit, roots, FileEdit(place, now, before))
+    except HelixError as error:
+        return f"{name} was not changed: {error}"
+    return f"{name} was deleted again." if change.before is None else f"{name} was restored."

@@ -1,0 +1,229 @@
+"""The tool search_files: ripgrep where it is and can be kept inside the roots, else our own reading and matching."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import field
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.running_command import RunningCommand
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
+from helix_desktop.tools import glob_patterns, workspace_roots
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    flag_schema,
+    object_schema,
+    text_schema,
+    whole_number_schema,
+)
+from helix_desktop.tools.file_tools import printable_name
+from helix_desktop.tools.grep import SECONDS, FoundLine, GrepPiece, GrepResult, format_found_lines, grep_pieces
+from helix_desktop.tools.permission import ActionEffect, ToolAction
+from helix_desktop.tools.sandbox import Sandbox
+from helix_desktop.tools.workspace_roots import RootPath
+
+MOST_HITS = 500
+_LARGEST_FILE = 4 * 1024 * 1024
+_LONGEST_LINE = 400
+_LONGEST_ROW = 1 << 20  # bytes of JSON; a longer one would hold up the event loop
+_LONGEST_PATH = 32 * 1024
+_BEGINS = re.compile(rb'\{"type":"(match|context)","data":\{"path":(\{"\w+":"(?:[^"\\]|\\.)*"\})')
+_PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+def build_search_tool(sandbox: Sandbox) -> tuple[BuiltInTool, ...]:
+    """search_files, with what keeps ripgrep inside."""
+
+    async def call_search_files(args: ToolArguments, use: ToolResources) -> ToolOutput:
+        return await search_files(sandbox, args, use)
+
+    return (BuiltInTool(ToolName.SEARCH_FILES, _ABOUT, _SCHEMA, call_search_files),)
+
+
+async def search_files(sandbox: Sandbox, args: ToolArguments, use: ToolResources) -> ToolOutput:
+    pattern, place = args.text_argument("pattern"), use.roots.resolve_path(args.text_argument("path", "."))
+    where = use.roots.display_path(place)
+    await use.permit(ToolAction(ToolName.SEARCH_FILES, ActionEffect.READ, f"Search {where}", pattern, path=where))
+    await asyncio.to_thread(workspace_roots.stat_path, use.roots, place)
+    most = min(args.number_argument("limit", 200) or 200, MOST_HITS)
+    found = await _search_with_ripgrep(sandbox, use, place, args, most)
+    if found is None:
+        found = await _search_without_ripgrep(use, place, args, most)
+    files = args.text_argument("files")
+    lines = "; lines are matched one by one" if "\n" in pattern or "\\n" in pattern else ""
+    nothing = f"[no line matches {pattern}{f' in files that fit {files}' if files else ''}{lines}]"
+    return ToolOutput(format_found_lines(found) or nothing, source=pattern)
+
+
+# --- ripgrep ---------------------------------------------------------------------------------------------------------
+
+
+async def _search_with_ripgrep(
+    sandbox: Sandbox, use: ToolResources, place: RootPath, args: ToolArguments, most: int
+) -> GrepResult | None:
+    """None where ripgrep is not there, cannot be locked in, or does not know this kind of pattern."""
+    program = shutil.which("rg")
+    if program is None or sandbox.wrap_trusted_reader([program], 0) is None or "\0" in args.text_argument("pattern"):
+        return None
+    words = [program, "--json", "--no-config", "--hidden", "--glob=!.git", "--max-columns=0", "--sort=path"]
+    words += [
+        f"--context={min(args.number_argument('context', 0), 50)}",
+        *(["--ignore-case"] if args.flag_argument("ignore_case") else []),
+    ]
+    words += [f"--glob={glob}" for glob in _file_name_patterns(use, args)]
+    words += ["--regexp", args.text_argument("pattern"), "--", str(place.full_path)]
+    launch = ProcessLaunch(CommandAuthor.PROGRAM, words, place.root, _PLAIN, place=ProcessPlace.SANDBOX)
+    command = await RunningCommand.start_locked_in(
+        launch, lambda lifeline: sandbox.wrap_trusted_reader(words, lifeline) or []
+    )
+    got = _RipgrepResult()
+    try:
+        async with asyncio.timeout(SECONDS):
+            await _collect_ripgrep_rows(command, use, got, most)
+    except TimeoutError:
+        got.is_cut_by_time = True
+    finally:
+        code = await asyncio.shield(command.end_and_wait())
+    if not got.hits and (got.is_unreadable or (code not in {0, 1} and not got.is_cut_by_time)):
+        return None
+    return GrepResult(tuple(got.lines), got.hits, got.is_cut_by_time)
+
+
+@dataclass(slots=True)
+class _RipgrepResult:
+    """What ripgrep has said. `is_unreadable`: not the JSON it should be, so it does not know this kind of pattern."""
+
+    lines: list[FoundLine] = field(default_factory=list)
+    hits: int = 0
+    is_cut_by_time: bool = False
+    is_unreadable: bool = False
+
+
+async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got: _RipgrepResult, most: int) -> None:
+    async for rows in _iterate_whole_rows(command.iterate_output()):
+        for row in rows:
+            try:
+                said = json.loads(row)
+            except ValueError:
+                said = None
+            if (
+                not isinstance(said, dict) or "type" not in said
+            ):  # its complaint, in which the pattern has a row of its own
+                got.is_unreadable = True
+                continue
+            hit = said["type"] == "match"
+            if (not hit and said["type"] != "context") or use.roots.is_hidden_path(
+                Path(said["data"]["path"].get("text", ""))
+            ):
+                continue
+            line = _build_found_line(use, said["data"], hit=hit)
+            if use.is_readable(line.name):
+                got.hits += hit
+                if got.hits <= most:
+                    got.lines.append(line)
+
+
+async def _iterate_whole_rows(output: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """Whole rows as they come. Of one that is too long (a file that is one line, with every match in it) only a note."""
+    rest = head = b""
+    async for piece in output:
+        *rows, rest = (rest + piece).split(b"\n")
+        if head and rows:
+            rows[0], head = _note_for_long_row(head), b""
+        if head or len(rest) > _LONGEST_ROW:
+            head, rest = head or rest[:_LONGEST_PATH], b""
+        yield rows
+
+
+def _note_for_long_row(head: bytes) -> bytes:
+    """A row of which only the beginning is there, without its line."""
+    begins = _BEGINS.match(head)
+    if begins is None:
+        return b""
+    said = f"[a line of over {_LONGEST_LINE:,} characters that is too long to be shown]"
+    data = {"path": json.loads(begins[2]), "lines": {"text": said}, "line_number": None, "submatches": []}
+    return json.dumps({"type": begins[1].decode(), "data": data}).encode()
+
+
+def _build_found_line(use: ToolResources, data: dict[str, Any], *, hit: bool) -> FoundLine:
+    path = data["path"].get("text", "?")
+    with suppress(HelixError):
+        path = use.roots.display_path(use.roots.resolve_path(path))
+    content = data["lines"].get("text", "[bytes that are no text]").rstrip("\r\n")
+    start = data["submatches"][0]["start"] if data["submatches"] else 0
+    first = max(0, start - _LONGEST_LINE // 3) if len(content) > _LONGEST_LINE else 0
+    cut = content[first : first + _LONGEST_LINE]
+    text_ = ("…" if first else "") + cut + ("…" if len(content) > first + _LONGEST_LINE else "")
+    return FoundLine(printable_name(path), data["line_number"] or 0, text_, hit)
+
+
+# --- our own ---------------------------------------------------------------------------------------------------------
+
+
+async def _search_without_ripgrep(use: ToolResources, place: RootPath, args: ToolArguments, most: int) -> GrepResult:
+    pieces = _iterate_text_files(use, place, _file_name_patterns(use, args))
+    return await grep_pieces(
+        args.text_argument("pattern"),
+        pieces,
+        context=args.number_argument("context", 0),
+        most=most,
+        ignore_case=args.flag_argument("ignore_case"),
+    )
+
+
+def _file_name_patterns(use: ToolResources, args: ToolArguments) -> list[str]:
+    """The patterns of the files to look at, none for all; several may be divided by commas, and stand in full."""
+    files = args.text_argument("files").strip()
+    if "," in files and "{" not in files:
+        files = f"{{{files}}}"
+    found = [one.strip() for one in glob_patterns.expand_braces(files)] if files else []
+    return [full[1] if (full := use.roots.split_full_pattern(one)) else one for one in found]
+
+
+async def _iterate_text_files(use: ToolResources, place: RootPath, files: list[str]) -> AsyncIterator[GrepPiece]:
+    """The text files beneath a place (or the one file it is), each as one piece."""
+    for name in await asyncio.to_thread(_list_file_names, use, place, files):
+        if not use.is_readable(use.roots.display_path(RootPath(place.root, name))):
+            continue
+        with suppress(HelixError):
+            content = await asyncio.to_thread(
+                workspace_roots.read_whole_file, use.roots, RootPath(place.root, name), _LARGEST_FILE
+            )
+            if b"\0" not in content[:8192]:
+                yield GrepPiece(printable_name(use.roots.display_path(RootPath(place.root, name))), content)
+
+
+def _list_file_names(use: ToolResources, place: RootPath, files: list[str]) -> list[str]:
+    try:
+        found = [inside for inside, _ in workspace_roots.walk_files(use.roots, place, glob_patterns.SKIPPED_FOLDERS)]
+    except (InvalidInput, HelixError):
+        return [place.inside]
+    if not files:
+        return found
+    patterns = [tuple(one.split("/")) if "/" in one else ("**", one) for one in files]
+    start = len(place.inside) + 1 if place.inside else 0
+    return [name for name in found if glob_patterns.fits_any_pattern(name[start:], patterns)]
+
+
+_ABOUT = "Search the text of files with a regular expression."
+_SCHEMA = object_schema(
+    "pattern",
+    pattern=text_schema(),
+    path=text_schema("Folder or file"),
+    files=text_schema("Only names that fit, such as *.py or src/**/*.{ts,tsx}"),
+    context=whole_number_schema("Lines around each match"),
+    ignore_case=flag_schema(),
+    limit=whole_number_schema(f"Up to {MOST_HITS}", 1),
+)

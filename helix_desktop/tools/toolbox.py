@@ -1,0 +1,385 @@
+"""The Toolbox: every tool of one conversation under one roof, as `ports.Tools`.
+
+For each call: read and check the arguments, take `keep_answer_as_rule` off them, run the tool (which asks where it must), put what it
+says into the cache. Nothing a model writes and nothing a user refuses raises: it becomes an outcome that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field, replace
+from typing import Any, Protocol
+
+from helix_desktop.engine.facts import FilesChanged, ToolCall, ToolSpec
+from helix_desktop.engine.ports import CallContext, CallOutcome, EntryOrigin, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.strategies.marker_clearing import summarise_arguments
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, StoreFailed
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import argument_schema
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    FilesSeen,
+    PermitAction,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    WorkspaceResources,
+)
+from helix_desktop.tools.changes.checkpoints import OpenStep
+from helix_desktop.tools.permission import (
+    ActionEffect,
+    PermissionDecision,
+    PermissionMode,
+    PermissionRule,
+    ToolAction,
+    decide_permission,
+    describe_allowing_rule,
+    rules_to_offer,
+)
+from helix_desktop.tools.tools_on_demand import OnDemandTools, check_foreign_arguments
+
+
+@dataclass(slots=True)
+class WorkspacePermissions:
+    """What the user allows in one workspace. `save_rule` stores a rule for always; the rest ends with the program."""
+
+    mode: PermissionMode = PermissionMode.ASK
+    rules: tuple[PermissionRule, ...] = ()
+    sandboxed: bool = False
+    save_rule: Callable[[PermissionRule], None] = lambda rule: None  # noqa: ARG005
+    rules_by_conversation: dict[str, tuple[PermissionRule, ...]] = field(default_factory=dict)
+
+    def decide_for_conversation(self, action: ToolAction, conversation: str) -> PermissionDecision:
+        rules = (*self.rules, *self.rules_by_conversation.get(conversation, ()))
+        return decide_permission(action, self.mode, rules, sandboxed=self.sandboxed)
+
+    def keep_answer_as_rule(self, action: ToolAction, conversation: str, answer: PermissionAnswer) -> None:
+        """The user allowed it for longer than this once, by one of the rules that were shown."""
+        rules, scope = rules_to_offer(action), answer.scope
+        if not 0 <= answer.rule < len(rules):
+            return
+        rule = rules[answer.rule]
+        if scope == "conversation":
+            self.rules_by_conversation[conversation] = (*self.rules_by_conversation.get(conversation, ()), rule)
+        elif scope == "always":
+            self.rules = (*self.rules, rule)
+            self.save_rule(rule)
+
+
+class ForeignResult(Protocol):
+    """What a tool of an MCP server came to; `images` as media type and bytes."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def ok(self) -> bool: ...
+
+    @property
+    def images(self) -> tuple[tuple[str, bytes], ...]: ...
+
+
+class CallHooks(Protocol):
+    """What looks at every call: hooks. `run_hooks_before_call` raises Refused."""
+
+    async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None: ...
+
+    async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None: ...
+
+
+class ForeignTool(Protocol):
+    """A tool of one of the user's MCP servers; `spec.name` carries the server's name in front."""
+
+    @property
+    def spec(self) -> ToolSpec: ...
+
+    @property
+    def title_for_question(self) -> str:
+        """What the user is asked: the server and the tool, in words."""
+        ...
+
+    @property
+    def has_changed_description(self) -> bool:
+        """Whether its description changed since the user last allowed it."""
+        ...
+
+    @property
+    def runs_alone(self) -> bool:
+        """As of a `BuiltInTool`: it may change something."""
+        ...
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether the user marked it as one that only reads."""
+        ...
+
+    def note_allowed(self) -> None:
+        """The user, a rule or the mode has allowed it as it is described now."""
+        ...
+
+    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> ForeignResult: ...
+
+
+_CHANGING = {
+    ActionEffect.EDIT: "tool",
+    ActionEffect.RUN: "command",
+    ActionEffect.FOREIGN: "server",
+}  # and whose changes they are
+
+
+@dataclass(slots=True)
+class _PermissionOutcome:
+    """Who decided, and how far."""
+
+    decided_by: str = ""
+    scope: str = "once"
+    refused: bool = False
+    open_step: OpenStep | None = None  # of the folders, from where it may change them
+
+
+class Toolbox:
+    """`more` gives the tools of MCP servers as they are now; `only`: the names a sub-agent was given, all when empty."""
+
+    def __init__(
+        self,
+        tools: Sequence[BuiltInTool],
+        around: WorkspaceResources,
+        *,
+        permissions: WorkspacePermissions,
+        more: Callable[[], Sequence[ForeignTool]] = tuple,
+        only: frozenset[str] = frozenset(),
+        on_demand: OnDemandTools | None = None,
+        guard: CallHooks | None = None,
+    ) -> None:
+        self._guard = guard
+        self._demand = on_demand
+        finding = (
+            on_demand.build_on_demand_tools(self._searchable_specs, lambda: self.callable_names) if on_demand else ()
+        )
+        own = {tool.name: tool for tool in tools if not only or tool.name in only}
+        self._tools = own | {tool.name: tool for tool in finding}
+        self._around = around
+        self._permissions = permissions
+        self._more = more
+        self._only = only
+        self._rare = tuple(_spec_of_built_in(tool) for tool in own.values() if tool.is_rare and on_demand)
+        rare = {spec.name for spec in self._rare}
+        self._own = tuple(_spec_of_built_in(tool) for name, tool in own.items() if name not in rare)
+
+    def offered_specs(self) -> tuple[ToolSpec, ...]:
+        """As offered to the model, in an order that does not change."""
+        foreign = sorted((tool.spec for tool in self._foreign_tools_by_name().values()), key=lambda spec: spec.name)
+        if self._demand is None:
+            return (*self._own, *map(_spec_of_foreign, foreign))
+        sent = self._demand.definitions_to_send(foreign, self._rare)
+        return (*self._own, *map(_spec_of_foreign, sent))
+
+    def _searchable_specs(self) -> Sequence[ToolSpec]:
+        """All that may have to be searched for, of every conversation of the workspace alike."""
+        return (*self._rare, *(tool.spec for tool in self._more()))
+
+    def withheld_definitions(self) -> tuple[int, int]:
+        """How many definitions are not sent, and what they would take."""
+        return self._demand.withheld_count_and_tokens if self._demand else (0, 0)
+
+    def runs_alone(self, name: str) -> bool:
+        tool = self._tools.get(name) or self._foreign_tools_by_name().get(name)
+        return tool is not None and tool.runs_alone
+
+    @property
+    def callable_names(self) -> frozenset[str]:
+        return frozenset(self._tools) | frozenset(self._foreign_tools_by_name())
+
+    async def run_tool_call(self, call: ToolCall, context: CallContext) -> CallOutcome:
+        asked = _PermissionOutcome()
+        keep = call.keep
+        try:
+            if self._guard is not None:
+                await self._guard.run_hooks_before_call(call, context)
+            values, own_schema = self._parse_values_of_call(call)
+            values, said = argument_schema.split_off_keep(values, own_schema)
+            keep = keep or said
+            result = await self._run_built_in(call, values, context, asked)
+        except StoreFailed:
+            raise
+        except (HelixError, OSError) as error:
+            words = _explain_failure(error)
+            result = ToolOutput(words, ok=False, source=summarise_arguments(call.arguments))
+        outcome = await self._build_call_outcome(call, result, asked, keep)
+        outcome = replace(outcome, files=await self._end_open_step(result, asked.open_step))
+        if self._guard is not None and not outcome.refused:
+            await self._guard.run_hooks_after_call(call, context, outcome)
+        return outcome
+
+    async def _end_open_step(self, result: ToolOutput, window: OpenStep | None) -> FilesChanged | None:
+        """What it did to the folders: a tool for files knows its own paths, of a command it is all that is different."""
+        checkpoints = self._around.checkpoints
+        if checkpoints is None or window is None:
+            return None
+        return await checkpoints.end_step(
+            window, [each.path for each in result.changes] if window.changed_by == "tool" else None
+        )
+
+    async def _begin_step_if_changing(
+        self, call: ToolCall, context: CallContext, action: ToolAction, asked: _PermissionOutcome
+    ) -> None:
+        """The folders as they are, before anything changes them."""
+        checkpoints = self._around.checkpoints
+        if checkpoints is None or asked.open_step is not None or action.effect not in _CHANGING:
+            return
+        if not checkpoints.is_ready and checkpoints.has_safety_net:
+            context.show("Waiting for the first checkpoint of the folder…\n")
+        asked.open_step = await checkpoints.begin_step(call.id, context.conversation, _CHANGING[action.effect])
+
+    def _parse_values_of_call(self, call: ToolCall) -> tuple[dict[str, Any], Mapping[str, Any]]:
+        foreign = self._foreign_tools_by_name()
+        if call.name not in self._tools and call.name not in foreign:
+            there = sorted({spec.name for spec in self.offered_specs()})
+            raise NotFound(f"There is no tool {call.name[:80]!r}.", remedy=f"Available: {', '.join(there)}.")
+        values = argument_schema.read_arguments(call.arguments)
+        if call.name in self._tools:
+            return values, self._tools[call.name].schema
+        return values, json.loads(foreign[call.name].spec.schema)
+
+    async def _run_built_in(
+        self, call: ToolCall, values: dict[str, Any], context: CallContext, asked: _PermissionOutcome
+    ) -> ToolOutput:
+        permit = self._permission_check_for(call, context, asked)
+        if call.name not in self._tools:
+            return await self._ask_and_run_foreign(
+                self._foreign_tools_by_name()[call.name], call, values, context, permit
+            )
+        tool = self._tools[call.name]
+        args = ToolArguments(argument_schema.check_arguments(values, tool.schema, tool.name))
+        seen = self._around.files_seen.setdefault(context.conversation, FilesSeen())
+        return await tool.run_tool(
+            args, ToolResources(call, context, permit, self._around, seen, self._read_check_for(context.conversation))
+        )
+
+    async def _ask_and_run_foreign(
+        self, tool: ForeignTool, call: ToolCall, values: dict[str, Any], context: CallContext, permit: PermitAction
+    ) -> ToolOutput:
+        values = argument_schema.correct_foreign_arguments(values, json.loads(tool.spec.schema))
+        if call.via:
+            check_foreign_arguments(values, json.loads(tool.spec.schema), call.name)
+        preview = json.dumps(values, ensure_ascii=False, indent=2)
+        danger = "this tool's description has changed since you allowed it" if tool.has_changed_description else ""
+        await permit(
+            ToolAction(
+                call.name,
+                ActionEffect.FOREIGN,
+                tool.title_for_question,
+                preview,
+                reason_to_ask=danger,
+                only_reads=tool.only_reads,
+            )
+        )
+        tool.note_allowed()
+        got = await tool.call_foreign_tool(values, context)
+        images = tuple(
+            [
+                await self._around.cache.store_content(data, EntryOrigin(call.name, tool.title_for_question, kind))
+                for kind, data in got.images
+            ]
+        )
+        return ToolOutput(got.text, ok=got.ok, images=images, source=tool.title_for_question)
+
+    def _permission_check_for(self, call: ToolCall, context: CallContext, asked: _PermissionOutcome) -> PermitAction:
+        async def ensure_permitted(action: ToolAction) -> None:
+            decision = self._permissions.decide_for_conversation(action, context.conversation)
+            if action.effect is not ActionEffect.READ:
+                asked.decided_by = decision.decided_by
+            if decision.verdict == "allow":
+                await self._begin_step_if_changing(call, context, action, asked)
+                return
+            if decision.verdict == "deny":
+                asked.refused = True
+                raise ActionRefused(f"Not done: {decision.reason}.")
+            await self._ask_for_permission(call, context, action, decision, asked)
+            await self._begin_step_if_changing(call, context, action, asked)
+
+        return ensure_permitted
+
+    def _read_check_for(self, conversation: str) -> Callable[[str], bool]:
+        def is_readable(path: str) -> bool:
+            action = ToolAction(ToolName.READ_FILE, ActionEffect.READ, "", "", path=path)
+            return self._permissions.decide_for_conversation(action, conversation).verdict == "allow"
+
+        return is_readable
+
+    async def _ask_for_permission(
+        self,
+        call: ToolCall,
+        context: CallContext,
+        action: ToolAction,
+        decision: PermissionDecision,
+        asked: _PermissionOutcome,
+    ) -> None:
+        rules = tuple(map(describe_allowing_rule, rules_to_offer(action))) if "always" in decision.scopes else ()
+        question = PermissionQuestion(
+            call,
+            action.title,
+            action.preview,
+            decision.reason,
+            decision.scopes,
+            rules=rules,
+            apart=decision.separate_permission,
+        )
+        answer = await context.ask(question)
+        asked.decided_by = "user"
+        if not answer.allowed:
+            asked.refused = True
+            raise ActionRefused(_describe_denial(answer))
+        if answer.scope in decision.scopes:
+            asked.scope = answer.scope
+            self._permissions.keep_answer_as_rule(action, context.conversation, answer)
+
+    async def _build_call_outcome(
+        self, call: ToolCall, result: ToolOutput, asked: _PermissionOutcome, keep: str
+    ) -> CallOutcome:
+        stored, content = result.stored, result.output
+        if stored is None:
+            content = content.encode("utf-8", "replace") if isinstance(content, str) else content
+            stored = await self._around.cache.store_content(
+                content, EntryOrigin(call.name, result.source, result.media_type)
+            )
+        return CallOutcome(
+            output=stored,
+            ok=result.ok,
+            exit_code=result.exit_code,
+            images=result.images,
+            changes=result.changes,
+            child=result.child,
+            todo=result.todo,
+            decided_by=asked.decided_by,
+            decided_scope=asked.scope,
+            keep=keep,
+            repeated=bool(result.repeat_of),
+            refused=asked.refused,
+            stopped=result.stopped,
+            content=content if result.stored is None and isinstance(content, bytes) else None,
+        )
+
+    def _foreign_tools_by_name(self) -> dict[str, ForeignTool]:
+        """By name; none takes the place of a built-in tool."""
+        tools = {tool.spec.name: tool for tool in self._more() if not self._only or tool.spec.name in self._only}
+        return {name: tool for name, tool in tools.items() if name not in self._tools}
+
+
+def _spec_of_built_in(tool: BuiltInTool) -> ToolSpec:
+    return argument_schema.spec_with_keep(tool.name, tool.description, tool.schema)
+
+
+def _spec_of_foreign(spec: ToolSpec) -> ToolSpec:
+    return argument_schema.spec_with_keep(spec.name, spec.description, json.loads(spec.schema))
+
+
+def _describe_denial(answer: PermissionAnswer) -> str:
+    words = f" They said: {answer.words.strip()}" if answer.words.strip() else ""
+    return f"The user denied this call, so it was not run.{words}"
+
+
+def _explain_failure(error: Exception) -> str:
+    return str(error) if isinstance(error, HelixError) else f"The system refused: {error}"

@@ -1,0 +1,291 @@
+"""Tools on demand: what is not sent as a definition is found by `find_tools` and called through `call_offered_tool`.
+
+So thousands of tools cost a request the two definitions and a line for each server. What is decided for a server, and its
+line, stays as it is for the conversation: the provider's cache holds the array of tools in front of everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from helix_desktop.engine.facts import ToolSpec
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.tool_calls import CALL_TOOL, FIND_TOOLS
+from helix_desktop.errors import InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    object_schema,
+    text_schema,
+    whole_number_schema,
+)
+from helix_desktop.tools.tool_ranking import TextRanking
+
+MOST_FOUND = 20
+_ABOUT_FIND = (
+    "Search for more tools: background commands, finding files by name, compacting an entry, and others. "
+    "Returns names and parameters for call_tool."
+)
+_ABOUT_CALL = "Call a tool find_tools returned."
+_HEADING = "\nMore tools, by source:\n"
+_FIND = object_schema("query", query=text_schema(), limit=whole_number_schema(least=1))
+_CALL = object_schema(
+    "name",
+    name=text_schema(),
+    arguments={"type": "object"},
+)
+_SHOWN = 600  # characters of a description in a result
+_SCHEMA_SHOWN = 4_000
+_LEAST_LINE = 12  # tokens: a source's name, and little more
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSummary:
+    """One source of tools or skills, as every request lists it: `- name: said`."""
+
+    name: str
+    summary: str
+
+    def __str__(self) -> str:
+        return f"- {self.name}: {self.summary}" if self.summary else f"- {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCatalogue:
+    """Lines of one kind under a heading: skills, agents."""
+
+    heading: str
+    lines: tuple[SourceSummary, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHeadRoom:
+    """How much every request may begin with, in tokens. `definition_tokens`: of servers' tools; `catalogue_tokens`: lines."""
+
+    definition_tokens: int = 10_000
+    catalogue_tokens: int = 2_000
+
+
+class ToolFinder:
+    """The search over all tools of a workspace, made anew when they have changed."""
+
+    def __init__(self) -> None:
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._ranking = TextRanking(())
+        self._making = asyncio.Lock()
+
+    async def find_best_tools(
+        self, query: str, limit: int, specs: Sequence[ToolSpec], allowed: Callable[[str], bool]
+    ) -> list[ToolSpec]:
+        """Of `offered_specs`, those that fit; the search is made, and asked, beside the loop."""
+        async with self._making:
+            wanted = tuple(specs)
+            if wanted != self._specs:
+                self._ranking = await asyncio.to_thread(
+                    TextRanking, [(spec.name, _searchable_text_of(spec)) for spec in wanted]
+                )
+                self._specs = wanted
+        ranking, known = self._ranking, self._specs
+        found = await asyncio.to_thread(
+            ranking.find_best_texts, query, limit, lambda number: allowed(known[number].name)
+        )
+        return [known[number] for number in found]
+
+
+@dataclass(slots=True)
+class OnDemandTools:
+    """What one conversation is sent of its tools, and what it has to search for.
+
+    `specs_sent_before`: what was offered last, so that a conversation that is opened again goes on with the same array.
+    """
+
+    tokens: TokenCounter
+    finder: ToolFinder
+    token_room: Callable[[], RequestHeadRoom] = RequestHeadRoom
+    specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
+    catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
+    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # what is found besides tools: skills
+    withheld_count_and_tokens: tuple[int, int] = (0, 0)  # how many definitions are not sent, and their tokens, about
+    _sent: dict[str, bool] = field(default_factory=dict)  # by server, whether its definitions are sent
+    _lines: dict[str, SourceSummary] = field(default_factory=dict)
+    _begun: bool = False
+
+    def definitions_to_send(self, foreign: Sequence[ToolSpec], rare: Sequence[ToolSpec]) -> tuple[ToolSpec, ...]:
+        """The definitions to send: the two tools, then those of the servers that have room."""
+        by_server: dict[str, list[ToolSpec]] = {}
+        for spec in foreign:
+            by_server.setdefault(server_of_tool(spec.name), []).append(spec)
+        self._restore_sent_definitions(by_server)
+        self._decide_new_servers(by_server)
+        shown = [spec for server, specs in by_server.items() if self._sent[server] for spec in specs]
+        for server, specs in by_server.items():
+            if not self._sent[server] and server not in self._lines:
+                self._lines[server] = SourceSummary(server, self._summarise_server(server, specs))
+        held = [spec for server, specs in by_server.items() if not self._sent[server] for spec in specs]
+        self.withheld_count_and_tokens = (len(held) + len(rare), self._estimate_definition_tokens([*held, *rare]))
+        return (*self._own_definitions(), *sorted(shown, key=lambda spec: spec.name))
+
+    def build_on_demand_tools(
+        self, searchable: Callable[[], Sequence[ToolSpec]], names: Callable[[], frozenset[str]]
+    ) -> tuple[BuiltInTool, ...]:
+        """`names`: of the tools that may be called now."""
+
+        async def call_find_tools(args: ToolArguments, _: ToolResources) -> ToolOutput:
+            limit = min(args.number_argument("limit", 5), MOST_FOUND)
+            everything = (*searchable(), *self.also_searchable())
+            found = await self.finder.find_best_tools(
+                args.text_argument("query"), limit, everything, names().__contains__
+            )
+            return ToolOutput(
+                _format_found_tools(found, args.text_argument("query")), source=args.text_argument("query")
+            )
+
+        return (
+            BuiltInTool(FIND_TOOLS, _ABOUT_FIND, _FIND, call_find_tools),
+            BuiltInTool(CALL_TOOL, _ABOUT_CALL, _CALL, _refuse_malformed_call),
+        )
+
+    # --- what every request begins with
+
+    def _restore_sent_definitions(self, by_server: Mapping[str, object]) -> None:
+        """Go on as the journal says it was."""
+        if self._begun:
+            return
+        self._begun = True
+        for spec in self.specs_sent_before():
+            if spec.name == FIND_TOOLS and _HEADING in spec.description:
+                for line in spec.description.partition(_HEADING)[2].partition("\n\n")[0].splitlines():
+                    name, _, said = line.removeprefix("- ").partition(": ")
+                    self._lines[name] = SourceSummary(name, said)
+                    self._sent.setdefault(name, False)
+            elif (server := server_of_tool(spec.name)) in by_server:
+                self._sent[server] = True
+
+    def _decide_new_servers(self, by_server: Mapping[str, Sequence[ToolSpec]]) -> None:
+        """A server that is new here is sent where all that is sent then still has room."""
+        fresh = [server for server in by_server if server not in self._sent]
+        if not fresh:
+            return
+        room = self.token_room().definition_tokens
+        sent = [spec for server, specs in by_server.items() if self._sent.get(server, True) for spec in specs]
+        fits = self._definitions_fit(sent, room)
+        self._sent.update(dict.fromkeys(fresh, fits))
+
+    def _definitions_fit(self, specs: Sequence[ToolSpec], room: int) -> bool:
+        """Counted only until it is known: thousands of definitions are never read whole."""
+        if sum(len(spec.schema) + len(spec.description) for spec in specs) > room * 16:
+            return False
+        used = 0
+        for spec in specs:
+            used += self.tokens.count_tokens(spec.name + spec.description + spec.schema)
+            if used > room:
+                return False
+        return True
+
+    def _estimate_definition_tokens(self, specs: Sequence[ToolSpec]) -> int:
+        """By the tokens of some of them."""
+        letters = sum(len(spec.name) + len(spec.description) + len(spec.schema) for spec in specs)
+        sample = "".join(spec.name + spec.description + spec.schema for spec in specs[:: max(1, len(specs) // 16)])
+        return letters * self.tokens.count_tokens(sample) // len(sample) if sample else 0
+
+    def _summarise_server(self, server: str, specs: Sequence[ToolSpec]) -> str:
+        """The names of its tools, as many as there is room for in a line."""
+        room = max(_LEAST_LINE, self.token_room().catalogue_tokens // max(8, len(self._sent)))
+        names = [spec.name.removeprefix(f"{server}__") for spec in specs]
+        said = ", ".join(names[:40])
+        while self.tokens.count_tokens(said) > room - 4 and names[1:]:
+            names = names[: max(1, min(len(names), 40) * 3 // 4)]
+            said = ", ".join(names) + " …"
+        return said
+
+    def _own_definitions(self) -> tuple[ToolSpec, ...]:
+        servers = SourceCatalogue(_HEADING.strip(), tuple(self._lines.values()))
+        shown = self._catalogue_lines_that_fit([servers, *self.catalogues()])
+        about = "\n\n".join([_ABOUT_FIND, *shown]).replace(f"\n{_HEADING}", _HEADING)
+        return (_build_spec(FIND_TOOLS, about, _FIND), _build_spec(CALL_TOOL, _ABOUT_CALL, _CALL))
+
+    def _catalogue_lines_that_fit(self, catalogues: Sequence[SourceCatalogue]) -> list[str]:
+        """As many lines as there is room for, of all catalogues in turn; the rest is found by searching."""
+        room = self.token_room().catalogue_tokens
+        shown: dict[int, list[str]] = {}
+        for row in itertools.zip_longest(*(each.lines for each in catalogues)):
+            for number, line in enumerate(row):
+                if line is None:
+                    continue
+                room -= self.tokens.count_tokens(f"{line}\n")
+                if room >= 0:
+                    shown.setdefault(number, []).append(str(line))
+        return [self._format_catalogue(catalogues[number], shown[number]) for number in sorted(shown)]
+
+    def _format_catalogue(self, catalogue: SourceCatalogue, shown: Sequence[str]) -> str:
+        left = len(catalogue.lines) - len(shown)
+        more = [f"(and {left} more: search)"] if left else []
+        return "\n".join([catalogue.heading, *shown, *more])
+
+
+def server_of_tool(name: str) -> str:
+    """The server a tool's name begins with."""
+    return name.partition("__")[0]
+
+
+def _build_spec(name: str, about: str, schema: Mapping[str, object]) -> ToolSpec:
+    return ToolSpec(name, about, json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+
+
+def _searchable_text_of(spec: ToolSpec) -> str:
+    """What is said of a tool: its description, its parameters and what is said of them."""
+    return f"{spec.description} {_parameter_words(spec.schema)}"
+
+
+def _parameter_words(schema: str) -> str:
+    try:
+        properties = json.loads(schema).get("properties", {})
+    except (ValueError, AttributeError, RecursionError):
+        return ""
+    if not isinstance(properties, dict):
+        return ""
+    said = (value.get("description", "") if isinstance(value, dict) else "" for value in properties.values())
+    return " ".join([*properties, *(each for each in said if isinstance(each, str))])
+
+
+def _format_found_tools(found: Sequence[ToolSpec], query: str) -> str:
+    if not found:
+        return f"No tool was found for {query[:200]!r}. Try other words: what it should do, and to what."
+    shown = [
+        f"{spec.name}\n  {' '.join(spec.description.split())[:_SHOWN]}\n  {spec.schema[:_SCHEMA_SHOWN]}"
+        for spec in found
+    ]
+    return "\n\n".join(shown)
+
+
+async def _refuse_malformed_call(args: ToolArguments, _: ToolResources) -> ToolOutput:
+    raise InvalidInput(
+        f"call_tool cannot call {args.text_argument('name')[:80]!r} like this; nothing was run.",
+        remedy='The arguments of call_tool are {"name": a name that find_tools returned, "arguments": an object}.',
+    )
+
+
+def check_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
+    """WrongUse where the arguments do not fit a server's schema. Patterns are left to the server: they could take forever."""
+    import referencing
+    from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
+
+    loose = validators.extend(Draft202012Validator, {"pattern": None, "patternProperties": None})
+    try:
+        wrong = next(iter(loose(schema, registry=referencing.Registry()).iter_errors(values)), None)
+    except (SchemaError, referencing.exceptions.Unresolvable, RecursionError, TypeError, ValueError, AttributeError):
+        return  # a schema nobody can read: the server judges
+    if wrong is not None:
+        where = ".".join(map(str, wrong.absolute_path))
+        raise InvalidInput(
+            f"{name}{': ' + where if where else ''}: {wrong.message[:300]}. The tool was not run.",
+            remedy=f"Its parameters: {json.dumps(schema, ensure_ascii=False)[:_SCHEMA_SHOWN]}",
+        )

@@ -1,0 +1,455 @@
+"""The workspace's folders, and the only way tools touch files: reading, listing, replacing and removing inside them.
+
+Refused, each with a sentence: paths outside the roots, `..`, links that lead out, devices, pipes, sockets, /proc and
+/sys, the program's own data, and writing a file that has a second (hard) link, since that may lie outside.
+Writing never truncates: the new content is written beside the old, synced and renamed over it, with its mode kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace as replace_field
+from pathlib import Path
+from secrets import token_hex
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+
+if sys.platform == "win32":
+    from helix_desktop.tools import folder_handles_windows as folders
+else:
+    from helix_desktop.tools import folder_handles as folders
+
+LARGEST_READ = 64 * 1024 * 1024
+_PIECE = 1 << 20
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class RootPath:
+    """A path inside a root: `inside` is relative to it with forward slashes, empty for the root itself."""
+
+    root: Path
+    inside: str
+
+    @property
+    def full_path(self) -> Path:
+        return self.root / self.inside
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """One entry of a listing. `kind`: file, folder, link or other."""
+
+    name: str
+    kind: str
+    size: int = 0
+    changed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceRoots:
+    """The folders of a workspace; relative paths start at the first. `closed_paths`: never, though inside a root. `names`: of each
+    folder, what the user calls it, where that is a link to it.
+    """
+
+    folders: tuple[Path, ...]
+    closed_paths: tuple[Path, ...] = ()
+    names: tuple[Path, ...] = ()
+    sample_folder: Path | None = None
+    is_hidden_inside: Callable[[str], bool] = lambda _inside: (
+        False
+    )  # whether no agent sees a file, by its path from its root
+
+    @property
+    def with_nothing_hidden(self) -> WorkspaceRoots:
+        """The same folders with nothing hidden: for what the program itself does, such as an undo."""
+        return replace_field(self, is_hidden_inside=lambda _inside: False)
+
+    def is_hidden_path(self, path: Path) -> bool:
+        """Whether no agent sees the file with this full path."""
+        return any(
+            path != root and path.is_relative_to(root) and self.is_hidden_inside(path.relative_to(root).as_posix())
+            for root in self.folders
+        )
+
+    @classmethod
+    def from_folders(
+        cls, folders: Sequence[Path], closed: Sequence[Path] = (), sample: Path | None = None
+    ) -> WorkspaceRoots:
+        """`sample_folder`: a folder that is open where it is itself one of the `folders`, though it lies in a closed one."""
+        real = tuple(folder.resolve() for folder in folders)
+        spared = sample.resolve() if sample is not None and sample.resolve() in real else None
+        shut = tuple(path.resolve() for path in closed)
+        return cls(real, shut, tuple(folder.absolute() for folder in folders), spared)
+
+    def resolve_path(self, text: str) -> RootPath:
+        """Where `text` points, or Refused. Nothing is looked up: what it really is shows when it is opened."""
+        if not text.strip() or "\0" in text:
+            raise InvalidInput("The path is empty or contains a null byte.")
+        if sys.platform == "win32":
+            text = text.replace("\\", "/")
+        path = Path(text).expanduser() if text.startswith("~/") else Path(text)
+        if not self.folders:
+            raise ActionRefused(
+                "This workspace has no folder, so there are no files.", remedy="Add a folder in the workspace settings."
+            )
+        if ".." in path.parts:
+            raise ActionRefused(
+                f"{text}: paths with '..' are refused.", remedy="Use a path relative to the workspace folder."
+            )
+        place = self._find_root_path(path) if path.is_absolute() else RootPath(self.folders[0], path.as_posix())
+        if place is None:
+            raise ActionRefused(
+                f"{text} is outside this workspace's folders.",
+                remedy=f"The folders are: {', '.join(map(str, self.folders))}.",
+            )
+        self.check_not_closed(place.full_path)
+        return RootPath(place.root, "" if place.inside == "." else place.inside)
+
+    def _find_root_path(self, path: Path) -> RootPath | None:
+        for name, root in sorted(self._folders_by_name(), key=lambda both: -len(both[0].parts)):
+            if path.is_relative_to(name):
+                return RootPath(root, path.relative_to(name).as_posix())
+        return None
+
+    def split_full_pattern(self, pattern: str) -> tuple[Path, str] | None:
+        """A pattern with a full path, as a root and the rest; None for any other."""
+        for name, root in self._folders_by_name():
+            if pattern.startswith(f"{name}/"):
+                return root, pattern[len(str(name)) + 1 :]
+        return None
+
+    def _folders_by_name(self) -> list[tuple[Path, Path]]:
+        """Each folder under each of its names."""
+        return [*zip(self.folders, self.folders, strict=True), *zip(self.names, self.folders, strict=False)]
+
+    def display_path(self, place: RootPath) -> str:
+        """How a place is named to the model and the user: relative to the first root, else in full."""
+        return place.inside or "." if place.root == self.folders[0] else str(place.full_path)
+
+    def check_not_closed(self, path: Path) -> None:
+        """Refused for files that no agent sees and for the program's own data, in whatever spelling the file system would accept."""
+        if self.is_hidden_path(path):
+            raise ActionRefused(
+                f"{path.name} is one of the files that agents don't see in this workspace.",
+                remedy="Ask the user for what you need of it, or name it in `needs` of a command that reads it.",
+            )
+        if self.sample_folder is not None and path.is_relative_to(self.sample_folder):
+            return
+        spelled = normalise_spelling(str(path))
+        for closed in self.closed_paths:
+            name = normalise_spelling(str(closed))
+            if spelled == name or spelled.startswith(name + os.sep):
+                raise ActionRefused(f"{path} belongs to Helix Desktop, so tools can't use it.")
+
+
+def read_whole_file(roots: WorkspaceRoots, place: RootPath, limit: int = LARGEST_READ) -> bytes:
+    """The file's bytes. A larger file than `limit` is refused rather than cut."""
+    with _open_checked(roots, place) as handle:
+        size = _require_regular_file(handle, roots.display_path(place)).st_size
+        if size > limit:
+            raise InvalidInput(
+                f"{roots.display_path(place)} is {size:,} bytes. Only files up to {limit:,} bytes are read in full."
+            )
+        return _read_up_to_limit(handle, limit)
+
+
+@contextmanager
+def open_for_reading(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
+    """A regular file's open handle, for reading one of any size."""
+    with _open_checked(roots, place) as handle:
+        _require_regular_file(handle, roots.display_path(place))
+        yield handle
+
+
+def read_file_piece(roots: WorkspaceRoots, place: RootPath, start: int, length: int) -> bytes:
+    """Some bytes of a file of any size."""
+    with _open_checked(roots, place) as handle:
+        _require_regular_file(handle, roots.display_path(place))
+        os.lseek(handle, start, os.SEEK_SET)
+        return os.read(handle, length)
+
+
+def stat_path(roots: WorkspaceRoots, place: RootPath) -> os.stat_result:
+    """What a file or folder is, refused where it is neither."""
+    with _explain_system_errors(roots.display_path(place)):
+        if sys.platform == "win32" and place.path.is_dir():
+            with folders.open_folder(place.root, place.inside):
+                return place.path.stat()
+        with _open_checked(roots, place) as handle:
+            found = os.fstat(handle)
+            return found if stat.S_ISDIR(found.st_mode) else _require_regular_file(handle, roots.display_path(place))
+
+
+def read_file_or_none(roots: WorkspaceRoots, place: RootPath) -> bytes | None:
+    """The file's bytes, or None where there is no such file."""
+    try:
+        return read_whole_file(roots, place)
+    except NotFound:
+        return None
+
+
+def list_folder(roots: WorkspaceRoots, place: RootPath) -> list[FolderEntry]:
+    """The entries of a folder by name; links are shown as links and not followed."""
+    with _open_checked_folder(roots, place) as folder:
+        items = sorted((_build_folder_entry(*entry) for entry in folder.list_entries()), key=lambda item: item.name)
+    inside = f"{place.inside}/" if place.inside else ""
+    return [item for item in items if item.kind == "folder" or not roots.is_hidden_inside(f"{inside}{item.name}")]
+
+
+def walk_files(
+    roots: WorkspaceRoots, place: RootPath, skip: frozenset[str] = frozenset()
+) -> Iterator[tuple[str, FolderEntry]]:
+    """Every file beneath a folder as (path inside the root, item), folder by folder; links are not followed."""
+    for item in list_folder(roots, place):
+        inside = f"{place.inside}/{item.name}" if place.inside else item.name
+        if item.kind == "folder" and item.name not in skip:
+            with suppress(HelixError):
+                yield from walk_files(roots, roots.resolve_path(str(place.root / inside)), skip)
+        elif item.kind == "file":
+            yield inside, item
+
+
+def replace_file(roots: WorkspaceRoots, place: RootPath, content: bytes, *, expected: Digest | None) -> None:
+    """Put `content` in the file's place, if it still is what the caller saw: `expected`, or None for no file."""
+    place = _through_links(roots, place)
+    with _open_parent(roots, place, make=True) as folder:
+        before = _stat_replaceable(folder, place.full_path.name, roots.display_path(place))
+        _check_unchanged(roots, place, expected)
+        _swap_in(folder, place.full_path.name, content, before)
+
+
+def delete_file(roots: WorkspaceRoots, place: RootPath, *, expected: Digest) -> None:
+    """Delete the file, if it still is what the caller saw."""
+    with _open_parent(roots, place) as folder:
+        _stat_replaceable(folder, place.full_path.name, roots.display_path(place))
+        _check_unchanged(roots, place, expected)
+        folder.delete_entry(place.full_path.name)
+
+
+def restore_entry(roots: WorkspaceRoots, place: RootPath, content: bytes | None, mode: int, link: str = "") -> None:
+    """Make an entry what it was, whatever is there now: a file with this content, a link, or nothing (None). A folder in
+    its place is moved aside.
+    """
+    with suppress(NotFound), _open_parent(roots, place, make=content is not None or bool(link)) as folder:
+        name = place.full_path.name
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(folder.stat_entry(name).st_mode):
+                folder.replace_entry(name, f"{name}.helix-{token_hex(4)}")
+            elif content is None or not stat.S_ISREG(folder.stat_entry(name).st_mode):
+                folder.delete_entry(name)
+        if link:
+            folder.create_link(link, name)
+        elif content is not None:
+            _swap_in(folder, name, content, None, mode)
+
+
+# --- underneath ------------------------------------------------------------------------------------------------------
+
+
+def normalise_spelling(path: str) -> str:
+    """One spelling for all that a file system may take for the same name."""
+    return unicodedata.normalize("NFC", path).casefold()
+
+
+@contextmanager
+def _open_checked(roots: WorkspaceRoots, place: RootPath) -> Iterator[int]:
+    with _explain_system_errors(roots.display_path(place)):
+        _check_root_exists(place)
+        with folders.open_file(place.root, place.inside) as handle:
+            _check_real(roots, handle)
+            yield handle
+
+
+@contextmanager
+def _open_checked_folder(roots: WorkspaceRoots, place: RootPath) -> Iterator[folders.OpenFolder]:
+    with _explain_system_errors(roots.display_path(place), place):
+        _check_root_exists(place)
+        with folders.open_folder(place.root, place.inside) as folder:
+            if sys.platform == "win32":
+                roots.check_open(folder.path)
+            else:
+                _check_real(roots, folder.handle)
+            yield folder
+
+
+def _check_root_exists(place: RootPath) -> None:
+    if not place.root.exists():
+        raise NotFound(f"The workspace's folder {place.root} no longer exists.")
+
+
+def _check_real(roots: WorkspaceRoots, handle: int) -> None:
+    """Links inside a root may still lead to the program's own data: ask the open handle where it is."""
+    where = folders.real_path(handle)
+    if where is not None:
+        roots.check_not_closed(where)
+
+
+def _require_regular_file(handle: int, shown: str) -> os.stat_result:
+    found = os.fstat(handle)
+    if stat.S_ISDIR(found.st_mode):
+        raise InvalidInput(f"{shown} is a folder.", remedy="Use list_files to see what is in it.")
+    if not stat.S_ISREG(found.st_mode):
+        raise ActionRefused(f"{shown} is a device, a pipe or a socket, not a file.")
+    return found
+
+
+def _read_up_to_limit(handle: int, limit: int) -> bytes:
+    pieces = []
+    total = 0
+    while total <= limit and (data := os.read(handle, _PIECE)):
+        pieces.append(data)
+        total += len(data)
+    return b"".join(pieces)
+
+
+def _build_folder_entry(name: str, found: os.stat_result | None) -> FolderEntry:
+    if found is None:
+        return FolderEntry(name, "other")
+    kinds = ((stat.S_ISREG, "file"), (stat.S_ISDIR, "folder"), (stat.S_ISLNK, "link"))
+    kind = next((word for test, word in kinds if test(found.st_mode)), "other")
+    return FolderEntry(name, kind, found.st_size if kind == "file" else 0, found.st_mtime_ns)
+
+
+@contextmanager
+def _open_parent(roots: WorkspaceRoots, place: RootPath, *, make: bool = False) -> Iterator[folders.OpenFolder]:
+    if not place.inside:
+        raise InvalidInput(f"{place.full_path} is a workspace folder, not a file.")
+    above = RootPath(place.root, place.inside.rpartition("/")[0])
+    if make:
+        _create_missing_folders(roots, above)
+    with _open_checked_folder(roots, above) as folder:
+        yield folder
+
+
+def _create_missing_folders(roots: WorkspaceRoots, place: RootPath) -> None:
+    """Make a folder and those above it; each is made inside a folder that has been opened safely."""
+    try:
+        with _open_checked_folder(roots, place):
+            return
+    except NotFound:
+        if not place.inside:
+            raise
+    with _open_parent(roots, place, make=True) as folder, suppress(FileExistsError):
+        folder.create_folder(place.full_path.name)
+
+
+def _through_links(roots: WorkspaceRoots, place: RootPath) -> RootPath:
+    """Where a link inside the root points, so that writing changes the file and keeps the link."""
+    for _ in range(_MOST_LINKS):
+        target = _link_target(roots, place)
+        if not target:
+            return place
+        above = place.inside.rpartition("/")[0]
+        if Path(target).is_absolute():
+            raise ActionRefused(f"{roots.display_path(place)} is a link that leads outside the workspace's folders.")
+        place = RootPath(place.root, f"{above}/{target}" if above else target)
+    raise ActionRefused(f"{roots.display_path(place)} is a link that leads back to itself.")
+
+
+def _link_target(roots: WorkspaceRoots, place: RootPath) -> str:
+    """What a link says; empty for everything else."""
+    with suppress(NotFound), _open_parent(roots, place) as folder, suppress(OSError):
+        return folder.read_link(place.full_path.name)
+    return ""
+
+
+def _stat_replaceable(folder: folders.OpenFolder, name: str, shown: str) -> os.stat_result | None:
+    try:
+        found = folder.stat_entry(name)
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found.st_mode):
+        raise InvalidInput(f"{shown} is a folder, not a file.")
+    if not stat.S_ISREG(found.st_mode):
+        raise ActionRefused(f"{shown} is a link, a device or a pipe, so nothing was written to it.")
+    if not found.st_mode & 0o222:
+        raise ActionRefused(
+            f"{shown} is write-protected.",
+            remedy="To change this file, make it writable first.",
+        )
+    if found.st_nlink > 1:
+        raise ActionRefused(
+            f"{shown} was not changed, because it has another hard link, which may be outside the workspace.",
+            remedy="Replace the file with a copy of itself, so that it has only one hard link.",
+        )
+    return found
+
+
+def _check_unchanged(roots: WorkspaceRoots, place: RootPath, expected: Digest | None) -> None:
+    now = read_file_or_none(roots, place)
+    if (None if now is None else Digest.of_content(now)) != expected:
+        raise ActionRefused(
+            f"{roots.display_path(place)} has changed since it was read. Nothing was written.",
+            remedy="Read the file again first.",
+        )
+
+
+def _swap_in(
+    folder: folders.OpenFolder, name: str, content: bytes, before: os.stat_result | None, mode: int = 0
+) -> None:
+    beside = f".{name[:60]}.{token_hex(6)}.helix"
+    handle = folder.create_file(beside)
+    try:
+        try:
+            _write_all(handle, content)
+            if before is not None:
+                folders.copy_mode(handle, before.st_mode)
+            elif mode:
+                folders.copy_mode(handle, mode)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        folder.replace_entry(beside, name)
+    except BaseException:
+        with suppress(OSError):
+            folder.delete_entry(beside)
+        raise
+
+
+def _write_all(handle: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+@contextmanager
+def _explain_system_errors(shown: str, folder: RootPath | None = None) -> Iterator[None]:
+    """What the system says in a number, said in words. `folder`: what was to be one."""
+    try:
+        yield
+    except OSError as error:
+        if folder is not None and error.errno == errno.ENOTDIR and os.path.lexists(folder.full_path):
+            raise InvalidInput(f"{shown} is a file, not a folder.") from error
+        raise _error_in_words(shown, error) from error
+
+
+def _error_in_words(shown: str, error: OSError) -> HelixError:
+    no_file = f"{shown} is a device, a pipe or a socket, not a file."
+    no_room = f"The disk is full, so there is no room for {shown}. The file is unchanged."
+    leads_out = f"{shown} points outside the workspace's folders, or it was changed while it was being opened."
+    forbidden = f"The system doesn't allow this for {shown} ({error.strerror})."
+    match error.errno:
+        case errno.ENOENT | errno.ENOTDIR:
+            found: HelixError = NotFound(
+                f"{shown} does not exist.", remedy="Use list_files or glob_files to see what is there."
+            )
+        case errno.EXDEV | errno.ELOOP:
+            found = ActionRefused(leads_out)
+        case errno.ENXIO | errno.ENODEV:
+            found = ActionRefused(no_file)
+        case errno.ENOSPC | errno.EDQUOT:
+            found = ActionRefused(no_room)
+        case errno.ENAMETOOLONG:
+            found = InvalidInput(f"The name {shown[:80]}… is longer than the file system allows.")
+        case _:
+            found = ActionRefused(forbidden)
+    return found

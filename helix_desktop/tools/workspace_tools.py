@@ -1,0 +1,157 @@
+"""One workspace's tools put together: its folders, its sandbox, its running commands; a Toolbox for each conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.collaborators import FileRestoration
+from helix_desktop.engine.facts import FilesChanged, Recorded
+from helix_desktop.engine.ports import ContentCache, SearchIndex, TokenCounter
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools import (
+    command_tools,
+    fetch_tool,
+    file_tools,
+    hidden_files,
+    recall_tools,
+    search_tool,
+    todo_tool,
+)
+from helix_desktop.tools.autorun_guard import AutorunGuard as FileGuard
+from helix_desktop.tools.built_in_tool import BuiltInTool, WorkspaceResources
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.command_tools import CommandLimits, WorkspaceCommands
+from helix_desktop.tools.delegate_tool import AgentDelegation, AgentPlace, StartChild
+from helix_desktop.tools.git_identity import write_identity
+from helix_desktop.tools.home_openings import CommandOpenings
+from helix_desktop.tools.permission import PermissionMode
+from helix_desktop.tools.recall_tools import CompactForPurpose, ReadHistory
+from helix_desktop.tools.rewind_files import restore_files_to_before
+from helix_desktop.tools.sandbox import Sandbox, SandboxKind, find_sandbox
+from helix_desktop.tools.toolbox import CallHooks, ForeignTool, Toolbox, WorkspacePermissions
+from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceToolOptions:
+    """`closed_paths`: the program's own folders. `extra_variables`: more variables of the environment that commands may see.
+    `offers_fetch`: whether fetch_url is offered.
+    """
+
+    closed_paths: tuple[Path, ...] = ()
+    sample_folder: Path | None = None  # see Roots
+    limits: CommandLimits = CommandLimits()
+    extra_variables: tuple[str, ...] = ()
+    offers_fetch: bool = False
+    caches: Path | None = None  # where builds keep what they downloaded and made, from one start to the next
+    opened: Callable[[], CommandOpenings] = CommandOpenings  # of the user's home; asked for each command
+    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # patterns of files that no agent sees
+
+
+@dataclass(slots=True)
+class WorkspaceTools:
+    """What the conversations of a workspace share."""
+
+    resources: WorkspaceResources
+    permissions: WorkspacePermissions
+    sandbox: Sandbox
+    commands: WorkspaceCommands
+    options: WorkspaceToolOptions
+    finder: ToolFinder = field(default_factory=ToolFinder)
+
+    @classmethod
+    async def open_workspace_tools(
+        cls,
+        folders: Sequence[Path],
+        stores: tuple[ContentCache, SearchIndex, TokenCounter],
+        *,
+        permissions: WorkspacePermissions,
+        spawn: Callable[..., asyncio.Task[Any]],
+        options: WorkspaceToolOptions = WorkspaceToolOptions(),  # noqa: B008 -- frozen
+        checkpoints: Checkpoints | None = None,
+    ) -> WorkspaceTools:
+        """Find out what this system can do to keep commands inside `folders`, and get the tools ready."""
+        all_of = WorkspaceRoots.from_folders(folders, options.closed_paths, options.sample_folder)
+        roots = replace(
+            all_of, is_hidden_inside=lambda inside: hidden_files.matches_hidden_patterns(inside, options.hidden())
+        )
+        scratch = Path(tempfile.mkdtemp(prefix="helix-"))
+        try:
+            sandbox = await find_sandbox(
+                roots.folders, scratch, roots.closed_paths, options.caches or scratch / "caches"
+            )
+            await asyncio.to_thread(write_identity, sandbox.given_folder / "git", roots.folders)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        permissions.sandboxed = sandbox.kind is not SandboxKind.NONE
+        commands = WorkspaceCommands(
+            sandbox, os.environ, spawn, options.limits, FileGuard(all_of, options.hidden), options.extra_variables
+        )
+        commands.opened = options.opened
+        commands.is_planning = lambda: permissions.mode is PermissionMode.PLAN
+        return cls(WorkspaceResources(roots, *stores, checkpoints=checkpoints), permissions, sandbox, commands, options)
+
+    def build_toolbox(  # noqa: PLR0913 -- all of them keywords with defaults
+        self,
+        *,
+        compact: CompactForPurpose | None = None,
+        history: ReadHistory | None = None,
+        start_child: StartChild | None = None,
+        place: AgentPlace | None = None,
+        more: Callable[[], Sequence[ForeignTool]] = tuple,
+        only: Sequence[str] = (),
+        on_demand: OnDemandTools | None = None,
+        others: Sequence[BuiltInTool] = (),
+        guard: CallHooks | None = None,
+    ) -> Toolbox:
+        """The tools of one conversation. `place`: where it stands among the agents it delegates to."""
+        tools = [
+            *file_tools.TOOLS,
+            *search_tool.build_search_tool(self.sandbox),
+            *command_tools.build_command_tools(self.commands),
+            *todo_tool.TOOLS,
+        ]
+        tools += recall_tools.build_recall_tools(compact, history)
+        tools += fetch_tool.TOOLS if self.options.offers_fetch else ()
+        tools += others
+        if start_child is not None:
+            tools += AgentDelegation(start_child, place=place, names=lambda: box.callable_names).build_delegate_tool()
+        box = Toolbox(
+            tools,
+            self.resources,
+            permissions=self.permissions,
+            more=more,
+            only=frozenset(only),
+            on_demand=on_demand,
+            guard=guard,
+        )
+        return box
+
+    async def restore_files_before(self, facts: Sequence[Recorded]) -> FileRestoration:
+        """Put files back as they were before these facts, a sentence for each."""
+        return await restore_files_to_before(facts, self.resources)
+
+    async def record_unfinished_changes(self, conversation: str) -> Sequence[FilesChanged]:
+        """The turn is over: what steps changed that were stopped, or go on in the background."""
+        checkpoints = self.resources.checkpoints
+        if checkpoints is None:
+            return ()
+        windows = checkpoints.open_steps_of_conversation(conversation)
+        return [fact for window in windows if (fact := await checkpoints.end_step(window, thorough=True)) is not None]
+
+    async def aclose(self) -> None:
+        """Stop the commands in the background and clear the scratch folder away."""
+        await self.commands.aclose()
+        if self.resources.checkpoints is not None:
+            await self.resources.checkpoints.aclose()
+        for folder in (self.sandbox.scratch, self.sandbox.given_folder):
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)

@@ -1,0 +1,115 @@
+"""The desktop program: a painted window first, then everything behind it (program.py).
+
+Nothing heavy is imported here: what this module needs decides how soon the window is there. One program runs for a
+user: a second start brings the first one's window to the front.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import importlib
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QEventLoop, QObject, Signal
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop import __version__, program_folders
+from helix_desktop.gui.frame.window_shell import WindowShell
+from helix_desktop.gui.window_memory import WindowMemory
+
+TITLE = "Helix Desktop"
+
+
+def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
+    """Run the window until it is closed. `home`: store everything in this folder (see places.py)."""
+    gc.disable()  # nothing of a start is garbage; garbage.py collects once everything is there
+    arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)
+    where = program_folders.find_program_folders(home or arguments.home)
+    if _somebody_listens(where.run):
+        from helix_desktop.desktop import window_program
+
+        if window_program.hand_over_to_running_window(where, arguments.link):
+            return 0
+    application = _create_qt_application()
+    memory = WindowMemory(where.window_memory_file, application)
+    shell = WindowShell(memory, TITLE)
+    shell.show()
+    _wait_for_first_paint(application, shell)
+    shell.accept_input()
+    _import_program()
+    from helix_desktop.desktop import window_program
+
+    return window_program.WindowProgram(
+        where, application, window_program.PaintedWindow(memory, shell), arguments.link
+    ).run_until_closed()
+
+
+def _somebody_listens(run: Path) -> bool:
+    """Whether a program may have this window already. Of one that was killed an address is left where nobody listens."""
+    address = run / "window.sock"
+    if not address.exists():
+        return (run / "window.port").exists()
+    import socket
+
+    with socket.socket(socket.AF_UNIX) as asking:
+        try:
+            asking.connect(str(address))
+        except OSError:
+            return False
+    return True
+
+
+def _parse_window_arguments(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="helix-desktop-window", description="Open the window of Helix Desktop.")
+    parser.add_argument("link", nargs="?", default="", help="a helix:// link, or a folder to open as a workspace")
+    parser.add_argument("--home", type=Path, help="store everything in this folder")
+    parser.add_argument("--version", action="version", version=__version__)
+    return parser.parse_args(argv)
+
+
+def _create_qt_application() -> QApplication:
+    QApplication.setApplicationName("helix-desktop")
+    QApplication.setApplicationDisplayName(TITLE)
+    QApplication.setApplicationVersion(__version__)
+    QApplication.setDesktopFileName("helix-desktop")
+    application = QApplication(["helix-desktop"])
+    application.setQuitOnLastWindowClosed(False)
+    return application
+
+
+def _wait_for_first_paint(application: QApplication, shell: WindowShell) -> None:
+    """Until the window is on the screen, and not longer: a screen that never asks for a paint is no reason to wait."""
+    for _ in range(20):
+        application.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 10)
+        if shell.placeholder.was_painted:
+            application.sync()
+            return
+
+
+class _ProgramImport(QObject):
+    """`done`: everything behind the window has been imported, or cannot be."""
+
+    done = Signal()
+
+    def import_in_thread(self) -> None:
+        try:
+            importlib.import_module("helix_desktop.desktop.window_program")
+        finally:
+            self.done.emit()
+
+
+def _import_program() -> None:
+    """Import what is behind the window in a thread. The window takes what is typed meanwhile."""
+    from helix_desktop import tasks
+
+    importing, waiting = _ProgramImport(), QEventLoop()
+    importing.done.connect(waiting.quit)
+    tasks.start_thread(importing.import_in_thread, name="import", daemon=True)
+    waiting.exec()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

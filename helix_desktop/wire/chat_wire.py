@@ -1,0 +1,238 @@
+"""OpenAI's Chat Completions: calls beside the text of a message, a message of its own for each result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.wire.wire_message import (
+    Json,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    copy_with_change,
+    format_json_value,
+    list_or_empty,
+    number_field,
+    object_or_empty,
+    text_field,
+    text_of_content,
+)
+
+NAME = "openai-chat"
+STOPS = {
+    "stop": Stop.END,
+    "tool_calls": Stop.CALLS,
+    "function_call": Stop.CALLS,
+    "length": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+}
+REASONING = ("reasoning_content", "reasoning")
+_SPEAKERS = {"system": Speaker.SYSTEM, "developer": Speaker.SYSTEM, "assistant": Speaker.ASSISTANT}
+
+
+def head(body: Mapping[str, Json]) -> RequestHead:
+    """System text, tools and model of a request."""
+    said = [
+        m
+        for m in map(object_or_empty, list_or_empty(body.get("messages")))
+        if text_field(m, "role") in ("system", "developer")
+    ]
+    tools = [object_or_empty(object_or_empty(tool).get("function")) for tool in list_or_empty(body.get("tools"))]
+    return RequestHead(
+        text_field(body, "model"),
+        "\n\n".join(text_of_content(m.get("content")) for m in said),
+        tuple(
+            Tool(text_field(t, "name"), text_field(t, "description"), format_json_value(t.get("parameters", {})))
+            for t in tools
+        ),
+    )
+
+
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request. `before`: those at its beginning that were read already."""
+    return [*before, *map(message, list_or_empty(body.get("messages"))[len(before) :])]
+
+
+def message(unit: Json) -> Wired:
+    """One message."""
+    value = object_or_empty(unit)
+    role = text_field(value, "role")
+    if role in ("tool", "function"):
+        name = text_field(value, "tool_call_id") or text_field(value, "name")
+        return Wired(
+            Speaker.USER, (unit,), (Piece(PieceKind.RESULT, text_of_content(value.get("content")), (0,), name),)
+        )
+    speaker = _SPEAKERS.get(role, Speaker.USER)
+    pieces = [
+        Piece(PieceKind.REASONING, text_field(value, name), (0, name)) for name in REASONING if text_field(value, name)
+    ]
+    content = value.get("content")
+    if isinstance(content, str):
+        pieces.append(Piece(PieceKind.TEXT, content, (0, "content")))
+    else:
+        pieces.extend(
+            _piece_of_chat_part(object_or_empty(part), (0, "content", at))
+            for at, part in enumerate(list_or_empty(content))
+        )
+    pieces.extend(
+        _piece_of_chat_call(object_or_empty(call), (0, "tool_calls", at))
+        for at, call in enumerate(list_or_empty(value.get("tool_calls")))
+    )
+    return Wired(speaker, (unit,), tuple(pieces))
+
+
+def _piece_of_chat_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.TEXT, text_field(part, "text"), path)
+    url = text_field(object_or_empty(part.get("image_url")), "url")
+    if url.startswith("data:") and ";base64," in url:
+        media, _, data = url[5:].partition(";base64,")
+        return Piece(PieceKind.IMAGE, data, path, media_type=media)
+    return Piece(
+        PieceKind.OTHER, format_json_value({key: value for key, value in part.items() if key != "cache_control"}), path
+    )
+
+
+def _piece_of_chat_call(call: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    function = object_or_empty(call.get("function"))
+    return Piece(
+        PieceKind.CALL, text_field(function, "arguments"), path, text_field(call, "id"), text_field(function, "name")
+    )
+
+
+def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The message with some pieces shown as something else."""
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        if edit.text is None:
+            units = copy_with_change(units, piece.path, None)
+        elif piece.kind is PieceKind.CALL:
+            units = copy_with_change(units, (*piece.path, "function", "arguments"), edit.text)
+        elif piece.kind is PieceKind.RESULT:
+            units = copy_with_change(units, (0, "content"), edit.text)
+        elif len(piece.path) == 2:
+            units = copy_with_change(units, piece.path, edit.text)
+        else:
+            units = copy_with_change(units, (*piece.path, "text"), edit.text)
+    return list(units)
+
+
+def said(text: str) -> Json:
+    """A message of the user's."""
+    return {"role": "user", "content": text}
+
+
+def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """The result of one call, as a message."""
+    del name, ok
+    return {"role": "tool", "tool_call_id": call, "content": text}
+
+
+def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Messages as they stand: here several of one role may follow each other."""
+    return [unit for unit, _ in units]
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """The request with other messages."""
+    return {**body, "messages": list(units)}
+
+
+def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    """The request with tools of ours."""
+    ours = [
+        {
+            "type": "function",
+            "function": {"name": t.name, "description": t.description, "parameters": json.loads(t.schema)},
+        }
+        for t in tools
+    ]
+    return {**body, "tools": [*ours, *list_or_empty(body.get("tools"))]}
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply: the first choice."""
+    choice = object_or_empty(next(iter(list_or_empty(value.get("choices"))), None))
+    unit = {k: v for k, v in object_or_empty(choice.get("message")).items() if v is not None or k == "content"}
+    stop = STOPS.get(text_field(choice, "finish_reason"), Stop.CUT)
+    return WireReply(
+        message({"role": "assistant", **unit}),
+        stop,
+        usage(object_or_empty(value.get("usage"))),
+        text_field(value, "model"),
+    )
+
+
+def usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it."""
+    cached = number_field(object_or_empty(value.get("prompt_tokens_details")), "cached_tokens") or number_field(
+        value, "prompt_cache_hit_tokens"
+    )
+    thought = number_field(object_or_empty(value.get("completion_tokens_details")), "reasoning_tokens")
+    return Usage(number_field(value, "prompt_tokens"), cached, 0, number_field(value, "completion_tokens"), thought)
+
+
+class Reading:
+    """A reply put together from the chunks of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._message: dict[str, Json] = {"role": "assistant", "content": None}
+        self._calls: dict[int, dict[str, Json]] = {}
+        self._finish: str | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether the reply has ended."""
+        return self._finish is not None
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        """One more chunk."""
+        self.whole.update({k: v for k, v in event.items() if k not in ("choices", "object") and v is not None})
+        for choice in map(object_or_empty, list_or_empty(event.get("choices"))):
+            if number_field(choice, "index"):
+                continue
+            self._finish = text_field(choice, "finish_reason") or self._finish
+            self._add_chat_delta(object_or_empty(choice.get("delta")))
+
+    def _add_chat_delta(self, delta: Mapping[str, Json]) -> None:
+        for name, value in delta.items():
+            if name == "tool_calls":
+                for call in map(object_or_empty, list_or_empty(value)):
+                    self._add_call_piece_to_reply(call)
+            elif isinstance(value, str) and name != "role":
+                self._message[name] = (self._message.get(name) or "") + value
+            elif isinstance(value, list) and isinstance(self._message.get(name), list):
+                self._message[name] = [*self._message[name], *value]
+            elif value is not None:
+                self._message[name] = value
+
+    def _add_call_piece_to_reply(self, piece: Mapping[str, Json]) -> None:
+        call = self._calls.setdefault(
+            number_field(piece, "index"), {"id": "", "type": "function", "function": {"name": "", "arguments": ""}}
+        )
+        for name, value in piece.items():
+            if name == "function":
+                for part, text in object_or_empty(value).items():
+                    call["function"][part] = str(call["function"].get(part) or "") + (text or "")
+            elif name != "index" and value:
+                call[name] = value
+
+    def value(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        message = dict(self._message)
+        if self._calls:
+            message["tool_calls"] = [call for _, call in sorted(self._calls.items())]
+        return {**self.whole, "choices": [{"index": 0, "message": message, "finish_reason": self._finish}]}

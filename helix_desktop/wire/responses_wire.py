@@ -1,0 +1,253 @@
+"""OpenAI's Responses: a list of items; what stands between two items of the user's is one reply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from helix_desktop.engine.facts import Stop, Usage
+from helix_desktop.wire.wire_message import (
+    Json,
+    Piece,
+    PieceEdit,
+    PieceKind,
+    RequestHead,
+    Speaker,
+    Tool,
+    Wired,
+    WireReply,
+    copy_with_change,
+    format_json_value,
+    list_or_empty,
+    number_field,
+    object_or_empty,
+    text_field,
+    text_of_content,
+)
+
+NAME = "openai-responses"
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_RESULTS = frozenset(
+    {"function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output"}
+)
+_SERVER = frozenset(
+    {"local_shell_call", "web_search_call", "file_search_call", "computer_call", "code_interpreter_call", "mcp_call"}
+)
+
+
+def head(body: Mapping[str, Json]) -> RequestHead:
+    """System text, tools and model of a request."""
+    tools = [object_or_empty(tool) for tool in (*list_or_empty(body.get("tools")), *_tools_in_input(body))]
+    named = (
+        Tool(
+            text_field(t, "name") or text_field(t, "type"),
+            text_field(t, "description"),
+            format_json_value(t.get("parameters", {})),
+        )
+        for t in tools
+    )
+    return RequestHead(text_field(body, "model"), text_field(body, "instructions"), tuple(named))
+
+
+def _tools_in_input(body: Mapping[str, Json]) -> list[Json]:
+    """Tools that Codex gives as an item of the input."""
+    return [
+        tool for item in list_or_empty(body.get("input")) for tool in list_or_empty(object_or_empty(item).get("tools"))
+    ]
+
+
+def messages(body: Mapping[str, Json], before: Sequence[Wired] = ()) -> list[Wired]:
+    """The messages of a request: items of one reply are one message. `before`: those at its beginning that were read already."""
+    given = body.get("input")
+    if isinstance(given, str):
+        return [Wired(Speaker.USER, (given,), (Piece(PieceKind.TEXT, given, (0,)),))]
+    out: list[Wired] = list(before)
+    reply: list[Json] = []
+    for item in list_or_empty(given)[sum(len(message.units) for message in before) :]:
+        if _belongs_to_reply(object_or_empty(item)):
+            reply.append(item)
+            continue
+        if reply:
+            out.append(message(reply))
+            reply = []
+        out.append(message([item]))
+    return [*out, message(reply)] if reply else out
+
+
+def _belongs_to_reply(item: Mapping[str, Json]) -> bool:
+    kind = text_field(item, "type")
+    return kind in _CALLS or kind in _SERVER or kind == "reasoning" or text_field(item, "role") == "assistant"
+
+
+def message(items: Sequence[Json]) -> Wired:
+    """One message of one or several items."""
+    first = object_or_empty(items[0]) if items else {}
+    speaker = Speaker.ASSISTANT if not items or _belongs_to_reply(first) else Speaker.USER
+    if text_field(first, "role") in ("system", "developer"):
+        speaker = Speaker.SYSTEM
+    pieces = tuple(piece for at, item in enumerate(items) for piece in _pieces_of_item(object_or_empty(item), at))
+    return Wired(speaker, tuple(items), pieces)
+
+
+def _pieces_of_item(item: Mapping[str, Json], at: int) -> list[Piece]:
+    kind = text_field(item, "type")
+    if kind in _CALLS:
+        field = _CALLS[kind]
+        return [
+            Piece(
+                PieceKind.CALL,
+                text_field(item, field),
+                (at,),
+                text_field(item, "call_id"),
+                text_field(item, "name"),
+                media_type=field,
+            )
+        ]
+    if kind in _RESULTS:
+        output = item.get("output")
+        text = output if isinstance(output, str) else text_of_content(output)
+        return [Piece(PieceKind.RESULT, text, (at,), text_field(item, "call_id"))]
+    if kind == "reasoning":
+        return [Piece(PieceKind.REASONING, text_of_content(item.get("summary")), (at,))]
+    if kind in ("", "message"):
+        content = item.get("content")
+        if isinstance(content, str):
+            return [Piece(PieceKind.TEXT, content, (at, "content"))]
+        return [
+            _piece_of_item_part(object_or_empty(part), (at, "content", place))
+            for place, part in enumerate(list_or_empty(content))
+        ]
+    return [Piece(PieceKind.OTHER, format_json_value(item), (at,))]
+
+
+def _piece_of_item_part(part: Mapping[str, Json], path: tuple[int | str, ...]) -> Piece:
+    if isinstance(part.get("text"), str):
+        return Piece(PieceKind.TEXT, text_field(part, "text"), path)
+    url = text_field(part, "image_url")
+    if url.startswith("data:") and ";base64," in url:
+        media, _, data = url[5:].partition(";base64,")
+        return Piece(PieceKind.IMAGE, data, path, media_type=media)
+    return Piece(PieceKind.OTHER, format_json_value(part), path)
+
+
+def edited(wired: Wired, edits: Sequence[PieceEdit]) -> list[Json]:
+    """The items with some pieces shown as something else."""
+    units: Any = list(wired.units)
+    for edit in sorted(edits, key=lambda edit: -edit.at):
+        piece = wired.pieces[edit.at]
+        if edit.text is None:
+            units = copy_with_change(units, piece.path, None)
+        elif piece.kind is PieceKind.CALL:
+            units = copy_with_change(units, (*piece.path, piece.media_type), edit.text)
+        elif piece.kind is PieceKind.RESULT:
+            units = copy_with_change(
+                units, (*piece.path, "output"), _output_like_before(units[piece.path[0]], edit.text)
+            )
+        elif piece.path[-1] == "content" or len(piece.path) == 1:
+            units = copy_with_change(units, piece.path, edit.text)
+        else:
+            units = copy_with_change(units, (*piece.path, "text"), edit.text)
+    return list(units)
+
+
+def _output_like_before(item: Mapping[str, Json], text: str) -> Json:
+    """As it was: a string, or a list of parts; pictures stay."""
+    before = item.get("output")
+    if not isinstance(before, list):
+        return text
+    return [{"type": "input_text", "text": text}, *(part for part in before if "text" not in object_or_empty(part))]
+
+
+def said(text: str) -> Json:
+    """A message of the user's."""
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
+def result(call: str, name: str, text: str, *, ok: bool = True) -> Json:
+    """The result of one call, as an item."""
+    del name, ok
+    return {"type": "function_call_output", "call_id": call, "output": text}
+
+
+def joined(units: Sequence[tuple[Json, bool]]) -> list[Json]:
+    """Items as they stand."""
+    return [unit for unit, _ in units]
+
+
+def with_messages(body: Mapping[str, Json], units: Sequence[Json]) -> dict[str, Json]:
+    """The request with other items."""
+    if len(units) == 1 and isinstance(units[0], str):
+        return {**body, "input": units[0]}
+    return {**body, "input": [said(unit) if isinstance(unit, str) else unit for unit in units]}
+
+
+def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Json]:
+    """The request with tools of ours."""
+    ours = [
+        {
+            "type": "function",
+            "name": t.name,
+            "description": t.description,
+            "parameters": json.loads(t.schema),
+            "strict": False,
+        }
+        for t in tools
+    ]
+    for at, item in enumerate(list_or_empty(body.get("input")) if "tools" not in body else ()):
+        if isinstance(object_or_empty(item).get("tools"), list):
+            given = list(body["input"])
+            given[at] = {**item, "tools": [*ours, *item["tools"]]}
+            return {**body, "input": given}
+    return {**body, "tools": [*ours, *list_or_empty(body.get("tools"))]}
+
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+
+def answer(value: Mapping[str, Json]) -> WireReply:
+    """A whole reply. `status` stays off its items: a client sends them back without."""
+    items = [dict(object_or_empty(item)) for item in list_or_empty(value.get("output"))]
+    for item in items:
+        item.pop("status", None)
+    wired = message(items)
+    status = text_field(value, "status")
+    why = text_field(object_or_empty(value.get("incomplete_details")), "reason")
+    stop = Stop.CUT
+    if status == "completed":
+        stop = Stop.CALLS if wired.pieces_of_kind(PieceKind.CALL) else Stop.END
+    elif status == "incomplete":
+        stop = Stop.FILTERED if why == "content_filter" else Stop.LENGTH
+    return WireReply(wired, stop, usage(object_or_empty(value.get("usage"))), text_field(value, "model"))
+
+
+def usage(value: Mapping[str, Json]) -> Usage:
+    """As the engine counts it."""
+    cached = number_field(object_or_empty(value.get("input_tokens_details")), "cached_tokens")
+    thought = number_field(object_or_empty(value.get("output_tokens_details")), "reasoning_tokens")
+    return Usage(number_field(value, "input_tokens"), cached, 0, number_field(value, "output_tokens"), thought)
+
+
+class Reading:
+    """A reply put together from the events of its stream."""
+
+    def __init__(self) -> None:
+        self.whole: dict[str, Json] = {}
+        self._items: dict[int, Json] = {}
+        self.done = False
+
+    def take(self, event: Mapping[str, Json]) -> None:
+        """One more event. Items are whole when they are done; the last event holds them all, but for some servers."""
+        kind = text_field(event, "type")
+        if kind == "response.output_item.done":
+            self._items[number_field(event, "output_index")] = event.get("item")
+        elif kind in ("response.completed", "response.incomplete", "response.failed"):
+            self.whole = dict(object_or_empty(event.get("response")))
+            self.done = kind != "response.failed"
+        elif kind == "response.created" and not self.whole:
+            self.whole = dict(object_or_empty(event.get("response")))
+
+    def value(self) -> dict[str, Json]:
+        """The reply as it would have come without a stream."""
+        given = list_or_empty(self.whole.get("output"))
+        return {**self.whole, "output": list(given) or [item for _, item in sorted(self._items.items())]}

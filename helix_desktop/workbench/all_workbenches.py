@@ -1,0 +1,294 @@
+"""All workspaces of this program: which there are, and a workbench for each that is open."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from helix_desktop import running_instance
+from helix_desktop.console import Terminal
+from helix_desktop.engine.ports import Clock, ClosedSearchResult
+from helix_desktop.errors import HelixError, NotFound, StoreBusy
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.program_folders import ProgramFolders
+from helix_desktop.program_settings import FETCH_PAGES, INSTRUCTIONS, KEYS_IN_FILE, MACHINE, ProgramSettings
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.demo_model import DEMO
+from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.provider_catalog import SystemClock
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.store import closed_workspace_search, workspace_link
+from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_export import Report, report_nothing
+from helix_desktop.token_counting import TiktokenCounter
+from helix_desktop.workbench import shared_store_setup
+from helix_desktop.workbench.model_roles import ModelAccess
+from helix_desktop.workbench.open_workbench import ProgramDependencies, Workbench
+
+
+class WorkspaceService(Protocol):
+    """Answers commands from outside about an open workspace until it is finished."""
+
+    async def finish_requests(self) -> None: ...
+
+
+PATIENCE, PAUSE = 30, 0.1  # tries and seconds
+COMMAND_LAST = 5.0  # seconds a command that ends gives a shared store for the last facts
+log = logging.getLogger(__name__)
+Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceListRow:
+    """A workspace as a list shows it."""
+
+    id: str
+    name: str
+    workspace_colour: str
+    main_folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedWorkspace:
+    """A workspace that came out of a file. `left_out`: what could not be taken over, in sentences."""
+
+    id: str
+    name: str
+    left_out: Sequence[str] = ()
+
+
+class Workbenches:
+    """`serve` lets the command line reach a workspace while it is open here."""
+
+    def __init__(
+        self, places: ProgramFolders, secrets: SecretStorage, *, serve: Serve | None = None, clock: Clock | None = None
+    ) -> None:
+        self.places = places
+        self.secrets = secrets
+        self.configured = ConfiguredProviders(places.providers_file)
+        self.connections = ProviderConnections()
+        self.tokens = TiktokenCounter()
+        self._serve = serve
+        self._clock = clock or SystemClock()
+        self._known = AllWorkspaces(places.workspaces_folder, count=self.tokens.count_tokens)
+        self._open: dict[str, tuple[StoredWorkspace, Workbench, WorkspaceService | None]] = {}
+        self._opening = asyncio.Lock()
+        self._tidied = False
+
+    def list_workspaces(self, *, trashed: bool = False) -> Sequence[WorkspaceListRow]:
+        return [_workspace_list_row(known) for known in self._known.list_workspaces(trashed=trashed)]
+
+    def opened_workbenches(self) -> Sequence[Workbench]:
+        return [bench for _, bench, _ in self._open.values()]
+
+    async def open_workspace(self, workspace: str) -> Workbench:
+        """The workbench of a workspace; opened when nobody here has it open."""
+        known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
+        async with self._opening:
+            if not self._tidied:
+                self._tidied = True
+                for sentence in await asyncio.to_thread(self._known.tidy_unfinished):
+                    log.info("%s", sentence)
+            if known.id not in self._open:
+                self._open[known.id] = await self._open_with_service(known.id)
+            return self._open[known.id][1]
+
+    async def close_workspace(self, workspace: str) -> None:
+        """Close it here; what runs in it is stopped."""
+        if workspace in self._open:
+            opened, bench, serving = self._open.pop(workspace)
+            async with AsyncExitStack() as last_first:  # whatever fails on the way, it can be opened again
+                last_first.push_async_callback(opened.aclose)
+                last_first.push_async_callback(bench.aclose)
+                if serving is not None:
+                    last_first.push_async_callback(serving.finish_requests)
+
+    async def search_closed_workspace(self, workspace: str, words: str) -> ClosedSearchResult:
+        """What is found in a workspace that is not open, one at a time. StoreBusy where another program has it open."""
+        known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
+        if (wire := await running_instance.connect_to_owner(self.places.run, known.id)) is not None:
+            await wire.close()
+            raise StoreBusy(
+                f"{known.name} is open in another program.",
+                remedy="Use the workspace in that program, or close it there first.",
+            )
+        async with self._opening:  # nobody here opens it while it is read
+            if known.id in self._known.workspaces_open_here():
+                raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
+            return await asyncio.to_thread(closed_workspace_search.search_unopened, known.folder, words)
+
+    async def create_workspace(self, name: str, folder: Path | None) -> Workbench:
+        """A workspace on a folder, or on none, with the models chosen last."""
+        models = await self._last_chosen_models()
+        known = await asyncio.to_thread(self._known.create_stored_workspace, name, folder)
+        return await self._open_new_workspace(known, models)
+
+    async def join_workspace(self, address: str, key: str, name: str, folder: Path) -> Workbench:
+        """A workspace that another computer shares, on this folder."""
+        if not await asyncio.to_thread(folder.is_dir):
+            raise NotFound(f"{folder} is not a folder.", remedy="Nothing was created. Choose another folder.")
+        models = await self._last_chosen_models()
+        return await self._open_new_workspace(
+            await shared_store_setup.join_shared_workspace(self._known, address, key, name, folder, self.secrets),
+            models,
+        )
+
+    async def _last_chosen_models(self) -> dict[str, str]:
+        """Those chosen last; the demonstration's script is none for work."""
+        last = (known.settings.models for known in await asyncio.to_thread(self._known.list_workspaces))
+        return next((dict(chosen) for chosen in last if not _is_demonstration_model(chosen)), {})
+
+    async def _open_new_workspace(self, known: KnownWorkspace, models: Mapping[str, str]) -> Workbench:
+        bench = await self.open_workspace(known.id)
+        if models:
+            await bench.change_settings({f"models.{role}": model for role, model in models.items()})
+        return bench
+
+    async def rename_workspace(self, workspace: str, name: str) -> None:
+        await asyncio.to_thread(self._known.rename_workspace, workspace, name)
+
+    async def recolour_workspace(self, workspace: str, colour: str) -> None:
+        await asyncio.to_thread(self._known.recolour_workspace, workspace, colour)
+
+    async def trash_workspace(self, *, workspace: str) -> None:
+        """Close it and put it into the trash, whole; `restore_workspace` brings it back."""
+        known = await asyncio.to_thread(self._known.find_known_workspace, workspace)
+        await self.close_workspace(known.id)
+        await asyncio.to_thread(self._known.trash_workspace, known.id)
+
+    async def restore_workspace(self, workspace: str) -> None:
+        await asyncio.to_thread(self._known.restore_workspace, workspace)
+
+    async def delete_workspace(self, workspace: str) -> None:
+        """Remove a workspace of the trash for good. The folder it worked on is not touched."""
+        await asyncio.to_thread(self._known.delete_workspace, workspace)
+
+    async def set_workspace_folders(self, workspace: str, folders: Sequence[Path]) -> Workbench:
+        """Let it work on these folders, and open it anew."""
+        bench = await self.open_workspace(workspace)
+        if gone := [str(folder) for folder in folders if not folder.is_dir()]:
+            raise NotFound(f"{', '.join(gone)} is not a folder.", remedy="Nothing was changed. Choose another folder.")
+        await bench.change_settings({"roots": [str(folder.absolute()) for folder in folders]})
+        return await self.reopen_workspace(workspace)
+
+    async def reopen_workspace(self, workspace: str) -> Workbench:
+        """What runs in it is stopped, and its tools are confined to the folders it has now."""
+        await self.close_workspace(workspace)
+        return await self.open_workspace(workspace)
+
+    async def export_workspace(self, workspace: str, path: Path, report: Report = report_nothing) -> Sequence[str]:
+        """History and cache as one file, keys never. `report` hears the bytes written and roughly how many it will be.
+        Gives the hashes of entries that are damaged and not in it.
+        """
+        opened = (await self.open_workspace(workspace)).workspace
+        roughly = (await opened.index.stats()).kept
+        return await opened.export_to_file(path, lambda written: report(written, max(roughly, written)))
+
+    async def import_workspace(self, path: Path, name: str = "", report: Report = report_nothing) -> ImportedWorkspace:
+        """A new workspace from an export. What it asks to be allowed is only proposed."""
+        known = await self._known.import_workspace(path, name=name, report=report)
+        notes = known.folder / "notes.txt"
+        said = await asyncio.to_thread(notes.read_text, "utf-8") if notes.exists() else ""
+        return ImportedWorkspace(known.id, known.name, tuple(said.splitlines()))
+
+    async def aclose(self) -> None:
+        """Close everything, all workspaces side by side, also where one of them fails."""
+        ends = await asyncio.gather(
+            *(self.close_workspace(workspace) for workspace in tuple(self._open)), return_exceptions=True
+        )
+        await self.connections.aclose()
+        for error in filter(None, ends):
+            raise error
+
+    async def _open_with_service(self, workspace: str) -> tuple[StoredWorkspace, Workbench, WorkspaceService | None]:
+        async with AsyncExitStack() as undo:
+            opened = await self._open_as_owner(workspace)
+            undo.push_async_callback(opened.aclose)
+            if workspace_link.wants_link(opened):
+                workspace_link.link_workspace(opened, self.secrets)
+            bench = await Workbench.open_workbench(opened, self._program_dependencies())
+            undo.push_async_callback(bench.aclose)
+            serving = await self._serve(opened) if self._serve else None
+            undo.pop_all()
+        return opened, bench, serving
+
+    async def _open_as_owner(self, workspace: str) -> StoredWorkspace:
+        """Open it as its owner; a command that has it for a moment is waited for."""
+        asked = False
+        for _ in range(PATIENCE):
+            try:
+                return await self._known.open_stored_workspace(workspace)
+            except StoreBusy:
+                if not asked:
+                    asked = True
+                    await self._ask_gateway_to_release(workspace)
+                await asyncio.sleep(PAUSE)
+        return await self._known.open_stored_workspace(workspace)
+
+    async def _ask_gateway_to_release(self, workspace: str) -> None:
+        """A gateway that has the workspace open lets it go, and works with who opens it from then on."""
+        with suppress(HelixError, OSError):
+            if (wire := await running_instance.connect_to_owner(self.places.run, workspace)) is not None:
+                with Terminal() as console:
+                    await running_instance.run_at_owner(wire, ["gateway", "--release"], console)
+
+    def _program_dependencies(self) -> ProgramDependencies:
+        access = ModelAccess(self.configured, self.secrets, self.connections, self.tokens, self._clock)
+        return _build_program_dependencies(access, self.places)
+
+
+@asynccontextmanager
+async def open_single_workbench(workspace: StoredWorkspace, places: ProgramFolders) -> AsyncIterator[Workbench]:
+    """A workbench on a workspace that was opened for one command."""
+    settings = ProgramSettings(places.settings_file)
+    consent = settings[KEYS_IN_FILE]
+    secrets = SecretStorage(places.key_file, consent=lambda: consent)
+    access = ModelAccess(
+        ConfiguredProviders(places.providers_file), secrets, ProviderConnections(), TiktokenCounter(), SystemClock()
+    )
+    bench = await Workbench.open_workbench(workspace, _build_program_dependencies(access, places))
+    try:
+        yield bench
+    finally:
+        await bench.sharing.stop_conversation_sync(limit_seconds=COMMAND_LAST)
+        await bench.aclose()
+        await access.connections.aclose()
+
+
+def _build_program_dependencies(access: ModelAccess, places: ProgramFolders) -> ProgramDependencies:
+    """The user's instructions are read again before each step: they may be changed by any process."""
+    settings = ProgramSettings(places.settings_file)
+    instructions = partial(_read_user_instructions, places)
+    return ProgramDependencies(
+        access,
+        folders_closed_to_tools(places),
+        places.tour_folder,
+        settings[FETCH_PAGES],
+        instructions,
+        settings[MACHINE],
+    )
+
+
+def _read_user_instructions(places: ProgramFolders) -> str:
+    """The user's own, as they are now."""
+    return ProgramSettings(places.settings_file)[INSTRUCTIONS]
+
+
+def folders_closed_to_tools(places: ProgramFolders) -> tuple[Path, ...]:
+    """The program's own folders: no tool may enter them."""
+    return (places.data, places.config, places.logs, places.run)
+
+
+def _workspace_list_row(known: KnownWorkspace) -> WorkspaceListRow:
+    folder = Path(known.settings.roots[0]) if known.settings.roots else Path.home()
+    return WorkspaceListRow(known.id, known.name, known.settings.colour, folder)
+
+
+def _is_demonstration_model(models: Mapping[str, str]) -> bool:
+    return not models or models.get("main", "").partition("/")[0] == DEMO

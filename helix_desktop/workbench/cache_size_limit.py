@@ -1,0 +1,62 @@
+"""How much the cache takes beyond the user's limit: counted in the background when that may have changed, and reported.
+
+Nothing is removed: only the user does that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+from helix_desktop.errors import StoppedByUser
+from helix_desktop.store.stored_workspace import StoredWorkspace
+
+PAUSE = 1.0  # seconds between two counts; one takes a twentieth of a second for a million entries
+Listener = Callable[[int], object]
+
+
+class SizeTaskSpawner(Protocol):
+    def __call__(self, work: Coroutine[Any, Any, None], *, name: str) -> object: ...
+
+
+class CacheSizeLimit:
+    """`over`: the bytes beyond the limit when it was last counted; 0 where there is none."""
+
+    def __init__(self, workspace: StoredWorkspace, spawn: SizeTaskSpawner, *, pause: float = PAUSE) -> None:
+        self.over = 0
+        self._workspace = workspace
+        self._spawn = spawn
+        self._pause = pause
+        self._listeners: list[Listener] = []
+        self._wanted = self._counting = False
+
+    def watch_cache_size(self, listener: Listener) -> Callable[[], None]:
+        """Hear when the limit is passed, with the bytes beyond it, and when it no longer is, with 0."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def count_cache_size_soon(self) -> None:
+        """Count soon; harmless while that is done already."""
+        self._wanted = True
+        if not self._counting and (self._workspace.settings.limit or self.over):
+            try:
+                self._spawn(self._count_bytes_over_limit(), name="count what the cache takes")
+            except StoppedByUser:
+                return  # who has it open is closing, and nobody wants to know any more
+            self._counting = True
+
+    async def _count_bytes_over_limit(self) -> None:
+        try:
+            while self._wanted:
+                self._wanted = False
+                self._notify_size_listeners(await self._workspace.bytes_over_limit())
+                await asyncio.sleep(self._pause)
+        finally:
+            self._counting = False
+
+    def _notify_size_listeners(self, over: int) -> None:
+        before, self.over = self.over, over
+        if bool(before) != bool(over):
+            for listener in tuple(self._listeners):
+                listener(over)

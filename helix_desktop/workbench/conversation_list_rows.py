@@ -1,0 +1,133 @@
+"""The conversations as a list shows them: what the journal knows of each, and how full its window is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.facts import ConversationChanged, ConversationStarted, Recorded
+from helix_desktop.engine.list_rows import USUAL_WINDOW, ConversationListRow
+from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.store.conversation_rows import StoredConversation
+from helix_desktop.store.store_ports import StoreJournal
+from helix_desktop.workbench import daily_cost
+
+
+class ConversationListRows:
+    """All of a workspace, as true as the last fact that was recorded; and what has been spent."""
+
+    def __init__(self, journal: StoreJournal) -> None:
+        self._journal = journal
+        self._rows: dict[str, ConversationListRow] = {}
+        self._today = daily_cost.DailyCost()
+
+    def __iter__(self) -> Iterator[ConversationListRow]:
+        return iter(self._rows.values())
+
+    def find_row(self, conversation: str) -> ConversationListRow | None:
+        return self._rows.get(conversation)
+
+    async def read_all_rows(self) -> None:
+        """From the journal, and what was spent since midnight."""
+        self._rows = {row.id: await self._row_with_agent_name(row) for row in await self._journal.list_conversations()}
+        for row in self:
+            if row.updated >= daily_cost.last_midnight() and row.cost:
+                for recorded in daily_cost.facts_paid_here(await self._journal.read_facts(row.id)):
+                    self._today.charge_fact(recorded)
+
+    async def reread_rows(self, conversations: Collection[str]) -> None:
+        """These have come, or have changed otherwise than fact by fact."""
+        for row in await self._journal.list_conversations():
+            if row.id in conversations:
+                self._rows[row.id] = await self._row_with_agent_name(row)
+
+    async def _row_with_agent_name(self, row: StoredConversation) -> ConversationListRow:
+        """The row with the agent's name: as it was kept, or else as the conversation began."""
+        shown = _list_row_of_stored(row)
+        if shown.agent or row.meter:
+            return shown
+        behind = row.forked_at + 1 if row.forked_from else 0  # a fork says it behind its own beginning
+        begun = await self._journal.read_facts(row.id, after=behind, limit=1)
+        fact = begun[0].fact if begun else None
+        return replace(shown, agent=fact.agent) if isinstance(fact, ConversationStarted) else shown
+
+    def remove_conversation_rows(self, conversations: Collection[str]) -> None:
+        self._rows = {name: row for name, row in self._rows.items() if name not in conversations}
+
+    def add_new_row(self, conversation: str, started: ConversationStarted, time: float) -> None:
+        self._rows[conversation] = ConversationListRow(
+            conversation,
+            started.title,
+            time,
+            parent=started.parent,
+            parent_call=started.parent_call,
+            agent=started.agent,
+        )
+
+    def update_row_with_fact(self, recorded: Recorded, meter: WindowMeter | None) -> None:
+        """One more fact; `meter` where the conversation's session is there to tell it."""
+        self._today.charge_fact(recorded)
+        self._rows[recorded.conversation] = _list_row_after_fact(self._rows[recorded.conversation], recorded)
+        if meter is not None:
+            self.update_row_meter(recorded.conversation, meter)
+
+    def update_row_meter(self, conversation: str, meter: WindowMeter) -> None:
+        """How full its window is now."""
+        row = self._rows[conversation]
+        self._rows[conversation] = replace(row, parts=dict(meter.parts), window=meter.window)
+
+    def cost_today_and_ever(self) -> tuple[float, float]:
+        """Today, and ever."""
+        return self._today.cost_today, sum(row.cost for row in self)
+
+
+def _list_row_of_stored(row: StoredConversation) -> ConversationListRow:
+    """From the journal's row; the meter is what was kept at the end of its last turn."""
+    parts, window, agent = _decode_meter(row.meter, row.last_seq)
+    return ConversationListRow(
+        row.id,
+        row.title or row.begins,
+        row.updated,
+        parts,
+        window,
+        row.pinned,
+        row.archived,
+        row.trashed,
+        row.parent,
+        row.parent_call,
+        row.cost,
+        agent,
+    )
+
+
+def _list_row_after_fact(row: ConversationListRow, recorded: Recorded) -> ConversationListRow:
+    """The row with one more fact."""
+    row = replace(row, updated=recorded.time)
+    if isinstance(recorded.fact, ConversationChanged):
+        changed = recorded.fact
+        given = {"title": changed.title, "pinned": changed.pinned, "archived": changed.archived}
+        given |= {"trashed": changed.trashed}
+        row = replace(row, **{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+    if isinstance(recorded.fact, ConversationStarted):
+        row = replace(row, agent=recorded.fact.agent)
+    usage = getattr(recorded.fact, "usage", None)
+    return replace(row, cost=row.cost + usage.cost) if usage is not None else row
+
+
+def encode_meter(meter: WindowMeter, seq: int, agent: str = "") -> str:
+    """The meter after the fact `seq`, as the journal keeps it beside the conversation; derived, so its form needs no version."""
+    parts = {kind.name: tokens for kind, tokens in meter.parts.items()}
+    return json.dumps({"window": meter.window, "parts": parts, "seq": seq, **({"agent": agent} if agent else {})})
+
+
+def _decode_meter(text: str, seq: int) -> tuple[Mapping[ContextKind, int], int, str]:
+    """What was measured before the fact `seq` came, from another machine or just before the program was killed, holds no longer."""
+    try:
+        kept = json.loads(text)
+        known = int(kept.get("seq", seq)) >= seq
+        parts = {ContextKind[name]: int(tokens) for name, tokens in kept["parts"].items()} if known else {}
+        return parts, int(kept["window"]), str(kept.get("agent", ""))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return {}, USUAL_WINDOW, ""

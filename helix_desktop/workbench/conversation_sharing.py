@@ -1,0 +1,432 @@
+"""A workbench whose conversations other machines have too: it keeps them in step while the workspace is open, reports
+the state, and lets nobody write where another machine does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import time as clock
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.session_events import ConversationReplaced, FactAppended
+from helix_desktop.errors import ActionRefused, HelixError, NotFound, SharedStoreUnreachable
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.store.shared import store_address as addresses
+from helix_desktop.store.shared.conversation_sync import ConversationSync
+from helix_desktop.store.shared.postgres_heads import heads_beside_rows
+from helix_desktop.store.shared.shared_store_link import SHARED
+from helix_desktop.store.store_ports import allow_any_writer
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench import shared_store_setup
+from helix_desktop.workbench.open_sessions import OpenSessions
+
+if TYPE_CHECKING:
+    from helix_desktop.secrets import SecretStorage
+    from helix_desktop.store.shared.shared_store_link import SharedStoreLink
+
+EVERY = 1.0  # seconds between two looks while all goes well
+SLOWER = 10.0  # at the most, while the engine is away
+LAST = 0.8  # seconds for the last facts when the workspace closes
+TURN_PATIENCE = 8.0  # seconds a turn waits for the store before it begins without it
+MOST_UNSENT_FACTS = 5_000  # that wait while the store answers; beyond it no turn begins
+SEND_PATIENCE = 20.0  # seconds what was done waits until the store has it, where that is wanted
+SOON = 0.05  # seconds: facts that come together are sent together
+
+Changed = Callable[[], object]
+Connect = Callable[[], Awaitable[ConversationSync]]
+
+
+@dataclass(frozen=True, slots=True)
+class SharingStatus:
+    """The state of sharing. `state`: "off", "starting", "in step", "waiting", "away" (since `since`) or "refused" (`why` says what a
+    person has to do). `waiting`: facts and entries that the others do not have yet.
+    """
+
+    state: str = "off"
+    waiting: int = 0
+    since: float = 0.0
+    why: str = ""
+    address: str = ""
+
+
+class SharedWorkbench(Protocol):
+    """What the workbench does for it: sessions, rows, and who hears."""
+
+    workspace: StoredWorkspace
+    sessions: OpenSessions
+
+    def hold_conversation(self, conversation: str) -> AbstractAsyncContextManager[None]: ...
+
+    async def take_over_new_facts(self, conversation: str) -> None: ...
+
+    async def move_to_branch(self, conversation: str, branch: str) -> None: ...
+
+    def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]: ...
+
+
+class WorkspaceSharing:
+    """Off until `start_conversation_sync`. `changed` is heard on the loop whenever something of `sharing_state` or of a conversation's writer changes."""
+
+    def __init__(self, bench: SharedWorkbench, secrets: SecretStorage, machine: str) -> None:
+        self._bench = bench
+        self._secrets = secrets
+        self._machine = machine or platform.node() or "another computer"
+        self._conversations: ConversationSync | None = None
+        self._listeners: list[Changed] = []
+        self._poke = asyncio.Event()
+        self._working: set[str] = set()  # conversations where something goes on here that has begun rightly
+        self._starting: set[str] = set()  # conversations whose turn waits for what others wrote in it
+        self._connect: Connect | None = None
+        self._connecting = asyncio.Lock()
+        self._stepping = asyncio.Lock()
+        self._next_step: asyncio.Task[None] | None = None  # that has not begun yet
+        self._task: asyncio.Task[None] | None = None
+        self._writing: dict[str, str] = {}
+        self._entries: Callable[[], int] = lambda: 0
+        self.sharing_state = SharingStatus()
+        self.branch_by_conversation: dict[str, str] = {}  # by the conversation where two wrote: what was written here
+
+    # --- as others see it
+
+    def watch_sharing(self, listener: Changed) -> Callable[[], None]:
+        """Call what is returned to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def machine_writing_now(self, conversation: str) -> str:
+        """The machine that writes there now; empty where this one may."""
+        if self._conversations is None or conversation in self._working:
+            return ""
+        return self._conversations.find_machine_writing(conversation)
+
+    def machine_that_wrote_last(self, conversation: str) -> str:
+        """The other machine that wrote there last; empty where it was this one."""
+        return self._conversations.last_other_machine(conversation) if self._conversations is not None else ""
+
+    async def take_over_conversation(self, conversation: str) -> None:
+        """Continue here. Where the engine is away it is done as far as it can be, and `SharedStoreUnreachable` says so."""
+        if self._conversations is None:
+            return
+        machine = self.machine_writing_now(conversation) or self.machine_that_wrote_last(conversation)
+        try:
+            await self._conversations.take_over_lease(conversation)
+        except SharedStoreUnreachable as error:
+            raise SharedStoreUnreachable(
+                f"The shared store is not responding, so {machine} can't know that you are continuing here.",
+                remedy="You can write here too. If both computers write, both versions are kept.",
+            ) from error
+        finally:
+            self._notify_sharing_listeners()
+
+    # --- what people do
+
+    async def sync_conversations_now(self) -> None:
+        """Send and fetch what is new, and raise what is in the way."""
+        if self._next_step is None or self._next_step.done():
+            self._next_step = self._bench.spawn_workbench_task(self._sync_after_running_one(), name="send what is new")
+        await asyncio.shield(self._next_step)
+
+    async def _sync_after_running_one(self) -> None:
+        """After the one that runs, which may have begun before what is to be sent was there. Whoever waits meanwhile shares it."""
+        async with self._stepping:
+            self._next_step = None
+            if (conversations := await self._conversations_if_reached()) is not None:
+                await conversations.sync_once()
+
+    async def fetch_facts_of_others(self) -> None:
+        """Look for what others wrote, and raise what is in the way."""
+        if (conversations := await self._conversations_if_reached()) is not None:
+            await conversations.fetch_new_facts()
+
+    async def lease_for_turn(self, conversation: str) -> None:
+        """Fetch what others wrote in it and keep them from writing there. Refused where another machine works in it; Away where
+        the store cannot be asked.
+        """
+        self._starting.add(conversation)
+        try:
+            async with asyncio.timeout(TURN_PATIENCE):
+                if (conversations := await self._conversations_if_reached()) is not None:
+                    await conversations.acquire_turn_lease(conversation)
+        except TimeoutError as error:
+            raise SharedStoreUnreachable(
+                "The shared store is taking too long to respond.", remedy="Try again later."
+            ) from error
+        finally:
+            self._starting.discard(conversation)
+
+    @asynccontextmanager
+    async def turn_lease(self, conversation: str) -> AsyncIterator[None]:
+        """A turn runs within. Where the store cannot be asked it runs all the same, unless work counts as done only when the
+        store has it: then the turn fails.
+        """
+        link = self._bench.workspace.link
+        strict = link is not None and link.acknowledge == SHARED
+        if strict or self.sharing_state.state != "away":
+            try:
+                await self.lease_for_turn(conversation)
+                await self._wait_until_fewer_unsent()
+            except ActionRefused:
+                raise
+            except HelixError:
+                if strict:
+                    raise
+        yield
+        if strict:
+            await self.wait_until_sent()
+
+    async def _wait_until_fewer_unsent(self) -> None:
+        """Nothing new begins while too much of what was done could still be lost with this computer."""
+        before = await self._count_unsent_facts()
+        while before > MOST_UNSENT_FACTS:
+            await self.wait_until_sent()
+            now = await self._count_unsent_facts()
+            if now >= before:  # what cannot be sent yet: another machine writes there
+                return
+            before = now
+
+    async def _count_unsent_facts(self) -> int:
+        conversations = self._conversations
+        if conversations is None:
+            return 0
+        return sum((await conversations.thread.run_there(conversations.sync_state.count_facts_to_send)).values())
+
+    async def wait_until_sent(self) -> None:
+        """Returns when the store has what was done here; Away where that takes too long."""
+        try:
+            await asyncio.wait_for(self.sync_conversations_now(), SEND_PATIENCE)
+        except TimeoutError as error:
+            raise SharedStoreUnreachable(
+                "The shared store did not confirm in time that it received the conversation.",
+                remedy="It is stored on this computer and waiting to be sent.",
+            ) from error
+
+    async def measure_shared_amount(self) -> tuple[int, int, int]:
+        """How much sharing sends: conversations, entries, and their bytes."""
+        workspace = self._bench.workspace
+        await workspace.index.wait_until_indexed()
+        stored = await workspace.index.stats()
+        return len(await workspace.journal.list_conversations()), stored.entries, stored.size
+
+    async def test_store_address(self, address: str) -> str:
+        """What is at this address, in a few words; raises why it cannot be used."""
+        return await shared_store_setup.probe_shared_store(self._bench.workspace.id, address, self._secrets)
+
+    async def start_sharing_at(self, address: str) -> None:
+        """Through the store at this address, from now on."""
+        await shared_store_setup.share_workspace(self._bench.workspace, address, self._secrets)
+
+    async def key_for_joining(self) -> str:
+        """What another machine needs to join, besides the address."""
+        return await shared_store_setup.joining_key_line(self._bench.workspace.id, self._secrets)
+
+    async def stop_sharing(self) -> str:
+        """From this machine no more. What is there stays, and what is here. A sentence where the store could not be told."""
+        await self.stop_conversation_sync()
+        return await shared_store_setup.unshare_workspace(self._bench.workspace)
+
+    # --- while it is shared
+
+    def start_conversation_sync(
+        self, connect: Connect, *, address: str = "", entries: Callable[[], int] = lambda: 0
+    ) -> None:
+        """From now on, as soon as `connect` succeeds. `entries`: how many contents wait to be sent."""
+        self._entries, self._connect = entries, connect
+        self.sharing_state = SharingStatus("starting", address=address)
+        self._bench.workspace.journal.asked = self._ask_for_lease
+        self._task = self._bench.spawn_workbench_task(self._sync_until_cancelled(), name="keep in step")
+        self._notify_sharing_listeners()
+
+    def follow_link(self) -> None:
+        """The workspace has a link to a shared store now, or none any more."""
+        workspace, link = self._bench.workspace, self._bench.workspace.link
+        if link is not None and self._task is None:
+            self.start_conversation_sync(
+                partial(_connect_through_link, workspace, link, self._machine),
+                address=link.url,
+                entries=lambda: link.waiting,
+            )
+        elif link is None and self._task is not None:
+            self._bench.spawn_workbench_task(self.stop_conversation_sync(), name="share no more")
+
+    async def stop_conversation_sync(self, *, limit_seconds: float = LAST) -> None:
+        """The last facts go, and others may write at once; where that takes long, what waits is sent when it begins again."""
+        task, self._task = self._task, None
+        self._connect = None
+        conversations, self._conversations = self._conversations, None
+        reached = self.sharing_state.state in ("in step", "waiting")
+        if task is not None:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        if conversations is not None and reached:
+            with suppress(HelixError, TimeoutError):
+                await asyncio.wait_for(conversations.send_and_release_leases(), limit_seconds)
+        if self._task is None:  # else it has begun again meanwhile
+            self._bench.workspace.journal.asked = allow_any_writer
+            self.sharing_state = SharingStatus()
+        self._notify_sharing_listeners()
+
+    def send_soon_after_fact(self, event: object) -> None:
+        """Facts are sent soon after they were written."""
+        if isinstance(event, FactAppended | ConversationReplaced):
+            self._poke.set()
+
+    def _ask_for_lease(self, conversation: str) -> None:
+        """Refused where another machine writes. A turn that began before it did is written to its end: that becomes a branch."""
+        if machine := self.machine_writing_now(conversation):
+            raise ActionRefused(
+                f"{machine} is working in this conversation.",
+                remedy="To take over the conversation, choose “Continue here”.",
+            )
+        session = self._bench.sessions.find_open_session(conversation)
+        if session is not None and not session.is_idle:
+            self._working.add(conversation)
+
+    async def _sync_until_cancelled(self) -> None:
+        pause = EVERY
+        while True:
+            self._poke.clear()
+            reached = await self._sync_once()
+            pause = EVERY if reached else min(pause * 2, SLOWER)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._poke.wait(), pause)
+            if self._poke.is_set():
+                await asyncio.sleep(SOON if reached else EVERY)
+
+    async def _conversations_if_reached(self) -> ConversationSync | None:
+        """The same; None also where the store has content alone."""
+        return (
+            await self._connect_conversations() if addresses.holds_conversations(self.sharing_state.address) else None
+        )
+
+    async def _connect_conversations(self) -> ConversationSync | None:
+        """With the store's answers; None where nothing is shared. Raises why there are none."""
+        async with self._connecting:
+            if self._conversations is None and self._connect is not None:
+                made = await self._connect()
+                made.open_conversations, made.on_new_entries = self, self._fetch_shared_entries
+                await made.load_known_writers()
+                self._conversations = made
+                self._notify_sharing_listeners()
+            return self._conversations
+
+    async def _sync_once(self) -> bool:
+        """Whether the engine was reached."""
+        self._working = {
+            one for one in self._working if (found := self._bench.sessions.find_open_session(one)) and not found.is_idle
+        }
+        try:
+            if (conversations := await self._connect_conversations()) is not None:
+                await conversations.renew_leases(tuple(self._working))
+                await conversations.sync_once()
+        except SharedStoreUnreachable as error:
+            await self._set_sharing_status("away", str(error))
+            return False
+        except HelixError as error:
+            await self._set_sharing_status("refused", str(error))
+            return False
+        await self._set_sharing_status("")
+        return True
+
+    def unreadable_conversation_reason(self) -> str:
+        """Why a conversation of the store could not be read; empty where all could."""
+        return next(iter(self._conversations.complaints.values()), "") if self._conversations is not None else ""
+
+    async def _set_sharing_status(self, state: str, why: str = "") -> None:
+        conversations, before = self._conversations, self.sharing_state
+        waiting, writing = self._entries(), self._writing
+        if conversations is not None:
+            waiting += await self._count_unsent_facts()
+            writing = conversations.conversations_written_elsewhere()
+            why = why or self.unreadable_conversation_reason()
+        since = 0.0 if not state else before.since if before.state == state else clock.time()
+        now = SharingStatus(state or ("waiting" if waiting else "in step"), waiting, since, why, before.address)
+        if (now, writing) != (before, self._writing):
+            self.sharing_state, self._writing = now, writing
+            self._notify_sharing_listeners()
+
+    def _notify_sharing_listeners(self) -> None:
+        for listener in tuple(self._listeners):
+            listener()
+
+    def _fetch_shared_entries(self, entries: Collection[Digest]) -> None:
+        """Work goes on here with what another machine wrote, also when the engine is away by then."""
+        self._bench.spawn_workbench_task(self._bench.workspace.cache.prefetch_content(entries), name="fetch what came")
+
+    # --- conversations.Open
+
+    async def append_while_held(self, conversation: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Where it is open, its session hears each fact; where something goes on there, not now."""
+        session = self._bench.sessions.find_open_session(conversation)
+        if session is None:
+            await work()
+            await self._bench.take_over_new_facts(conversation)
+            return
+        if not session.is_idle and conversation not in self._starting:
+            raise ActionRefused("The agent is working in this conversation.")
+        await session.conversation.append_foreign_facts(work)
+
+    @asynccontextmanager
+    async def hold_for_change(self, conversation: str) -> AsyncIterator[None]:
+        session = self._bench.sessions.find_open_session(conversation)
+        if session is not None and conversation in self._starting:
+            async with session.conversation.hold_still():
+                yield
+            return
+        if session is not None and not session.is_idle:
+            raise ActionRefused("The agent is working in this conversation.")
+        async with self._bench.hold_conversation(conversation):
+            yield
+
+    def note_rewritten(self, conversation: str) -> None:
+        self._bench.spawn_workbench_task(
+            self._bench.move_to_branch(conversation, conversation), name="read a conversation again"
+        )
+
+    def note_branch(self, conversation: str, branch: str) -> None:
+        self.branch_by_conversation[conversation] = branch
+        self._bench.spawn_workbench_task(self._bench.move_to_branch(conversation, branch), name="list a branch")
+
+
+async def sync_closed_workspace(workspace: StoredWorkspace) -> str:
+    """For a command on a workspace that no workbench has open: send and fetch what is new of its conversations. Gives why one of
+    them could not be read.
+    """
+    if workspace.link is None:
+        return ""
+    conversations = await _connect_through_link(workspace, workspace.link, platform.node())
+    await conversations.load_known_writers()
+    await conversations.sync_once()
+    await conversations.send_and_release_leases()
+    return next(iter(conversations.complaints.values()), "")
+
+
+async def _connect_through_link(workspace: StoredWorkspace, link: SharedStoreLink, machine: str) -> ConversationSync:
+    """Through the link of the workspace: content goes before the facts that lead to it."""
+    connected = await link.ensure_connected()
+    heads = heads_beside_rows(connected)
+    if heads is None:
+        raise NotFound(
+            "This store can share content, but not conversations.",
+            remedy="To share both, use PostgreSQL.",
+        )
+    made = await workspace.shared_conversations(connected, heads, machine)
+
+    async def send_entry_contents(entries: Collection[Digest]) -> None:
+        if entries:
+            await link.send_waiting_content()
+
+    async def read_list_rows() -> Collection[bytes]:
+        return await made.thread.run_there(made.sync_state.needed_segment_names)
+
+    made.send_content, made.learn_forgotten, link.list_other_used_rows = (
+        send_entry_contents,
+        link.learn_forgotten_elsewhere,
+        read_list_rows,
+    )
+    return made

@@ -1,0 +1,433 @@
+"""The agents of a workspace at work: who was delegated what by whom, how far it is, what it costs, and how it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import field
+
+from helix_desktop.engine.collaborators import TaskSpawner, TurnLimits
+from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Spent, Stop, Text, TurnEnd, TurnEnded
+from helix_desktop.engine.list_rows import SubagentRow
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import ConversationActivity, FactAppended
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import ActionRefused, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.project.agent_files import agents_it_may_call, tools_of_agent
+from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    object_schema,
+    text_schema,
+)
+from helix_desktop.tools.delegate_tool import (
+    AgentPlace,
+    AgentRole,
+    AgentTree,
+    Delegation,
+    DelegationBounds,
+    DelegationResult,
+)
+from helix_desktop.workbench.project_in_use import ProjectInUse
+
+_CLAUDE: Mapping[str, tuple[str, ...]] = {
+    "Read": (ToolName.READ_FILE,),
+    "Write": (ToolName.WRITE_FILE,),
+    "Edit": (ToolName.EDIT_FILE,),
+    "MultiEdit": (ToolName.EDIT_FILE,),
+    "Bash": (ToolName.RUN_COMMAND, ToolName.LIST_COMMANDS, ToolName.READ_COMMAND_OUTPUT, ToolName.STOP_COMMAND),
+    "Glob": (ToolName.GLOB_FILES, ToolName.LIST_FILES),
+    "Grep": (ToolName.SEARCH_FILES,),
+    "LS": (ToolName.LIST_FILES,),
+    "WebFetch": (ToolName.FETCH_URL,),
+    "Task": (ToolName.DELEGATE,),
+    "Agent": (ToolName.DELEGATE,),
+    "TodoWrite": (ToolName.SET_TODO,),
+}
+Ask = Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
+Open = Callable[[ConversationStarted, Delegation], Awaitable[Session]]
+
+
+@dataclass(slots=True)
+class DelegatedAgent:
+    """One that was delegated something. `ended`: seconds since 1970, 0 while it works."""
+
+    id: str
+    parent: str
+    role: str
+    task: str
+    session: Session
+    began: float
+    ended: float = 0.0
+    state: str = "waiting"
+    cost: float = 0.0
+    waits: int = 0  # for how many it has delegated to
+
+    @property
+    def agent_label(self) -> str:
+        return self.role or "agent"
+
+
+@dataclass(slots=True)
+class AgentTeam(AgentTree):
+    """All agents below one conversation of the user's. `working`: how many work now; `freed`: one of them has ended or waits;
+    `stops`: how often all were stopped.
+    """
+
+    agents: dict[str, DelegatedAgent] = field(default_factory=dict)
+    cost: float = 0.0
+    began: float = 0.0
+    working: int = 0
+    stops: int = 0
+    freed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def free_places(self, places: int) -> None:
+        """Whoever waits looks again."""
+        self.working -= places
+        self.freed.set()
+        self.freed.clear()
+
+
+@dataclass(slots=True)
+class AgentWorkforce:
+    """`open`: makes a conversation and the session on it, confined to what was delegated."""
+
+    project: ProjectInUse
+    open: Open
+    spawn: TaskSpawner
+    find: Callable[[str], Session | None]
+    limits: Callable[[], TurnLimits]
+    listeners: list[Callable[[], None]] = field(default_factory=list)
+    _teams: dict[str, AgentTeam] = field(default_factory=dict)
+    _roots: dict[str, str] = field(default_factory=dict)  # of each agent, the conversation of the user's above it
+    _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    _closed: bool = False
+
+    # --- the place of a conversation in its tree
+
+    def place_in_tree(self, conversation: str, depth: int) -> AgentPlace:
+        """For the tool delegate of a conversation."""
+        return AgentPlace(
+            depth, self._chains.get(conversation, ()), self.team_of(conversation), self._agent_limits, self.list_roles
+        )
+
+    def team_of(self, conversation: str) -> AgentTeam:
+        return self._teams.setdefault(self._roots.get(conversation, conversation), AgentTeam())
+
+    def list_roles(self) -> Mapping[str, AgentRole]:
+        return {
+            item.name: AgentRole(item.name, _tools_named_by_role(item), agents_it_may_call(item))
+            for item in self.project.now.items_in_force("agent")
+        }
+
+    def role_file_of(self, state: ConversationState) -> ProjectItem | None:
+        """The agent's file of a conversation that was delegated to one."""
+        begun = state.facts[0].fact if state.facts else None
+        return self.find_role_file(begun.role) if isinstance(begun, ConversationStarted) else None
+
+    def find_role_file(self, name: str) -> ProjectItem | None:
+        return self.project.now.find_item("agent", name) if name else None
+
+    def cost_and_limit_of_tree(self, conversation: str) -> tuple[float, float]:
+        """What the agents of its tree have cost together and may cost; 0: no limit."""
+        if conversation not in self._roots:
+            return 0.0, 0.0
+        return self.team_of(conversation).cost, self.limits().agents_cost
+
+    def _agent_limits(self) -> DelegationBounds:
+        limits = self.limits()
+        return DelegationBounds(limits.agents_depth, limits.agents)
+
+    # --- delegating
+
+    async def delegate_to_agent(self, wish: Delegation, context: CallContext) -> DelegationResult:
+        """Run an agent to its end, or begin one in the background."""
+        team = self.team_of(wish.parent)
+        team.began = team.began or time.time()
+        self._check_cost_limit(team)
+        agent = await self._create_agent(wish, team)
+        if wish.background:
+            self.spawn(self._start_in_background(agent, wish, context.ask, team), name=f"agent {agent.agent_label}")
+            words = f"{agent.agent_label} works in the background; its id is {agent.id}. Its answer comes as a message."
+            return DelegationResult(agent.id, words)
+        async with self._give_up_place(team.agents.get(wish.parent), team):
+            return await self._run_agent(agent, wish, context.ask, team)
+
+    def _check_cost_limit(self, team: AgentTeam) -> None:
+        limits = self.limits()
+        if limits.agents_cost and team.cost >= limits.agents_cost:
+            raise ActionRefused(
+                f"The agents in this conversation have cost ${team.cost:.2f}; the limit is ${limits.agents_cost:.2f}."
+            )
+        if limits.agents_seconds and self._cost_left(team) <= 0:
+            raise ActionRefused(
+                f"The agents in this conversation have reached their time limit of {limits.agents_seconds:g} s."
+            )
+        if self._closed:
+            raise ActionRefused("The workspace is closing.")
+
+    def _cost_left(self, team: AgentTeam) -> float:
+        return team.began + self.limits().agents_seconds - time.time()
+
+    async def _create_agent(self, wish: Delegation, team: AgentTeam) -> DelegatedAgent:
+        title = " ".join(wish.task.split())[:60]
+        started = ConversationStarted(title=title, parent=wish.parent, parent_call=wish.call, role=wish.role)
+        stops = team.stops
+        session = await self.open(started, wish)
+        state = "waiting" if stops == team.stops else "stopped"
+        agent = DelegatedAgent(session.id, wish.parent, wish.role, title, session, time.time(), state=state)
+        team.agents[agent.id] = agent
+        self._notify_team_listeners()
+        return agent
+
+    def add_agent_to_tree(self, conversation: str, wish: Delegation) -> None:
+        """Called as soon as an agent's conversation has its name: from then on it is part of the tree."""
+        self._roots[conversation] = self._roots.get(wish.parent, wish.parent)
+        self._chains[conversation] = (*self._chains.get(wish.parent, ()), *((wish.role,) if wish.role else ()))
+
+    async def _start_in_background(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> None:
+        child = await self._run_agent(agent, wish, ask, team)
+        parent = self.find(wish.parent)
+        if parent is not None and not self._closed:
+            parent.send_on_behalf(
+                f"agent:{agent.agent_label}",
+                f"[{agent.agent_label} ({agent.id}) has finished. Its answer:]\n\n{child.answer}",
+            )
+
+    async def _run_agent(self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam) -> DelegationResult:
+        """From its turn to its end."""
+        try:
+            async with self._working_place(agent, team):
+                return await self._run_agent_turn(agent, wish, ask, team)
+        finally:
+            agent.ended = time.time()
+            if agent.state != "stopped":
+                agent.state = _how_session_ended(agent.session)
+            self._notify_team_listeners()
+
+    async def _run_agent_turn(
+        self, agent: DelegatedAgent, wish: Delegation, ask: Ask, team: AgentTeam
+    ) -> DelegationResult:
+        """Its questions are asked in the conversation that started it."""
+        session, late = agent.session, ""
+        if agent.state == "stopped" or self._closed:
+            return DelegationResult(agent.id, "[It was stopped before it began.]", ok=False)
+        agent.state = "working"
+        session.redirect_questions(ask)
+        session.send_message((Text(f"{wish.context}\n\n{wish.task}".strip()),))
+        seconds = self.limits().agents_seconds
+        try:
+            if seconds:
+                await asyncio.wait_for(session.wait_until_idle(), max(self._cost_left(team), 0.001))
+            else:
+                await session.wait_until_idle()
+        except TimeoutError:
+            agent.state = "stopped"
+            late = f"[It ended early: the agents in this conversation have reached their time limit of {seconds:g} s.]"
+            session.stop_turn()
+            await session.wait_until_idle()
+        except asyncio.CancelledError:
+            session.stop_turn()
+            await asyncio.shield(session.wait_until_idle())
+            raise
+        finally:
+            session.redirect_questions(None)  # who goes on with it by hand is asked where they are
+        child = result_of_agent(session)
+        return DelegationResult(child.conversation, f"{child.answer}\n{late}".strip(), child.ok and not late)
+
+    @asynccontextmanager
+    async def _working_place(self, agent: DelegatedAgent, team: AgentTeam) -> AsyncIterator[None]:
+        """One of those that work side by side."""
+        try:
+            await self._wait_for_place(agent, team)
+            yield
+        finally:
+            team.free_places(1)
+
+    @asynccontextmanager
+    async def _give_up_place(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
+        """Who waits for the answers of others leaves its place to them."""
+        if agent is None:
+            yield
+            return
+        agent.waits += 1
+        team.free_places(agent.waits == 1)
+        try:
+            yield
+        finally:
+            agent.waits -= 1
+            if not agent.waits:
+                await self._wait_for_place(agent, team)
+
+    async def _wait_for_place(self, agent: DelegatedAgent, team: AgentTeam) -> None:
+        """Take a place, once there is one in the whole tree. One that is stopped takes it at once, to leave."""
+        try:
+            while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
+                await team.freed.wait()
+        finally:
+            team.working += 1
+
+    # --- the agents that work
+
+    def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]:
+        """All agents below a conversation of the user's, in the order they began."""
+        return [_build_agent_list_row(agent) for agent in self.team_of(conversation).agents.values()]
+
+    def stop_agent(self, agent: str) -> None:
+        """End one, with all it has delegated itself."""
+        found, team = self._find_agent(agent), self.team_of(agent)
+        _end_agents([each for each in team.agents.values() if each is found or self._is_below(each, agent)], team)
+
+    def stop_all_agents(self, conversation: str) -> None:
+        """Those too whose conversation is only being made."""
+        team = self.team_of(conversation)
+        team.stops += 1
+        _end_agents(team.agents.values(), team)
+
+    def close(self) -> None:
+        """Nothing is begun any more."""
+        self._closed = True
+        for team in self._teams.values():
+            _end_agents(team.agents.values(), team)
+
+    def _is_below(self, agent: DelegatedAgent, above: str) -> bool:
+        agents = self.team_of(above).agents
+        at: DelegatedAgent | None = agent
+        while at is not None:
+            if at.parent == above:
+                return True
+            at = agents.get(at.parent)
+        return False
+
+    def _find_agent(self, agent: str) -> DelegatedAgent:
+        found = self._teams.get(self._roots.get(agent, ""), AgentTeam()).agents.get(agent)
+        if found is None:
+            raise NotFound(f"No agent named {agent[:60]!r} is working in this conversation.")
+        return found
+
+    def add_up_agent_cost(self, event: object) -> None:
+        """Add up what the agents cost."""
+        if isinstance(event, FactAppended) and event.recorded.conversation in self._roots:
+            fact = event.recorded.fact
+            if isinstance(fact, ModelReplied | Spent):
+                team = self.team_of(event.recorded.conversation)
+                team.cost += fact.usage.cost
+                if agent := team.agents.get(event.recorded.conversation):
+                    agent.cost += fact.usage.cost
+            if isinstance(fact, ModelReplied | TurnEnded):
+                self._notify_team_listeners()
+
+    def _notify_team_listeners(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
+
+    # --- for the model
+
+    def agent_tools(self) -> tuple[BuiltInTool, ...]:
+        return (
+            BuiltInTool(
+                "message_agent",
+                "Tell a running agent of yours something.",
+                _MESSAGE,
+                self._run_message_agent,
+                is_rare=True,
+            ),
+            BuiltInTool(
+                "list_agents",
+                "The agents you delegated to: state and cost.",
+                object_schema(),
+                self._run_list_agents,
+                is_rare=True,
+            ),
+            BuiltInTool("stop_agent", "Stop a running agent of yours.", _STOP, self._run_stop_agent, is_rare=True),
+        )
+
+    async def _run_message_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+        agent = self._require_own_agent(args.text_argument("agent"), use)
+        if agent.ended:
+            raise ActionRefused(f"{agent.agent_label} has already finished.", remedy="Delegate again.")
+        agent.session.send_on_behalf("agent", f"[From the agent that delegated this:]\n\n{args.text_argument('text')}")
+        return ToolOutput(f"{agent.agent_label} reads it at its next step.", source=agent.agent_label)
+
+    async def _run_list_agents(self, _: ToolArguments, use: ToolResources) -> ToolOutput:
+        own = [row for row in self.list_agent_rows(use.context.conversation) if row.parent == use.context.conversation]
+        lines = [f"{row.id} {row.name}: {row.state}, ${row.cost:.2f}, {row.seconds:.0f} s. {row.task}" for row in own]
+        return ToolOutput("\n".join(lines) or "No agent was delegated anything here.")
+
+    async def _run_stop_agent(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+        agent = self._require_own_agent(args.text_argument("agent"), use)
+        self.stop_agent(agent.id)
+        return ToolOutput(f"{agent.agent_label} was stopped.", source=agent.agent_label)
+
+    def _require_own_agent(self, agent: str, use: ToolResources) -> DelegatedAgent:
+        """No conversation reaches another one's agents."""
+        found = self.team_of(use.context.conversation).agents.get(agent)
+        if found is None or found.parent != use.context.conversation:
+            raise NotFound(
+                f"You haven't delegated anything to an agent named {agent[:60]!r}.",
+                remedy="To see your agents, use list_agents.",
+            )
+        return found
+
+
+_MESSAGE = object_schema("agent", "text", agent=text_schema("Its id"), text=text_schema("What it should know"))
+_STOP = object_schema("agent", agent=text_schema("Its id"))
+
+
+def _tools_named_by_role(item: ProjectItem) -> tuple[str, ...]:
+    """The tools an agent's file names, as they are called here; limits in brackets are left to the permissions."""
+    found: dict[str, None] = {}
+    for said in tools_of_agent(item):
+        name = said.partition("(")[0]
+        for own in _CLAUDE.get(name, (name,)):
+            found[own] = None
+        if name.startswith("mcp__"):
+            found[name.removeprefix("mcp__") if "__" in name[5:] else f"{name[5:]}__*"] = None
+    return tuple(found)
+
+
+def _build_agent_list_row(agent: DelegatedAgent) -> SubagentRow:
+    meter = agent.session.next_request_meter()
+    state = "asking" if agent.session.running is ConversationActivity.ASKING else agent.state
+    seconds = (agent.ended or time.time()) - agent.began
+    return SubagentRow(
+        agent.id, agent.parent, agent.agent_label, agent.task, state, meter.used, meter.window, agent.cost, seconds
+    )  # fmt: skip
+
+
+def _end_agents(agents: Iterable[DelegatedAgent], team: AgentTeam) -> None:
+    """Those that work and those that wait for their turn."""
+    for agent in agents:
+        if not agent.ended:
+            agent.state = "stopped"
+            agent.session.stop_turn()
+    team.free_places(0)
+
+
+def _how_session_ended(session: Session) -> str:
+    ends = [recorded.fact for recorded in session.all_facts if isinstance(recorded.fact, TurnEnded)]
+    if not ends or ends[-1].reason is TurnEnd.STOPPED:
+        return "stopped"
+    return "done" if ends[-1].reason is TurnEnd.DONE else "failed"
+
+
+def result_of_agent(session: Session) -> DelegationResult:
+    """What a sub-agent's conversation came to: its last words, all parts of them, and whether its last turn was finished."""
+    facts = [recorded.fact for recorded in session.all_facts]
+    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
+    replies = [fact for fact in facts if isinstance(fact, ModelReplied)]
+    first = len(replies) - 1
+    while first > 0 and replies[first - 1].stop is Stop.LENGTH:
+        first -= 1
+    words = [part.text for reply in replies[max(first, 0) :] for part in reply.parts if isinstance(part, Text)]
+    done = bool(ends) and ends[-1].reason is TurnEnd.DONE
+    why = f"[It ended early: {ends[-1].reason.value}. {ends[-1].why}]" if ends and not done else ""
+    return DelegationResult(session.id, f"{''.join(words)}\n{why}".strip(), done)

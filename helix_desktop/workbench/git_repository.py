@@ -1,0 +1,149 @@
+"""The user's git repository, as far as changes have to do with it: read for a comparison, and committed to when the user says so.
+
+No program of the repository's runs (tools/git_runner.py). Reading reads objects, and the index is not touched; a commit runs no hook, and a
+file that a filter would change on its way is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
+from helix_desktop.engine.changes.folder_state import PathChange, PathKind, TreeItem
+from helix_desktop.engine.facts import ModelRole, Purpose
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.changes.content_storing import ABOUT
+from helix_desktop.tools.git_runner import find_filtered_files, run_git
+from helix_desktop.workbench.model_roles import WorkspaceModels
+
+_SECONDS = 60.0
+_SHOWN = 30_000  # characters of the changes that a model is shown to propose a message
+_MODES = {b"100644": 0o644, b"100755": 0o755}
+
+
+class GitRepository:
+    """Of one workspace; each of its roots may have its own."""
+
+    def __init__(self, models: WorkspaceModels, roots: Callable[[], Sequence[Path]]) -> None:
+        self._models = models
+        self._roots = roots
+
+    async def compare_with_revision(self, checkpoints: Checkpoints, revision: str) -> Sequence[PathChange]:
+        """What is different now from a revision, in all roots that have it."""
+        if revision.startswith("-"):
+            raise InvalidInput(f"{revision} is not a revision.")
+        found: list[PathChange] = []
+        any_of_them = False
+        for number, root in enumerate(checkpoints.roots):
+            listed = await asyncio.to_thread(_list_revision_files, root, revision)
+            if listed is None:
+                continue
+            any_of_them = True
+            found += await self._changes_in_root(checkpoints, number, root, listed)
+        if not any_of_them:
+            raise NotFound(f"No folder in this workspace has a revision {revision[:80]}.")
+        return sorted(found)
+
+    async def _changes_in_root(
+        self, checkpoints: Checkpoints, number: int, root: Path, listed: dict[str, tuple[bytes, str, int]]
+    ) -> list[PathChange]:
+        now = {path: item for path, item in checkpoints.known_items().items() if path.startswith(f"{number}/")}
+        found = []
+        for name, (mode, blob, size) in listed.items():
+            path = f"{number}/{name}"
+            item = now.pop(path, None)
+            before = await self._tree_item_of_path(root, mode, blob)
+            same = item is not None and before is not None and item.kind is before.kind
+            if same and item is not None and await self._is_same_as_blob(checkpoints, item, blob, size, mode):
+                continue
+            if before is not None:
+                (stored,) = await checkpoints.contents.store_many([(await self._read_blob(root, blob), ABOUT)])
+                before = (
+                    before._replace(size=stored.size, content=stored.digest.raw)
+                    if before.kind is PathKind.FILE
+                    else before
+                )
+                found.append(PathChange(path, before, item))
+        new = [(path, item) for path, item in now.items() if item.kind in (PathKind.FILE, PathKind.LINK)]
+        return found + [PathChange(path, None, item) for path, item in new]
+
+    async def _tree_item_of_path(self, root: Path, mode: bytes, blob: str) -> TreeItem | None:
+        if mode == b"120000":
+            return TreeItem(PathKind.LINK, 0o777, 0, await self._read_blob(root, blob))
+        return TreeItem(PathKind.FILE, _MODES[mode]) if mode in _MODES else None
+
+    async def _is_same_as_blob(
+        self, checkpoints: Checkpoints, item: TreeItem, blob: str, size: int, mode: bytes
+    ) -> bool:
+        if item.kind is PathKind.FILE and (item.size != size or bool(item.mode & 0o100) != (mode == b"100755")):
+            return False
+        content = await checkpoints.read_item_content(item)
+        return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest() == blob
+
+    async def _read_blob(self, root: Path, blob: str) -> bytes:
+        return await asyncio.to_thread(run_git, root, "cat-file", "blob", blob)
+
+    async def propose_commit_message(self, changes: bytes) -> str:
+        """A message for a commit of these changes, by the fast model."""
+        client = self._models.client_for_role(ModelRole.FAST) or self._models.client_for_role(ModelRole.MAIN)
+        if client is None:
+            raise InvalidInput("No model is available to suggest a commit message.")
+        text = changes.decode("utf-8", "replace")[:_SHOWN]
+        request = build_material_request(text, _PROPOSE, Purpose.OTHER)
+        return (await ModelInquiry(lambda _spent: None).ask_for_text(client, request, _SECONDS)).strip()
+
+    async def commit_files(self, paths: Sequence[str], message: str) -> str:
+        """Commit these files as they are now, and nothing else that is staged. Returns the line git answers with."""
+        if not message.strip():
+            raise InvalidInput("A commit needs a message.")
+        by_root: dict[Path, list[str]] = {}
+        roots = self._roots()
+        for path in paths:
+            number, _, inside = path.partition("/")
+            by_root.setdefault(roots[int(number)], []).append(inside)
+        answers = []
+        for root, names in by_root.items():
+            answers.append(await asyncio.to_thread(_run_git_commit, root, names, message))
+        return "\n".join(answers)
+
+
+_PROPOSE = (
+    "Write a commit message for the changes you are shown: a subject line of at most 72 characters in the imperative, and, only"
+    " where it helps, an empty line and a short body that says why. Answer with the message alone."
+)
+
+
+def _run_git_commit(root: Path, names: Sequence[str], message: str) -> str:
+    tracked = run_git(root, "ls-files", "-z").split(b"\0")
+    raw = [os.fsencode(name) for name in names if os.path.lexists(root / name) or os.fsencode(name) in tracked]
+    if filtered := find_filtered_files(root, raw):
+        raise ActionRefused(
+            f"A filter of git (such as Git LFS) would change {filtered[0]} on its way into the repository, and this program runs none.",
+            remedy="Nothing was committed. Commit these files with git itself.",
+        )
+    listed = b"".join(name + b"\0" for name in raw)
+    files = ("--pathspec-from-file=-", "--pathspec-file-nul")
+    literal = ("--literal-pathspecs",)
+    run_git(root, *literal, "add", "--all", *files, given=listed)
+    said = run_git(root, *literal, "commit", "--only", "--message", message, *files, given=listed)
+    return said.decode("utf-8", "replace").partition("\n")[0]
+
+
+def _list_revision_files(root: Path, revision: str) -> dict[str, tuple[bytes, str, int]] | None:
+    """Every file of a revision beneath the root: mode, blob and size; None where there is none."""
+    try:
+        content = run_git(root, "ls-tree", "-r", "-l", "-z", revision)
+    except ActionRefused:
+        return None
+    found = {}
+    for line in content.split(b"\0"):
+        if line:
+            about, _, name = line.partition(b"\t")
+            mode, _, blob, size = about.split()
+            found[os.fsdecode(name)] = (mode, blob.decode(), int(size) if size.isdigit() else 0)
+    return found

@@ -1,0 +1,308 @@
+"""Histories of other programs brought into a workspace as conversations, and what is new of them when it is done again.
+
+Content is stored first; then the facts of a conversation are appended in one transaction, with a `BroughtIn` that tells where they come
+from. So a crash or a stop leaves whole conversations, and the next import goes on with the rest. A file whose size and time are as they
+were is not read again; one that has grown adds what is new. Where the conversation was continued here meanwhile, what is new goes into a
+fork of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets as random
+import time as clock
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import field, replace
+from functools import partial
+from pathlib import Path
+
+from helix_desktop import token_counting
+from helix_desktop.engine import context_policy, token_budget
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    Fact,
+    Recorded,
+    Rewound,
+)
+from helix_desktop.engine.history.request_settings import RequestSettings
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.view import build_state
+from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import foreign_sqlite, history_reading, leaked_keys, recording_facts
+from helix_desktop.histories.history_rows import ReadingComplaints
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts, texts_to_count
+from helix_desktop.histories.recording_facts import FactDraft
+from helix_desktop.store.search_words import text_or_none
+from helix_desktop.store.store_thread import StoreThread
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench.session_import import (
+    SAID,
+    EarlierImports,
+    Hold,
+    ImportedConversation,
+    SessionToImport,
+    SessionWriter,
+    conversation_id_of_session,
+    imported_path,
+)
+
+Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
+Read = tuple[Path, RecordedSession, tuple[int, int]]  # a session, and its file's stamp where it is the last in it
+AHEAD, BEHIND = (
+    4 << 20,
+    2_000,
+)  # after so many bytes the index has its turn, until it lacks so little: what was counted is still known then
+
+
+def ignore_import_progress(_done: int, _total: int, _file: str) -> None:
+    """For who needs no progress."""
+
+
+@asynccontextmanager
+async def hold_nothing(_conversation: str) -> AsyncIterator[None]:
+    """For a workspace without open sessions."""
+    yield
+
+
+@dataclass(slots=True)
+class ImportResult:
+    """What an import came to, also where it was stopped and went on. `here`: conversations with nothing new."""
+
+    run: str
+    imported: list[ImportedConversation] = field(default_factory=list)
+    complaints: list[str] = field(default_factory=list)
+    here: set[str] = field(default_factory=set)
+    keys: leaked_keys.LeakedKeyPlaces = field(default_factory=leaked_keys.LeakedKeyPlaces)
+
+    @property
+    def unchanged_count(self) -> int:
+        """How many conversations were already here."""
+        return len(self.here.difference(one.id for one in self.imported))
+
+
+def new_import_name() -> str:
+    """A name for an import; it tells when it was."""
+    return f"{clock.strftime('%Y%m%dT%H%M%S', clock.gmtime())}-{random.token_hex(3)}"
+
+
+def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
+    """The files to read; NotThere for a path that is not there."""
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise NotFound(f"{path} does not exist.", remedy="Check the name.")
+        found += history_reading.history_files_in(path) if path.is_dir() else [path]
+    return list(dict.fromkeys(found))
+
+
+@dataclass(slots=True)
+class HistoryImport:
+    """One import into one workspace. `hold`: nobody else changes a conversation within it."""
+
+    workspace: StoredWorkspace
+    tokens: TokenCounter
+    kind: str = ""
+    hold: Hold = hold_nothing
+    wanted: Mapping[str, frozenset[str]] = field(
+        default_factory=dict
+    )  # of a database: the folders whose sessions are wanted
+    result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
+    settings: RequestSettings | None = None  # what the next request of such a conversation would have besides it
+    earlier: EarlierImports = field(default_factory=EarlierImports)
+    _stamps: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    async def import_files(self, files: Sequence[Path], report: Report = ignore_import_progress) -> ImportResult:
+        """Bring in all sessions of these files. What cannot be read, or not be written now, gets a sentence."""
+        await self._read_earlier_imports()
+        reader, maker = StoreThread("bring in"), StoreThread("make facts")
+        sizes = [_file_size_bytes(file) for file in files]
+        done, ahead = dict(zip(files, itertools.accumulate(sizes, initial=0), strict=False)), 0
+        held = (self._prepare_session(one) for one in _read_one_ahead(reader, self._read_new_sessions(files)))
+        try:
+            coming = maker.submit_work(next, held, None)
+            while (one := await asyncio.wrap_future(coming)) is not None:
+                coming = maker.submit_work(next, held, None)  # is made while this one is written
+                report(done[one.file], sum(sizes), str(one.file))
+                if done[one.file] - ahead > AHEAD:
+                    await self.workspace.index.wait_until_indexed(but=BEHIND)
+                    ahead = done[one.file]
+                await self._import_session(one)
+        finally:
+            await maker.aclose()
+            await reader.aclose()
+        report(sum(sizes), sum(sizes), "")
+        return self.result
+
+    async def _read_earlier_imports(self) -> None:
+        """What is here already."""
+        for recorded in await self.workspace.journal.imported_facts():
+            if isinstance(fact := recorded.fact, BroughtIn) and fact.run:
+                self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
+                self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
+
+    # --- on two threads: counting needs no interpreter, so the next session is read and counted while facts are made of this one
+
+    def _read_new_sessions(self, files: Sequence[Path]) -> Iterator[Read]:
+        """Every session of the files that may have something new."""
+        here: dict[str, set[str]] = {}
+        for recorded in self.earlier.last.values():
+            here.setdefault(imported_path(recorded), set()).add(recorded.conversation)
+        for file in files:
+            stamp = _stamp_of_history_file(file)
+            if stamp[0] and self._stamps.get(str(file)) == stamp:
+                self.result.here |= here.get(str(file), set())
+            else:
+                yield from self._read_sessions_of_file(file, stamp)
+
+    def _read_sessions_of_file(self, file: Path, stamp: tuple[int, int]) -> Iterator[Read]:
+        told = ReadingComplaints()
+        read = history_reading.read_sessions(file, told, self.kind)
+        if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(file):
+            read = (one for one in read if one.folder in folders)
+            stamp = (0, 0)  # of the others of this file nothing is known yet
+        try:
+            recording = next(read, None)
+            while recording is not None:
+                after = next(read, None)
+                if isinstance(self.tokens, token_counting.TiktokenCounter):
+                    self.tokens.count_ahead(text for message in recording.messages for text in texts_to_count(message))
+                yield file, recording, stamp if after is None else (0, 0)
+                recording = after
+        except (NotFound, InvalidInput) as error:
+            self.result.complaints.append(str(error))
+        self.result.complaints.extend(told.complaint_sentences(str(file)))
+
+    def _prepare_session(self, one: Read) -> SessionToImport:
+        file, recording, stamp = one
+        made = recording_facts.draft_facts(recording, self.tokens, partial(conversation_id_of_session, recording.kind))
+        return SessionToImport(file, recording, made, stamp, self._measure_session(made), _find_leaked_keys(recording))
+
+    def _measure_session(self, made: Sequence[FactDraft]) -> WindowMeter | None:
+        if self.settings is None:
+            return None
+        state = build_state(Recorded("", at, draft.time, draft.fact) for at, draft in enumerate(made, 1))
+        state = state.with_settings(self.settings)
+        return token_budget.measure_window(state, context_policy.policy_from_fact(state.settings.policy))
+
+    # --- on the event loop
+
+    async def _import_session(self, held: SessionToImport) -> None:
+        recording = held.recording
+        if not any(message.role == "assistant" for message in recording.messages):
+            self.result.complaints.append(f"{recording.name} was left out because it contains no reply.")
+            return
+        for message in recording.messages:
+            if message.child:
+                self.earlier.calls[recording.kind, message.child] = message.answers
+        if (apart := held.under_own_name()).recording.identity_of_session in self.earlier.last:
+            held = apart
+        conversation = self.earlier.conversation_of_recording(held.recording)
+        writing = SessionWriter(self.workspace, self.hold, self.earlier, self.result.run, held, conversation)
+        try:
+            await writing.write_session()
+        except HelixError as error:
+            self.result.complaints.append(f"{recording.name}: {error}")
+            return
+        if writing.recorded is None or writing.brought is None:
+            self.result.here.add(writing.conversation)
+        else:
+            self.earlier.last[writing.recorded_session.identity_of_session] = writing.recorded
+            self.result.imported.append(writing.brought)
+        for at, key in held.keys:
+            if at >= writing.new_from:
+                self.result.keys.note_key(writing.conversation, key)
+
+
+def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:
+    """Each one while the next is read on that thread."""
+    following = thread.submit_work(next, coming, None)
+    while (one := following.result()) is not None:
+        following = thread.submit_work(next, coming, None)
+        yield one
+
+
+def _find_leaked_keys(recording: RecordedSession) -> list[tuple[int, str]]:
+    """What looks like a key in everything that will be stored of it, by message."""
+    stored = [(at, text) for at, message in enumerate(recording.messages) for text in _texts_to_be_stored(message)]
+    stored += [(min(one.at, len(recording.messages) - 1), one.text) for one in recording.compactions]
+    return [(at, key) for at, text in stored for key in leaked_keys.find_keys(text)]
+
+
+def _texts_to_be_stored(message: RecordedMessage) -> Iterator[str]:
+    yield from (*message_texts(message), message.reasoning, message.shown)
+    yield from (text for one in message.pictures if (text := text_or_none(one.data)) is not None)
+
+
+def _file_size_bytes(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except OSError:
+        return 0
+
+
+def _stamp_of_history_file(file: Path) -> tuple[int, int]:
+    """What tells that a file has not changed: its size and its time, with what a database keeps beside it."""
+    size = modified = 0
+    for name in (
+        file,
+        file.with_name(f"{file.name}-wal"),
+        file.parents[2] / "message" / file.stem if len(file.parents) > 2 else file,
+    ):
+        try:
+            found = name.stat()
+        except OSError:
+            continue
+        size, modified = size + found.st_size, max(modified, found.st_mtime_ns)
+    return size, modified
+
+
+# --- undo ------------------------------------------------------------------------------------------------------------
+
+
+async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_nothing) -> tuple[int, list[str]]:
+    """Take an import back: what it made goes to the trash, what it added leaves the line. How many conversations, and a sentence
+    for each that stays because it was continued here.
+    """
+    newest = {
+        one.conversation: (one, one.fact)
+        for one in await workspace.journal.imported_facts()
+        if isinstance(one.fact, BroughtIn) and one.fact.run == run
+    }
+    found = [one for one, fact in newest.values() if not fact.undone]
+    if not found:
+        raise NotFound(f"There is no import {run} to undo.", remedy="To see all imports, run `conversation imports`.")
+    count, stayed = 0, []
+    for one in found:
+        async with hold(one.conversation):
+            if await _undo_imported_facts(workspace, one):
+                count += 1
+            else:
+                stayed.append(f"{one.conversation} conversation was kept because you continued it here.")
+    return count, stayed
+
+
+async def _undo_imported_facts(workspace: StoredWorkspace, brought: Recorded) -> bool:
+    facts = await workspace.journal.read_facts(brought.conversation)
+    later = [one.fact for one in facts if one.seq > brought.seq]
+    if any(isinstance(fact, (*SAID, Rewound, BroughtIn)) for fact in later) or not isinstance(brought.fact, BroughtIn):
+        return False
+    fact = brought.fact
+    change: Fact = ConversationChanged(trashed=True) if fact.first <= 1 else Rewound(fact.first - 1)
+    await workspace.journal.append_imported(
+        brought.conversation, [(0.0, change), (0.0, replace(fact, size=0, modified=0, undone=True, cost=0.0))]
+    )
+    return True
+
+
+async def list_import_runs(workspace: StoredWorkspace) -> list[tuple[str, int, bool]]:
+    """The imports of a workspace, the newest first: name, how many conversations, whether it was undone."""
+    found: dict[str, dict[str, bool]] = {}
+    for one in await workspace.journal.imported_facts():
+        if isinstance(one.fact, BroughtIn) and one.fact.run:
+            found.setdefault(one.fact.run, {})[one.conversation] = one.fact.undone
+    return [(run, len(those), all(those.values())) for run, those in sorted(found.items(), reverse=True)]

@@ -1,0 +1,312 @@
+"""The hooks of a workspace, run: each a process with a time limit, in the sandbox as a command of the model is."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.collaborators import HookOutcome, StandingNote, TaskSpawner
+from helix_desktop.engine.facts import FoldKind, ToolCall
+from helix_desktop.engine.ports import CallContext, CallOutcome, PermissionQuestion
+from helix_desktop.engine.session_events import Event, FoldProgress, QuestionAsked
+from helix_desktop.engine.tool_calls import parse_arguments
+from helix_desktop.errors import ActionRefused, HelixError
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.processes.running_command import RunningCommand, shell_command_line
+from helix_desktop.processes.starter import PIPE, CommandAuthor, ProcessLaunch, ProcessPlace
+from helix_desktop.project import project_files as brought
+from helix_desktop.project.hook_reach import runs_the_users_own_alone, without_folders
+from helix_desktop.project.project_hooks import (
+    HookAnswer,
+    ProjectHook,
+    call_as_claude_code,
+    current,
+    hook_of_item,
+    parse_hook_answer,
+)
+from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools.autorun_guard import AutorunGuard
+from helix_desktop.tools.built_in_tool import FilesSeen, ToolResources
+from helix_desktop.tools.checks_after_command import CommandCheck
+from helix_desktop.tools.home_openings import CommandOpenings
+from helix_desktop.tools.permission import PermissionMode, ToolAction
+from helix_desktop.tools.sandbox import SandboxKind
+from helix_desktop.tools.workspace_tools import WorkspaceTools
+from helix_desktop.workbench.project_in_use import ProjectInUse
+
+MOST_PRINTED = 64 * 1024
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class HookRunner:
+    """`last`: by a hook's key, what went wrong when it ran last; empty where nothing did."""
+
+    workspace: StoredWorkspace
+    project: ProjectInUse
+    kit: WorkspaceTools
+    last: dict[str, str] = field(default_factory=dict)
+    _notes: dict[str, list[StandingNote]] = field(default_factory=dict)
+    _count: int = 0
+
+    # --- what the engine and the tools ask
+
+    async def run_hooks_for_event(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
+        """Something that is no call: whether it may go on, and what hooks have to say."""
+        if not self._has_hooks_for(event):
+            return HookOutcome()
+        about = str(values.get("source") or values.get("trigger") or "")
+        answers = await self._run_all_hooks(event, conversation, about, values)
+        blocks = next((answer.blocks for answer in answers if answer.blocks), "")
+        return HookOutcome(blocks, "\n".join(answer.says for answer in answers if answer.says))
+
+    async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
+        """Raises Refused where a hook blocks the call, or the user, asked because of one, says no."""
+        if not self._has_hooks_for("PreToolUse"):
+            return
+        name, values = self._call_in_claude_terms(call)
+        payload = {"tool_name": name, "tool_input": values}
+        answers = await self._run_all_hooks(
+            "PreToolUse", context.conversation, name, payload, self._tool_use_for_question(call, context)
+        )
+        self._add_hook_notes(context.conversation, "PreToolUse", answers)
+        for answer in answers:
+            if answer.blocks:
+                raise ActionRefused(f"A hook blocked this call, so it was not run. {answer.blocks[:4_000]}")
+        for answer in answers:
+            if answer.asks:
+                await _ask_because_of_hook(call, context, answer.asks)
+
+    async def run_hooks_after_call(self, call: ToolCall, context: CallContext, outcome: CallOutcome) -> None:
+        """What hooks say about a call that ran is said to the model with the next request."""
+        if not self._has_hooks_for("PostToolUse"):
+            return
+        name, values = self._call_in_claude_terms(call)
+        shown = (
+            await self.kit.resources.cache.read_range(outcome.output.digest, 0, min(outcome.output.size, MOST_PRINTED))
+        ).decode("utf-8", "replace")
+        response = {"output": shown, "success": outcome.ok, "exit_code": outcome.exit_code}
+        payload = {"tool_name": name, "tool_input": values, "tool_response": response}
+        answers = await self._run_all_hooks(
+            "PostToolUse", context.conversation, name, payload, self._tool_use_for_question(call, context)
+        )
+        said = [HookAnswer(says=answer.blocks or answer.says) for answer in answers]
+        self._add_hook_notes(context.conversation, "PostToolUse", said)
+
+    def take_hook_notes(self, conversation: str) -> tuple[StandingNote, ...]:
+        """What hooks have said since the last step."""
+        return tuple(self._notes.pop(conversation, ()))
+
+    def on_session_event(self, event: Event, spawn: TaskSpawner) -> None:
+        """What hooks are only told, beside everything else: that somebody is asked, that a handover begins."""
+        match event:
+            case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
+                spawn(self.run_hooks_for_event("Notification", conversation, {"message": question.title}), name="hooks")
+            case FoldProgress(conversation, FoldKind.HANDOVER, why, done=False) if self._has_hooks_for("PreCompact"):
+                values = {"trigger": "auto", "custom_instructions": why}
+                spawn(self.run_hooks_for_event("PreCompact", conversation, values), name="hooks")
+
+    # --- running
+
+    def _has_hooks_for(self, event: str) -> bool:
+        return any(item.values.get("event") == event for item in self.project.now.items_in_force("hook"))
+
+    def _tool_use_for_question(self, call: ToolCall, context: CallContext) -> ToolResources:
+        """For the question about what a hook left behind."""
+        return ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
+
+    def _call_in_claude_terms(self, call: ToolCall) -> tuple[str, dict[str, Any]]:
+        return call_as_claude_code(call.name, parse_arguments(call.arguments) or {}, self._first_folder)
+
+    @property
+    def _first_folder(self) -> Path:
+        return next(map(Path, self.workspace.settings.roots), brought.user_home())
+
+    async def _run_all_hooks(
+        self, event: str, conversation: str, about: str, values: Mapping[str, Any], use: ToolResources | None = None
+    ) -> list[HookAnswer]:
+        """All hooks for it, side by side. What they left behind that runs later is put back, and asked about where `use` can ask."""
+        found: list[tuple[ProjectItem, ProjectHook]] = []
+        for item in self.project.now.items_in_force("hook"):
+            hook = hook_of_item(item, self._folder_of_hook(item))
+            if (
+                hook.event == event
+                and hook.matches_tool(about)
+                and hook.matches_arguments(values.get("tool_input") or {})
+            ):
+                found.append((item, hook))
+        if not found:
+            return []
+        payload = {
+            "session_id": conversation, "transcript_path": "", "cwd": str(self._first_folder), "hook_event_name": event, **values,
+        }  # fmt: skip
+        watched = await self._watch_files_before_hooks(use)
+        try:
+            answers = await asyncio.gather(
+                *(self._run_hook_of_item(item, hook, payload, watched) for item, hook in found)
+            )
+            left = await watched.revert_and_ask(use, ask=True) if use is not None else ""
+        finally:
+            await asyncio.shield(watched.revert_without_asking())
+            if use is not None:
+                self.kit.commands.update_background_checks(watched)
+        if left:
+            answers.append(HookAnswer(says=left.strip()))
+        for (item, _), answer in zip(found, answers, strict=False):
+            self.last[item.settings_key] = answer.note
+            if answer.note:
+                log.info("a hook for %s went wrong", event)
+        return list(answers)
+
+    async def _watch_files_before_hooks(self, use: ToolResources | None) -> CommandCheck:
+        """The files before the hooks run. Where nobody can be asked, commands in the background keep what they are compared with."""
+        watched = (
+            await self.kit.commands.begin_check_before(use, free=False, lasting=False) if use is not None else None
+        )
+        return watched or await CommandCheck.begin_check(
+            self.kit.commands.guard or AutorunGuard(self.kit.resources.roots, self.kit.options.hidden)
+        )
+
+    def _folder_of_hook(self, item: ProjectItem) -> Path:
+        """Where a hook runs: in the folder that brought it."""
+        return self._first_folder if item.own else item.path.parent.parent
+
+    async def _run_hook_of_item(
+        self, item: ProjectItem, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
+    ) -> HookAnswer:
+        if self.kit.sandbox.kind is SandboxKind.NONE and not hook.is_of_user:
+            return HookAnswer(note="this system has no sandbox, so hooks of a folder don't run.")
+        try:
+            now = await asyncio.to_thread(current, item, hook.folder)
+            if now is None or now.content_sha256 != item.content_sha256:
+                return HookAnswer(note="it, or a file it names, was changed since you trusted it, so it did not run.")
+            if hook.is_of_user and not await asyncio.to_thread(self._is_still_users_own, item, hook.folder):
+                return HookAnswer(note="what it runs is no longer yours alone, so it did not run.")
+            return await self._run_hook_process(hook, payload, watched)
+        except TimeoutError:
+            return HookAnswer(note=f"it did not end within {hook.seconds:g} s and was stopped.")
+        except (OSError, HelixError) as error:
+            return HookAnswer(note=f"it could not be run: {error}")
+
+    def _is_still_users_own(self, item: ProjectItem, folder: Path) -> bool:
+        return runs_the_users_own_alone(item.body, brought.user_home(), self.kit.resources.roots.folders, folder)
+
+    async def _run_hook_process(
+        self, hook: ProjectHook, payload: Mapping[str, Any], watched: CommandCheck
+    ) -> HookAnswer:
+        with tempfile.TemporaryFile() as given:
+            given.write(json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace"))
+            given.seek(0)
+            start = self._start_users_hook if hook.is_of_user else self._start_hook_in_sandbox
+            command = await start(hook, _hook_environment(hook, payload), watched, given.fileno())
+        try:
+            printed, complained, code = await asyncio.wait_for(_wait_for_hook_output(command), hook.seconds)
+        finally:
+            command.kill_process_tree()
+            await asyncio.shield(command.end_and_wait())
+        if printed is None or complained is None:
+            return HookAnswer(note=f"it printed more than {MOST_PRINTED:,} bytes and was stopped.")
+        return parse_hook_answer(hook.event, code, printed, complained)
+
+    async def _start_hook_in_sandbox(
+        self, hook: ProjectHook, told: dict[str, str], watched: CommandCheck, stdin: int
+    ) -> RunningCommand:
+        """As a command of the model: with the same files held, and written nowhere where the mode writes nothing."""
+        is_read_only = self.kit.permissions.mode in (PermissionMode.READ_ONLY, PermissionMode.PLAN)
+        sandbox = replace(self.kit.sandbox, read_only=is_read_only)
+        opened = await asyncio.to_thread(self._opened, watched.guard)
+        if sandbox.paths_not_hidden(opened):
+            raise ActionRefused("The weaker sandbox, Landlock, cannot hide files from it that agents don't see.")
+        words, held = shell_command_line(hook.command), watched.guard.paths_to_hold()
+        environment = sandbox.build_environment(os.environ, network=False, free=False, opened=opened) | told
+        launch = ProcessLaunch(
+            CommandAuthor.TRUSTED,
+            words,
+            hook.folder,
+            environment,
+            place=ProcessPlace.SANDBOX,
+            trusted_hash=hook.trust,
+            checks=watched,
+        )
+        return await RunningCommand.start_locked_in(
+            launch,
+            lambda lifeline: sandbox.wrap_command(words, lifeline, network=False, held=held, opened=opened),
+            stdin=stdin,
+            stderr=PIPE,
+        )
+
+    def _opened(self, guard: AutorunGuard) -> CommandOpenings:
+        """What a command of the model sees that asked for nothing."""
+        return replace(self.kit.commands.opened(), hidden=tuple(guard.list_hidden_files()))
+
+    async def _start_users_hook(
+        self, hook: ProjectHook, told: dict[str, str], _watched: CommandCheck, stdin: int
+    ) -> RunningCommand:
+        """The user's own script, as they set it. No program is looked for in a folder of the workspace."""
+        environment = self.kit.sandbox.build_environment(os.environ, network=True, free=True) | told
+        environment["PATH"] = without_folders(environment.get("PATH", os.defpath), self.kit.resources.roots.folders)
+        words, sandbox = shell_command_line(hook.command), self.kit.sandbox
+        launch = ProcessLaunch(CommandAuthor.USER, words, hook.folder, environment, place=ProcessPlace.WATCHED)
+        return await RunningCommand.start_locked_in(
+            launch,
+            lambda lifeline: sandbox.wrap_command(words, lifeline, network=True, free=True),
+            stdin=stdin,
+            stderr=PIPE,
+        )
+
+    def _add_hook_notes(self, conversation: str, event: str, answers: list[HookAnswer]) -> None:
+        for answer in answers:
+            if answer.says:
+                self._count += 1
+                words = f"[A hook for {event} says:]\n{answer.says[:20_000]}"
+                self._notes.setdefault(conversation, []).append(
+                    StandingNote(f"hook:{event} {self._count}", words, pinned=False)
+                )
+
+
+async def _refuse_every_action(_: ToolAction) -> None:
+    raise ActionRefused("A hook needs no permission of its own.")
+
+
+def _hook_environment(hook: ProjectHook, payload: Mapping[str, Any]) -> dict[str, str]:
+    """What published hooks read from their environment."""
+    values = payload.get("tool_input")
+    values = values if isinstance(values, dict) else {}
+    return {
+        "CLAUDE_PROJECT_DIR": str(hook.folder),
+        "CLAUDE_TOOL_NAME": str(payload.get("tool_name", "")),
+        "CLAUDE_TOOL_FILE_PATH": str(values.get("file_path", "")).replace("\0", ""),
+    }
+
+
+async def _wait_for_hook_output(command: RunningCommand) -> tuple[str | None, str | None, int | None]:
+    """What it printed and complained of, and its exit code; None for a stream that floods, whose end nobody waits for."""
+    process = command.process
+    said = await asyncio.gather(_read_hook_stream(command, process.stdout), _read_hook_stream(command, process.stderr))
+    return *said, None if None in said else await process.wait()
+
+
+async def _read_hook_stream(command: RunningCommand, stream: asyncio.StreamReader | None) -> str | None:
+    found = b""
+    while stream is not None and (piece := await stream.read(1 << 14)):
+        found += piece
+        if len(found) > MOST_PRINTED:
+            command.kill_process_tree()
+            return None
+    return found.decode("utf-8", "replace")
+
+
+async def _ask_because_of_hook(call: ToolCall, context: CallContext, why: str) -> None:
+    answer = await context.ask(
+        PermissionQuestion(call, f"A hook is asking about {call.name}", call.arguments, why[:300], ("once",))
+    )
+    if not answer.allowed:
+        raise ActionRefused("The user denied this call, so it was not run.")

@@ -1,0 +1,36 @@
+"""Ends the turns that a killed program left open, so that a command that starts later does not leave them open for ever.
+
+Only a process that has the workspace to itself may do so: a turn that is open in the journal then runs nowhere on this computer.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from helix_desktop.engine.facts import TurnEnd, TurnEnded
+
+if TYPE_CHECKING:
+    from helix_desktop.engine.session import Session
+    from helix_desktop.workbench.open_workbench import Workbench
+
+WHY = "The program was ended during this turn."
+
+
+async def end_interrupted_turn(session: Session) -> bool:
+    """Record that the last turn of a conversation at rest did not end by itself. Whether one was open."""
+    if session.agent or not session.is_idle or not session.conversation.state.branch.turn.running:
+        return False
+    await session.conversation.append_facts(TurnEnded(TurnEnd.FAILED, WHY))
+    return True
+
+
+async def end_interrupted_turns(bench: Workbench, *, keep: str = "") -> list[str]:
+    """The same in all conversations of this computer but `keep`. Gives those where a turn was open."""
+    found = []
+    for conversation in await bench.workspace.journal.conversations_with_open_turn():
+        row = bench.conversation_row(conversation)
+        if conversation == keep or row is None or row.agent or bench.sharing.machine_that_wrote_last(conversation):
+            continue  # another program or computer may go on with it
+        if await end_interrupted_turn(await bench.open_session(conversation)):
+            found.append(conversation)
+    return found

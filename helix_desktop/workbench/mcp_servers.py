@@ -1,0 +1,236 @@
+"""The user's MCP servers in one workspace. Nothing of MCP is imported before the first one is configured."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from helix_desktop.engine.collaborators import TaskSpawner
+from helix_desktop.errors import InvalidInput, NotFound, NoUsableKeyring
+from helix_desktop.secrets import SecretKeeper, SecretStorage
+from helix_desktop.store import workspace_settings
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools.toolbox import ForeignTool
+
+if TYPE_CHECKING:
+    from helix_desktop.mcp_host.hosted_server import (
+        HostedServer,
+        McpConnectionStatus,
+        McpSecret,
+        McpServerPrompt,
+        McpServerResource,
+        McpServerTool,
+    )
+    from helix_desktop.mcp_host.server_config import PastedServers, ServerConfig
+    from helix_desktop.mcp_host.server_host import McpServerHost
+    from helix_desktop.mcp_host.tool_results import McpServerResult
+
+log = logging.getLogger(__name__)
+
+
+class WorkspaceServers:
+    """`listeners` hear when a server's status or its tools change. The settings say which servers there are."""
+
+    def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
+        self.listeners: list[Callable[[], None]] = []
+        self.mistakes: dict[str, str] = {}  # by server, why its settings cannot be read
+        self._workspace = workspace
+        self._secrets = secrets
+        self._spawn = spawn
+        self._host: McpServerHost | None = None
+        self._changing = asyncio.Lock()
+
+    def start_configured_servers(self) -> None:
+        """Start what is configured, in the background: a slow server delays nothing."""
+        if self._workspace.settings.mcp:
+            self._spawn(self.apply_server_settings(), name="MCP servers")
+
+    def list_offered_server_tools(self) -> Sequence[ForeignTool]:
+        """What the servers that are ready offer now."""
+        return self._host.list_ready_tools() if self._host else ()
+
+    def list_server_prompts(self) -> Sequence[McpServerPrompt]:
+        """What the servers that are ready offer to be said with a slash."""
+        return [
+            prompt
+            for server in self.running_servers
+            if server.offered_tools or server.prompts
+            for prompt in server.prompts
+        ]
+
+    def list_offered_resources(self) -> Sequence[McpServerResource]:
+        """What they offer to be read."""
+        return [one for server in self.running_servers for one in server.resources]
+
+    async def fetch_server_prompt(self, server: str, name: str, values: Mapping[str, str]) -> str:
+        return await (await self._require_host()).find_hosted_server(server).fetch_prompt_text(name, values)
+
+    async def fetch_server_resource(self, server: str, uri: str) -> McpServerResult:
+        return await (await self._require_host()).find_hosted_server(server).fetch_resource(uri)
+
+    @property
+    def running_servers(self) -> Sequence[HostedServer]:
+        return self._host.hosted_servers if self._host else ()
+
+    async def apply_server_settings(self) -> None:
+        """Take over what the settings say now."""
+        async with self._changing:
+            if self._host is None and not self._workspace.settings.mcp:
+                return
+            host = await self._require_host()
+            await host.configure_servers(self._readable_configs())
+
+    async def add_pasted_servers(self, text: str, name: str = "") -> PastedServers:
+        """Add servers in any form people paste. Secrets are kept before anything is written."""
+        await self._require_host()
+        from helix_desktop.mcp_host.server_config import parse_pasted_text
+
+        pasted = parse_pasted_text(text, name=name)
+        servers = [replace(server, bound=self._workspace.id) for server in pasted.servers]
+        for server in servers:
+            for reference, value in pasted.secrets.items():
+                if reference.startswith(f"mcp/{server.name}/"):
+                    await self._secrets.store_secret(server.referenced_secret(reference), value)
+        for server in servers:
+            await self._write_server_table(server.name, server.as_settings_table())
+        await self.apply_server_settings()
+        return pasted
+
+    async def remove_server(self, name: str) -> None:
+        await self._write_server_table(name, None)
+        await self.apply_server_settings()
+
+    async def switch_server(self, name: str, *, on: bool) -> None:
+        """Start a server, or end it and leave it in the list."""
+        await self._change_server_table(name, lambda _: {"enabled": on})
+
+    async def switch_server_tool(self, name: str, tool: str, *, on: bool) -> None:
+        """Offer one tool of a server to the agent, or do not."""
+        await self._change_server_table(
+            name, lambda server: {"off": tuple(sorted({*server.off} - {tool} if on else {*server.off, tool}))}
+        )
+
+    async def mark_tool_as_reading(self, name: str, tool: str, *, reads: bool) -> None:
+        """The user knows that a tool only reads: it runs in plan mode as well."""
+        await self._change_server_table(
+            name,
+            lambda server: {"reading": tuple(sorted({*server.reading, tool} if reads else {*server.reading} - {tool}))},
+        )
+
+    async def set_server_timeouts(self, name: str, **seconds: float) -> None:
+        """How long starting (`start_seconds`) and a call (`call_seconds`) may take."""
+        await self._change_server_table(name, lambda _: seconds)
+
+    async def restart_server(self, name: str) -> None:
+        (await self._require_host()).find_hosted_server(name).reconnect_now()
+
+    async def sign_in_at_server(self, name: str, page: Callable[[str], Awaitable[object]]) -> McpConnectionStatus:
+        """The user asks to sign in to a server: `page` opens the address it names. How the server is when that is done."""
+        await self.apply_server_settings()
+        from helix_desktop.mcp_host.hosted_server import McpConnectionState
+
+        server = (await self._require_host()).find_hosted_server(name)
+        if server.status.state is McpConnectionState.OFF:
+            raise InvalidInput(
+                f"The MCP server {name} is turned off.", remedy="Turn it on first, on the server's page."
+            )
+
+        def is_sign_in_finished() -> bool:
+            return (
+                server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
+            )  # changed meanwhile
+
+        await self._wait_until_holds(is_sign_in_finished)
+        if server.status.state is not McpConnectionState.READY and server in self.running_servers:
+            server.sign_in_with_page(page)
+            await self._wait_until_holds(is_sign_in_finished)
+        return server.status
+
+    async def _wait_until_holds(self, holds: Callable[[], bool]) -> None:
+        news = asyncio.Event()
+        self.listeners.append(news.set)
+        try:
+            while not holds():
+                news.clear()
+                await news.wait()
+        finally:
+            self.listeners.remove(news.set)
+
+    async def test_server_once(self, name: str) -> tuple[McpConnectionStatus, Sequence[McpServerTool], Sequence[str]]:
+        """Try a server once, beside the one that runs: its status, its tools, what it wrote to its standard error."""
+        return await (await self._require_host()).try_out_server(_config_of_server(self._workspace.settings, name))
+
+    async def aclose(self) -> None:
+        if self._host is not None:
+            await self._host.aclose()
+
+    async def _require_host(self) -> McpServerHost:
+        if self._host is None:
+            host = await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.server_host")
+            self._host = self._host or host.Host(
+                spawn=self._spawn,
+                secret=self._secrets.read_secret,
+                keep=self._keep_server_secret,
+                changed=self._notify_server_listeners,
+                approved=self._workspace.settings.approved,
+                approve=self._approve_tool_description,
+            )
+        return self._host
+
+    def _readable_configs(self) -> Sequence[ServerConfig]:
+        """All that can be read; `mistakes` says what is wrong with the others."""
+        from helix_desktop.mcp_host.server_config import parse_server_table
+
+        configs, self.mistakes = [], {}
+        for name, table in self._workspace.settings.mcp.items():
+            try:
+                configs.append(parse_server_table(name, table))
+            except (InvalidInput, ValueError, TypeError) as error:
+                self.mistakes[name] = str(error)
+                log.warning("the settings of MCP server %s cannot be read", name)
+        return configs
+
+    async def _change_server_table(self, name: str, wanted: Callable[[ServerConfig], Mapping[str, Any]]) -> None:
+        """`wanted`: what becomes of a server as it stands in the file by then."""
+        await self._require_host()
+
+        def changed_server_keys(now: workspace_settings.WorkspaceConfig) -> Mapping[str, Any]:
+            before = _config_of_server(now, name)
+            return {
+                f"mcp.{workspace_settings.quote_key_part(name)}": replace(before, **wanted(before)).as_settings_table()
+            }
+
+        await asyncio.to_thread(self._workspace.change_settings, changed_server_keys)
+        await self.apply_server_settings()
+
+    async def _write_server_table(self, name: str, table: Mapping[str, Any] | None) -> None:
+        await asyncio.to_thread(
+            self._workspace.change_settings, {f"mcp.{workspace_settings.quote_key_part(name)}": table}
+        )
+
+    async def _keep_server_secret(self, secret: McpSecret, value: str) -> None:
+        """With the keyring, or in the file that was allowed; where there is neither, until the program ends."""
+        try:
+            await self._secrets.store_secret(secret, value)
+        except NoUsableKeyring:
+            await self._secrets.store_secret_at(secret, value, where=SecretKeeper.SESSION)
+
+    def _approve_tool_description(self, tool: str, fingerprint: str) -> None:
+        self._workspace.change_settings(lambda now: {"permissions.approved": {**now.approved, tool: fingerprint}})
+
+    def _notify_server_listeners(self) -> None:
+        for listener in tuple(self.listeners):
+            listener()
+
+
+def _config_of_server(settings: workspace_settings.WorkspaceConfig, name: str) -> ServerConfig:
+    from helix_desktop.mcp_host.server_config import parse_server_table
+
+    table = settings.mcp.get(name)
+    if table is None:
+        raise NotFound(f"There is no MCP server {name[:60]!r} in this workspace.")
+    return parse_server_table(name, table)

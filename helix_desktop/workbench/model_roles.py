@@ -1,0 +1,131 @@
+"""The models of one workspace, by role: named in its settings, described by the catalogue, connected when first used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any
+
+from helix_desktop.engine.blocks import Delta, Request
+from helix_desktop.engine.facts import ModelReplied, ModelRole, ModelSet
+from helix_desktop.engine.ports import Clock, ModelClient, TokenCounter
+from helix_desktop.engine.session import Session
+from helix_desktop.errors import ContextTooLong, HelixError, UnknownModel
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.providers import http_transport, provider_catalog
+from helix_desktop.providers.configured_providers import ConfiguredProviders
+from helix_desktop.providers.demo_model import DemoModel
+from helix_desktop.providers.http_transport import ProviderConnections
+from helix_desktop.providers.known_models import ModelInfo
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAccess:
+    """What all workspaces share to reach models."""
+
+    configured: ConfiguredProviders
+    secrets: SecretStorage
+    connections: ProviderConnections
+    tokens: TokenCounter
+    clock: Clock
+
+    def prepare_model_access(self) -> None:
+        """What the first message would have to wait for; for a thread."""
+        http_transport.prepare_http()
+        self.tokens.count_tokens("the vocabulary is read")
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenModel:
+    """A model somebody chose. Its key is fetched for each request and kept nowhere."""
+
+    info: ModelInfo
+    config: ProviderConfig
+    access: ModelAccess
+
+    @property
+    def model_name(self) -> str:
+        return self.info.name
+
+    async def stream_reply(self, request: Request) -> AsyncIterator[Delta]:
+        key = await provider_catalog.find_provider_key(self.config, self.access.secrets)
+        client = provider_catalog.connect_model_client(
+            self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
+        )
+        if isinstance(client, DemoModel):  # no provider reports what it would have billed
+            client = replace(client, count=self.access.tokens.count_tokens)
+        try:
+            async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
+                async for delta in deltas:
+                    yield delta
+        except ContextTooLong as error:
+            if 0 < error.window < self.info.window:
+                learn = self.access.configured.save_learned_window
+                await asyncio.to_thread(learn, self.config.name, self.info.id, error.window)
+            raise
+
+
+class WorkspaceModels:
+    """`names`: the settings' model for each role, as `provider/model`. They may change at any time."""
+
+    def __init__(self, access: ModelAccess, names: Callable[[], Mapping[str, str]]) -> None:
+        self._access = access
+        self._names = names
+        self._known: dict[str, ChosenModel] = {}
+        self._read = access.configured.change_stamp()
+
+    def client_for_role(self, role: ModelRole) -> ModelClient | None:
+        """The model of a role, or None where none is chosen. The main one takes the place of another that is not there."""
+        name = self._names().get(role, "")
+        try:
+            return self.model_by_name(name) if name else None
+        except HelixError:
+            if role is ModelRole.MAIN:
+                raise
+            return None
+
+    def model_by_name(self, name: str) -> ChosenModel:
+        """Any model by its full name; UnknownModel says what is wrong with the name."""
+        if (now := self._access.configured.change_stamp()) != self._read:  # here, by the command line, or by hand
+            self._known.clear()
+            self._read = now
+        if name not in self._known:
+            self._known[name] = self._find_chosen_model(name)
+        return self._known[name]
+
+    def model_facts(self, main: str = "") -> tuple[ModelSet, ...]:
+        """What the journal keeps of the models in force (`main` in place of the chosen main one). A name that leads
+        nowhere is left to the request to report.
+        """
+        found = []
+        for role in ModelRole:
+            name = (main if role is ModelRole.MAIN else "") or self._names().get(role, "")
+            try:
+                found += [self.model_by_name(name).info.as_model_set(role)] if name else []
+            except HelixError:
+                continue
+        return tuple(found)
+
+    async def request_body_as_sent(
+        self, session: Session, seq: int | None, request: Request, model: str
+    ) -> tuple[str, Mapping[str, Any]]:
+        """The body a step's request went out as, to the model that answered it; the next one goes to `model_name`."""
+        reply = session.conversation.fact_at(seq) if seq is not None else None
+        chosen = self.model_by_name(reply.model if isinstance(reply, ModelReplied) else model)
+        return chosen.model_name, await asyncio.to_thread(
+            provider_catalog.request_body_of, chosen.config, chosen.info, request
+        )
+
+    def _find_chosen_model(self, name: str) -> ChosenModel:
+        provider, _, model = name.partition("/")
+        if name == "demo":  # the one provider with a single model
+            model = name
+        if not model:
+            remedy = "Specify a model as provider/model. To list all models, run helix-desktop model list. The built-in model is demo."
+            raise UnknownModel(f"{name!r} is not a valid model name.", remedy=remedy)
+        config = self._access.configured.find_provider(provider)
+        return ChosenModel(provider_catalog.describe_model(config, model), config, self._access)

@@ -1,0 +1,838 @@
+"""An open workspace: its stores, models and tools, and a session for every open conversation."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import secrets as random
+import time
+import weakref
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import tasks
+from helix_desktop.engine import content_recall, context_policy, large_outputs, token_budget
+from helix_desktop.engine.blocks import Request
+from helix_desktop.engine.collaborators import ConversationSetup, HookOutcome, SessionCollaborators
+from helix_desktop.engine.context_policy import DEFAULT_PRESET
+from helix_desktop.engine.conversation import Conversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationStarted,
+    ModelRole,
+    Recorded,
+    Spent,
+    Stored,
+    SystemSet,
+    ToolSpec,
+    TurnEnded,
+    UserPart,
+)
+from helix_desktop.engine.fold_steward import FoldSteward
+from helix_desktop.engine.list_rows import ConversationListRow
+from helix_desktop.engine.ports import EmptyTrashResult, EntryOrigin, ForgetResult, ModelClient, TokenCounter
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    ConversationReplaced,
+    Event,
+    FactAppended,
+    FoldProgress,
+    MessagesQueued,
+    MeterChanged,
+)
+from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.engine.view_contents import estimate_entry_tokens
+from helix_desktop.errors import HelixError, InvalidInput, NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.memory_stores import MemoryJournal
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.store.workspace_export import Report, report_nothing
+from helix_desktop.store.workspace_settings import Changes, WorkspaceConfig
+from helix_desktop.tools import tools_on_demand
+from helix_desktop.tools.changes import known_state_file
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from helix_desktop.tools.delegate_tool import Delegation
+from helix_desktop.tools.permission import PermissionMode, PermissionRule
+from helix_desktop.tools.toolbox import WorkspacePermissions
+from helix_desktop.tools.tools_on_demand import OnDemandTools
+from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
+from helix_desktop.workbench import (
+    conversation_list_rows,
+    conversation_setup,
+    folder_contents,
+    history_imports,
+    slash_expansion,
+)
+from helix_desktop.workbench.cache_size_limit import CacheSizeLimit
+from helix_desktop.workbench.conversation_list_rows import ConversationListRows
+from helix_desktop.workbench.conversation_sharing import WorkspaceSharing
+from helix_desktop.workbench.delegated_agents import AgentWorkforce
+from helix_desktop.workbench.file_changes import FileChanges
+from helix_desktop.workbench.hook_runner import HookRunner
+from helix_desktop.workbench.mcp_servers import WorkspaceServers
+from helix_desktop.workbench.model_roles import ModelAccess, WorkspaceModels
+from helix_desktop.workbench.open_sessions import OpenSessions
+from helix_desktop.workbench.partial_replies import PartialReplies
+from helix_desktop.workbench.plan_mode import PlanMode
+from helix_desktop.workbench.project_in_use import ProjectInUse
+
+Listener = Callable[[Event], None]
+Writer = Callable[[str], ModelClient]
+MANY = 10_000
+_open: weakref.WeakKeyDictionary[StoredWorkspace, Workbench] = weakref.WeakKeyDictionary()
+
+
+def workbench_of(workspace: StoredWorkspace) -> Workbench | None:
+    """The workbench on this workspace, if this program has one: a command from outside works on the same sessions."""
+    return _open.get(workspace)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramDependencies:
+    """What all workbenches of a program share. `closed`: folders of the program's own that no tool may enter. `fetching`:
+    whether agents are offered fetch_url. `instructions`: the user's own, for every workspace; asked for before each step, in a thread.
+    `machine`: what other machines call this one; empty: its name in the network.
+    """
+
+    access: ModelAccess
+    closed: tuple[Path, ...] = ()
+    sample: Path | None = None  # see Roots
+    fetching: bool = False
+    instructions: Callable[[], str] = str
+    machine: str = ""
+
+
+class Workbench:
+    """Made by `open_workbench`. All sessions are heard through `subscribe_to_events`."""
+
+    def __init__(
+        self,
+        workspace: StoredWorkspace,
+        shared: ProgramDependencies,
+        kit: WorkspaceTools,
+        permissions: WorkspacePermissions,
+    ) -> None:
+        self.workspace = workspace
+        self.kit = kit
+        self._tasks = tasks.OwnedTasks(workspace.name)
+        self.mcp_servers = WorkspaceServers(workspace, shared.access.secrets, self._tasks.spawn_task)
+        self.project = ProjectInUse(workspace)
+        self.hooks = HookRunner(workspace, self.project, kit)
+        self.planning = PlanMode(permissions, self.choose_permission_mode)
+        self.models = WorkspaceModels(shared.access, lambda: workspace.settings.models)
+        self._shared = shared
+        self._permissions = permissions
+        self.sessions = OpenSessions()
+        self.workforce = AgentWorkforce(
+            self.project,
+            self._open_agent_session,
+            self._tasks.spawn_task,
+            self.sessions.find_open_session,
+            lambda: conversation_setup.parse_turn_limits(workspace.settings.limits),
+        )
+        self._reading = asyncio.Lock()  # while held, no facts change and no conversation is opened
+        self._rows = ConversationListRows(workspace.journal)
+        self.sharing = WorkspaceSharing(self, shared.access.secrets, shared.machine)
+        self._listeners: list[Listener] = []
+        self._meters: dict[str, str] = {}  # by conversation: the meter that is about to be saved
+        self._instead: dict[str, str] = {}
+        self._wide: tuple[str, ...] = ()
+        self._writers: dict[str, Writer] = {}
+        self._room = CacheSizeLimit(workspace, self._tasks.spawn_task)
+        self.file_changes = FileChanges(self)
+        self._partial = PartialReplies(workspace.folder / "partial", self._tasks.spawn_task, self._last_seq_of)
+        workspace.cache.changed = self._room.count_cache_size_soon
+        workspace.content_forgetter = self.forget_content
+        workspace.watch_settings(self._room.count_cache_size_soon)
+
+    @classmethod
+    async def open_workbench(cls, workspace: StoredWorkspace, shared: ProgramDependencies) -> Workbench:
+        """Get the tools ready and the conversations listed."""
+        permissions = conversation_setup.parse_permissions(workspace.settings)
+        owner = tasks.OwnedTasks(f"{workspace.name} commands")
+        stores = (workspace.cache, workspace.index, shared.access.tokens)
+        roots = [Path(root) for root in workspace.settings.roots]
+        options = WorkspaceToolOptions(
+            closed_paths=shared.closed,
+            sample_folder=shared.sample,
+            offers_fetch=shared.fetching,
+            caches=workspace.folder / "builds",
+            opened=lambda: conversation_setup.parse_opened_home(workspace.settings),
+            hidden=lambda: conversation_setup.parse_hidden_patterns(workspace.settings),
+        )
+        checkpoints = Checkpoints(
+            [root.resolve() for root in roots],
+            workspace.cache,
+            file=workspace.folder / known_state_file.NAME,
+            coverage=conversation_setup.parse_coverage(workspace.settings.changes),
+            closed=shared.closed,
+        )
+        kit = await WorkspaceTools.open_workspace_tools(
+            roots, stores, permissions=permissions, spawn=owner.spawn_task, options=options, checkpoints=checkpoints
+        )
+        bench = cls(workspace, shared, kit, permissions)
+        permissions.save_rule = bench._save_permission_rule
+        bench._report_wide_rules()
+        try:
+            await bench._rows.read_all_rows()
+        except BaseException:
+            await bench.aclose()
+            raise
+        bench.mcp_servers.start_configured_servers()
+        bench._tasks.spawn_task(
+            asyncio.to_thread(shared.access.prepare_model_access), name="get ready for the first message"
+        )
+        bench._tasks.spawn_task(bench.file_changes.prepare_checkpoints(), name="the first checkpoint")
+        _open[workspace] = bench
+        workspace.linked = bench.sharing.follow_link
+        bench.sharing.follow_link()
+        bench._room.count_cache_size_soon()
+        return bench
+
+    async def aclose(self) -> None:
+        """Stop what runs, in order: sessions, commands, tasks. The caller closes the workspace itself."""
+        _open.pop(self.workspace, None)
+        self.workspace.content_forgetter = self.workspace.forget_content
+        self.workforce.close()
+        async with AsyncExitStack() as last_first:  # on a full disk as well: no command and no server outlives it
+            last_first.push_async_callback(self.kit.aclose)
+            last_first.push_async_callback(self._tasks.aclose, limit=1.0)
+            last_first.push_async_callback(self.mcp_servers.aclose)
+            sessions = tuple(self.sessions)
+            await asyncio.gather(*(session.aclose() for session in sessions))
+            self.workspace.linked = lambda: None
+            await self.sharing.stop_conversation_sync()
+            for conversation in tuple(self._meters):
+                await self._save_meter(conversation)
+
+    # --- what it is
+
+    @property
+    def id(self) -> str:
+        return self.workspace.id
+
+    @property
+    def name(self) -> str:
+        return self.workspace.name
+
+    @property
+    def workspace_colour(self) -> str:
+        return self.workspace.settings.colour
+
+    @property
+    def allowed_folders(self) -> Sequence[Path]:
+        """Where its tools may work; an imported one has none until the user chooses."""
+        return tuple(map(Path, self.workspace.settings.roots))
+
+    @property
+    def main_folder(self) -> Path:
+        return next(iter(self.allowed_folders), Path.home())
+
+    # --- conversations
+
+    def list_conversations(self) -> Sequence[ConversationListRow]:
+        """All of them, the one that changed last first; sub-agents' name their parent."""
+        window = self._chosen_window_tokens()
+        return sorted((self._complete_row(row, window) for row in self._rows), key=lambda row: -row.updated)
+
+    def conversation_row(self, conversation: str) -> ConversationListRow | None:
+        row = self._rows.find_row(conversation)
+        return None if row is None else self._complete_row(row, self._chosen_window_tokens())
+
+    def _chosen_window_tokens(self) -> int:
+        """Of the chosen model; 0 where none is known."""
+        with suppress(HelixError):
+            return self.models.model_by_name(self.main_model_name).info.window
+        return 0
+
+    def _complete_row(self, row: ConversationListRow, window: int) -> ConversationListRow:
+        """With the machine that wrote there last; at rest measured by the `window` of its next request."""
+        machine = self.sharing.machine_that_wrote_last(row.id)
+        row = replace(row, machine=machine) if machine else row
+        session = self.sessions.find_open_session(row.id)
+        resting = session is None or session.running in (ConversationActivity.IDLE, ConversationActivity.FAILED)
+        own = row.agent or row.id in self._instead
+        return replace(row, window=window) if window and row.parts and resting and not own else row
+
+    def subscribe_to_events(self, listener: Listener) -> Callable[[], None]:
+        """Hear everything of every conversation; call what is returned to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    async def open_session(self, conversation: str, *, writer: Writer | None = None) -> Session:
+        """The one session of a conversation. `writer`: who writes its folds, given the name of its main model, where a
+        connected agent works in it.
+        """
+        if writer is not None:
+            self._writers[conversation] = writer
+        if self._rows.find_row(conversation) is None:
+            raise NotFound(f"There is no conversation {conversation} in {self.name}.")
+        async with self._reading:
+            session = self.sessions.find_open_session(conversation)
+            if session is None:
+                opened = await Conversation.open(self.workspace.journal, conversation)
+                if opened.state.own_model:
+                    self._apply_conversation_model(conversation, opened.state.own_model)
+                if not self.sharing.machine_writing_now(conversation):
+                    await self._partial.recover_cut_off_reply(
+                        opened, self.model_of_conversation(conversation), self._shared.access.tokens.count_tokens
+                    )
+                session = self._build_session(opened)
+                if len(session.all_facts) > MANY:
+                    gc.freeze()  # so many facts that last are not looked through again at every collection
+            self.sessions.keep_session_open(session)
+            return session
+
+    async def start_conversation(self, title: str = "", *, agent: str = "", parent: str = "") -> Session:
+        return await self.open_session(
+            await self._create_conversation(ConversationStarted(title=title, parent=parent, agent=agent))
+        )
+
+    async def preview_new_conversation(self) -> Session:
+        """What a new conversation would be sent, so that the price of its first message is known. Nothing of it is stored."""
+        session = self._build_session(Conversation(MemoryJournal(), "new", ConversationState()))
+        session.conversation.listeners.clear()
+        await self._predict_request_of(session)
+        return session
+
+    async def predict_next_request(self, conversation: str) -> None:
+        """Work out what its next request will be sent with, where that has changed since the last: what is shown of it follows."""
+        if (session := self.sessions.find_open_session(conversation)) is not None:
+            await self._predict_request_of(session)
+
+    async def _predict_request_of(self, session: Session) -> None:
+        with suppress(HelixError):  # what fails fails again in the turn, which shows it
+            session.expect_setup(await self._build_conversation_settings(session.conversation))
+
+    async def fork_conversation(self, conversation: str, at: int = 0, *, agent: str = "", title: str = "") -> Session:
+        """A copy of a conversation up to `at` (0: all of it). `agent`: who continues it, if not this program. `title`: empty keeps the
+        original's.
+        """
+        last = (await self.open_session(conversation)).conversation.state.last_seq
+        new = _new_conversation_id()
+        await self.workspace.journal.fork_conversation(conversation, at or last, new)
+        if agent:
+            await self.workspace.journal.append_to_journal(
+                new, [ConversationStarted(forked_from=conversation, forked_at=at or last, agent=agent)]
+            )
+        await self._reread_rows([new])
+        session = await self.open_session(new)
+        if not agent:
+            await session.finish_fork(title)
+        self._rows.update_row_meter(new, session.next_request_meter())
+        return session
+
+    async def start_model_comparison(self, conversation: str, models: Mapping[str, str]) -> Sequence[Session]:
+        """A conversation for each model (with its title), to ask them all the same: forks of one, or new ones where it is empty."""
+        for model in models:
+            self.models.model_by_name(model)
+        sessions = []
+        for model, title in models.items():
+            fresh = (
+                self.start_conversation(title)
+                if not conversation
+                else self.fork_conversation(conversation, title=title)
+            )
+            session = await fresh
+            await self.set_conversation_model(session.id, model)
+            sessions.append(session)
+        return sessions
+
+    async def set_conversation_model(self, conversation: str, name: str) -> None:
+        """A main model for one conversation, also after a restart; empty: the workspace's again."""
+        if name:
+            self.models.model_by_name(name)
+        await (await self.open_session(conversation)).set_own_model(name)
+        self._apply_conversation_model(conversation, name)
+
+    def _apply_conversation_model(self, conversation: str, name: str) -> None:
+        if name:
+            self._instead[conversation] = name
+        else:
+            self._instead.pop(conversation, None)
+
+    async def read_conversation_facts(self, conversation: str) -> Sequence[Recorded]:
+        """The facts of a conversation, to look at: a sub-agent's, or one of another day."""
+        session = self.sessions.find_open_session(conversation)
+        return (
+            tuple(session.all_facts) if session is not None else await self.workspace.journal.read_facts(conversation)
+        )
+
+    async def _create_conversation(self, started: ConversationStarted) -> str:
+        new = _new_conversation_id()
+        recorded = await self.workspace.journal.append_to_journal(new, [started])
+        self._rows.add_new_row(new, started, recorded[0].time)
+        return new
+
+    def _build_session(self, conversation: Conversation, *, depth: int = 0, only: Sequence[str] = ()) -> Session:
+        crew = self._build_collaborators(conversation, depth, only)
+        steward = FoldSteward(
+            conversation,
+            cache=crew.cache,
+            index=crew.index,
+            tokens=crew.tokens,
+            clock=crew.clock,
+            models=crew.models,
+            spawn=crew.spawn,
+        )
+        conversation.listeners.append(self._on_event)
+        return Session(conversation, crew, steward)
+
+    def _build_collaborators(self, conversation: Conversation, depth: int, only: Sequence[str]) -> SessionCollaborators:
+        async def compact_stored_entry(digest: Digest, keep: str) -> str:
+            client = self._model_client_for(conversation.id, ModelRole.FAST) or self._model_client_for(
+                conversation.id, ModelRole.MAIN
+            )
+            if client is None:
+                raise InvalidInput("No model is available to shorten the content.")
+            bills: list[Spent] = []
+            answer = await content_recall.compact_entry(self.workspace.cache, client, digest.hex, keep, bills.append)
+            await conversation.append_facts(*bills)
+            return answer
+
+        async def recall_folded_history(fold: str, words: str) -> str:
+            return await content_recall.recall_folded_messages(
+                conversation.state, self.workspace.cache, self._shared.access.tokens, fold, words
+            )
+
+        toolbox = self.kit.build_toolbox(
+            compact=compact_stored_entry,
+            history=recall_folded_history,
+            start_child=self.workforce.delegate_to_agent,
+            place=self.workforce.place_in_tree(conversation.id, depth),
+            more=self.mcp_servers.list_offered_server_tools,
+            only=only,
+            on_demand=self._tools_on_demand(conversation),
+            others=(*self.project.skill_tools(), *self.planning.plan_tools(depth), *self.workforce.agent_tools()),
+            guard=self.hooks,
+        )
+        return SessionCollaborators(
+            cache=self.workspace.cache,
+            index=self.workspace.index,
+            tokens=self._shared.access.tokens,
+            clock=self._shared.access.clock,
+            tools=toolbox,
+            withheld=toolbox.withheld_definitions,
+            run_hooks=self._run_event_hooks,
+            turn_lease=self.sharing.turn_lease,
+            models=partial(self._model_client_for, conversation.id),
+            setup=partial(self._build_step_setup, conversation),
+            spawn=self._tasks.spawn_task,
+            restore=self.kit.restore_files_before,
+            collect_file_changes=self.kit.record_unfinished_changes,
+            limits=lambda: conversation_setup.parse_turn_limits(self.workspace.settings.limits),
+            spent=self._rows.cost_today_and_ever,
+            agents_spent=partial(self.workforce.cost_and_limit_of_tree, conversation.id),
+        )
+
+    async def _run_event_hooks(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
+        row = self._rows.find_row(conversation)
+        if event == "Stop" and row is not None and row.parent:
+            event = "SubagentStop"
+        await self.project.reread_project_folders()
+        return await self.hooks.run_hooks_for_event(event, conversation, values)
+
+    def _tools_on_demand(self, conversation: Conversation) -> OnDemandTools:
+        """What a conversation's requests may spend on naming tools, by its policy and its model's window."""
+
+        def compute_tool_room() -> tools_on_demand.RequestHeadRoom:
+            chosen = conversation.policy
+            window = token_budget.window_tokens(conversation.state, chosen)
+            return tools_on_demand.RequestHeadRoom(int(chosen.tools_share * window), chosen.catalogue_tokens)
+
+        def tools_offered_before() -> Sequence[ToolSpec]:
+            return conversation.state.settings.tools.tools
+
+        project = self.project
+        return OnDemandTools(
+            self._shared.access.tokens,
+            self.kit.finder,
+            compute_tool_room,
+            tools_offered_before,
+            project.list_skill_catalogues,
+            project.searchable_skill_specs,
+        )
+
+    async def request_as_sent(
+        self, conversation: str, seq: int | None, request: Request
+    ) -> tuple[str, Mapping[str, Any]]:
+        """The request of a step (None: the next one) as its provider gets it, after the model's name."""
+        return await self.models.request_body_as_sent(
+            await self.open_session(conversation), seq, request, self.model_of_conversation(conversation)
+        )
+
+    # --- sub-agents
+
+    async def _open_agent_session(self, started: ConversationStarted, wish: Delegation) -> Session:
+        """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
+        async with self._reading:  # nobody else may open it before it is confined
+            new = await self._create_conversation(started)
+            self.workforce.add_agent_to_tree(new, wish)
+            if model := conversation_setup.model_of_role(
+                self.workforce.find_role_file(wish.role), self.workspace.settings.models, self.models
+            ):
+                self._instead[new] = model
+            conversation = await Conversation.open(self.workspace.journal, new)
+            session = self._build_session(conversation, depth=wish.depth, only=wish.tools)
+            self.sessions.keep_session_open(session)
+        return session
+
+    @property
+    def token_counter(self) -> TokenCounter:
+        """How tokens are counted here."""
+        return self._shared.access.tokens
+
+    # --- histories of other programs
+
+    async def import_histories(
+        self,
+        files: Sequence[Path],
+        *,
+        kind: str = "",
+        wanted: Mapping[str, frozenset[str]] | None = None,
+        report: history_imports.Report = history_imports.ignore_import_progress,
+        result: history_imports.ImportResult | None = None,
+    ) -> history_imports.ImportResult:
+        """Make conversations of them, or add what is new of those that are here. Stopped, it leaves whole conversations, and `result`
+        tells which.
+        """
+        result = result or history_imports.ImportResult(history_imports.new_import_name())
+        ahead = (await self.preview_new_conversation()).conversation.expected_state.settings
+        work = history_imports.HistoryImport(
+            self.workspace, self.token_counter, kind, self.hold_conversation, wanted or {}, result, ahead
+        )
+        try:
+            return await work.import_files(files, report)
+        finally:
+            await self._reread_rows({one.id for one in work.result.imported})
+            if work.result.imported:
+                self._on_event(ConversationReplaced(work.result.imported[-1].id))
+
+    async def undo_import_run(self, run: str) -> tuple[int, list[str]]:
+        """Take an import back."""
+        found = {one.conversation for one in await self.workspace.journal.imported_facts()}
+        try:
+            return await history_imports.undo_import(self.workspace, run, self.hold_conversation)
+        finally:
+            await self._reread_rows(found)
+
+    @asynccontextmanager
+    async def hold_conversation(self, conversation: str) -> AsyncIterator[None]:
+        """Inside, its facts may change: its session, if it has one, is held, and nobody can open it."""
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self._reading)
+            if (session := self.sessions.find_open_session(conversation)) is not None:
+                await held.enter_async_context(session.hold_session())
+            yield
+
+    # --- conversations other machines have too
+
+    async def take_over_new_facts(self, conversation: str) -> None:
+        """It came from another machine, or was continued there, and is not open here."""
+        await self._reread_rows([conversation])
+        self._on_event(ConversationReplaced(conversation))
+
+    async def move_to_branch(self, conversation: str, branch: str) -> None:
+        """Two machines wrote in it: what was written here is now a branch."""
+        await self._reread_rows([conversation, branch])
+        self._on_event(ConversationReplaced(branch))
+        await self.workspace.index.rebuild_in_background()
+
+    # --- content
+
+    async def forget_content(
+        self, *, text: str = "", entries: Sequence[Digest] = (), report: Report = report_nothing
+    ) -> ForgetResult:
+        """Remove a text, or entries, from the whole workspace for good. Every session is held, and reads changed facts again;
+        Refused while one of them works.
+        """
+        async with self.workspace.pause_sharing(), self._reading, self.sessions.hold_all_sessions_still():
+            await asyncio.to_thread(self._partial.delete_all_partial_replies)
+            purged = await self.workspace.forget_content(text=text, entries=entries, report=report)
+            await self._reread_rows(purged.conversations)
+        return purged
+
+    async def empty_conversation_trash(self) -> EmptyTrashResult:
+        """Remove the conversations in the trash for good, with what only they use; Refused while anything works."""
+        async with self._reading, self.sessions.hold_all_sessions_still():
+            emptied = await self.workspace.delete_trashed_conversations()
+        self._rows.remove_conversation_rows(emptied.conversations)
+        await self.sessions.close_sessions(emptied.conversations)
+        self._room.count_cache_size_soon()
+        return emptied
+
+    def bytes_over_limit(self) -> int:
+        """The bytes the cache takes beyond the user's limit, as last counted; 0 where there is none."""
+        return self._room.over
+
+    def watch_size_limit(self, listener: Callable[[int], object]) -> Callable[[], None]:
+        """`listener` is called with the bytes over the limit when it is passed, and with 0 when it no longer is."""
+        return self._room.watch_cache_size(listener)
+
+    async def attach_content(self, name: str, content: bytes, media_type: str) -> Attachment:
+        """Put something the user adds to a message into the cache."""
+        stored = await self.workspace.cache.store_content(content, EntryOrigin("user", name, media_type))
+        return Attachment(name, stored, await self._count_stored_tokens(stored, content))
+
+    async def tokens_sent_of_attachment(self, attachment: Attachment) -> int:
+        """Of an attachment that is too large for the model's window an excerpt goes with the message."""
+        settings, tokens = self.workspace.settings, self._shared.access.tokens
+        chosen = context_policy.policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
+        main = next((model.window for model in self.models.model_facts() if model.role is ModelRole.MAIN), 0)
+        if attachment.tokens <= chosen.oversized_share * (main or chosen.window):
+            return attachment.tokens
+        shown = await large_outputs.excerpt_attachment(self.workspace.cache, attachment, chosen)
+        return await asyncio.to_thread(tokens.count_tokens, shown)
+
+    async def _count_stored_tokens(self, stored: Stored, content: bytes) -> int:
+        if not stored.media_type.startswith("text/"):
+            return 1_000  # what providers ask for a picture, roughly; the reported usage corrects it
+        return await asyncio.to_thread(
+            estimate_entry_tokens, stored.size, content, self._shared.access.tokens.count_tokens
+        )
+
+    async def complete_file_paths(self, prefix: str, limit: int = 20) -> Sequence[str]:
+        """Paths below the workspace's folder that hold `prefix`, the shortest first, for completion."""
+        found = await asyncio.to_thread(folder_contents.find_paths_below, self.main_folder, prefix.lower(), limit)
+        return [name for name in found if not self.kit.resources.roots.is_hidden_inside(name)]
+
+    def _report_wide_rules(self) -> None:
+        """Rules of older versions that allow more than they seem to are shown once."""
+        found = conversation_setup.find_wide_rules(self._permissions, self.workspace.settings.shown)
+        if found:
+            notes: list[str] = []
+            for command in found:
+                notes.append(  # noqa: PERF401 -- sentences are looked for in what is appended
+                    f"The rule {command} also allows other programs. You can remove this rule in Settings > Permissions."
+                )
+            self._wide = tuple(notes)
+            with suppress(HelixError):
+                self.workspace.change_settings(lambda now: {"permissions.shown": [*now.shown, *found]})
+
+    async def change_settings(self, changes: Changes) -> None:
+        """Set keys of workspace.toml, and let what runs take them over."""
+        servers = self.workspace.settings.mcp
+        await asyncio.to_thread(self.workspace.change_settings, changes)
+        wanted = conversation_setup.parse_permissions(self.workspace.settings)
+        self._permissions.mode, self._permissions.rules = wanted.mode, wanted.rules
+        if self.workspace.settings.mcp != servers:
+            await self.mcp_servers.apply_server_settings()
+        self.file_changes.apply_checkpoint_settings()
+
+    # --- what can be chosen, and what is
+
+    @property
+    def policy_name(self) -> str:
+        return self.workspace.settings.preset or DEFAULT_PRESET
+
+    @property
+    def main_model_name(self) -> str:
+        return self.workspace.settings.models.get("main", "")
+
+    @property
+    def permission_mode(self) -> str:
+        return self._permissions.mode.value
+
+    def describe_permission_modes(self) -> Mapping[str, str]:
+        """Every mode with what it means."""
+        return {
+            PermissionMode.READ_ONLY.value: "Read only",
+            PermissionMode.PLAN.value: "Plan: change nothing until I approve a plan",
+            PermissionMode.ASK.value: "Ask before changes and commands",
+            PermissionMode.ALLOW_EDITS.value: "Allow edits, ask before commands",
+            PermissionMode.ALLOW_ALL.value: "Allow everything",
+        }
+
+    async def choose_context_policy(self, name: str, values: Mapping[str, Any] | None = None) -> None:
+        """A preset, with the values that differ from it."""
+        conversation_setup.build_policy_fact(name, values or {})
+        await self.change_settings({"policy.preset": name, "policy.values": dict(values or {})})
+
+    async def choose_model_for_role(self, name: str, role: str = "main") -> None:
+        """`provider/model` for a role; an empty name leaves the role to the main model."""
+        if role not in list(ModelRole):
+            raise InvalidInput(f"{role!r} is not a model role. Available: {', '.join(ModelRole)}.")
+        if name:
+            self.models.model_by_name(name)
+        await self.change_settings({f"models.{role}": name or None})
+
+    def use_conversation_model(self, conversation: str, name: str) -> None:
+        """Another main model for one conversation, until the workbench closes."""
+        self.models.model_by_name(name)
+        self._instead[conversation] = name
+
+    def model_of_conversation(self, conversation: str) -> str:
+        """The main model of a conversation; empty where none is chosen."""
+        return self._instead.get(conversation) or self.main_model_name
+
+    async def choose_permission_mode(self, name: str) -> None:
+        self._permissions.mode = PermissionMode(name)
+        await self.change_settings({"permissions.mode": name})
+
+    def list_slash_commands(self) -> Sequence[ProjectItem]:
+        """The slash commands there are now: those of the folders, skills, and prompts of servers."""
+        prompts = [
+            ProjectItem("command", f"{each.server}:{each.name}", Path(each.server), "", "", each.about, trusted=True)
+            for each in self.mcp_servers.list_server_prompts()
+        ]
+        return (*self.project.now.items_in_force("command"), *self.project.now.items_in_force("skill"), *prompts)
+
+    def list_server_resources(self) -> Sequence[tuple[str, str, str]]:
+        """What the servers offer to be attached: server, address, name."""
+        return [(each.server, each.uri, each.name) for each in self.mcp_servers.list_offered_resources()]
+
+    async def attach_server_resource(self, server: str, uri: str) -> Attachment:
+        """A resource of a server, for the next message."""
+        found = await self.mcp_servers.fetch_server_resource(server, uri)
+        if found.images and not found.text.strip():
+            kind, data = found.images[0]
+            return await self.attach_content(uri, data, kind)
+        return await self.attach_content(uri, found.text.encode("utf-8", "replace"), "text/plain")
+
+    async def expand_command_message(self, session: Session, parts: tuple[UserPart, ...]) -> tuple[UserPart, ...]:
+        """A message that begins with the name of a command, with the command's text in its place; any other as it is."""
+        await self.project.reread_project_folders()
+        return await slash_expansion.expand_slash_command(
+            self.project.now, session, parts, self._shared.access.tokens, self.mcp_servers
+        )
+
+    @property
+    def opening_notes(self) -> Sequence[str]:
+        """What opening the workspace had to mend, and what its settings hold that means nothing: for the user."""
+        return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
+
+    def read_imported_proposals(self) -> str:
+        """What an imported workspace asks to be allowed, as its file has it; empty for nothing."""
+        return conversation_setup.format_proposals(self.workspace.settings.proposed)
+
+    async def decide_imported_proposals(self, *, accept: bool) -> None:
+        """Put what was imported into force, or drop it. Folders that are not on this machine cannot be taken over."""
+        proposed = dict(self.workspace.settings.proposed) if accept else {}
+        if "roots" in proposed:
+            proposed["roots"] = await asyncio.to_thread(folder_contents.existing_folders, proposed["roots"])
+        await self.change_settings({**proposed, "proposed": None})
+
+    def spawn_workbench_task(self, work: Coroutine[Any, Any, Any], *, name: str) -> asyncio.Task[Any]:
+        """Work that ends with the workbench."""
+        return self._tasks.spawn_task(work, name=name)
+
+    # --- for its sessions
+
+    def _model_client_for(self, conversation: str, role: ModelRole) -> ModelClient | None:
+        if (writer := self._writers.get(conversation)) is not None:
+            main = self.sessions.find_open_session(conversation)
+            chosen = main.conversation.state.settings.model_for_role(ModelRole.MAIN) if main else None
+            return writer(chosen.model if chosen else "") if role is ModelRole.MAIN else None
+        instead = self._instead.get(conversation)
+        return (
+            self.models.model_by_name(instead)
+            if instead and role is ModelRole.MAIN
+            else self.models.client_for_role(role)
+        )
+
+    async def _build_step_setup(self, conversation: Conversation) -> ConversationSetup:
+        """For a step, with the notes of hooks."""
+        made = await self._build_conversation_settings(conversation)
+        return replace(made, notes=(*made.notes, *self.hooks.take_hook_notes(conversation.id)))
+
+    async def _build_conversation_settings(self, conversation: Conversation) -> ConversationSetup:
+        """Files are read in a thread: a folder may be on a disk that does not answer."""
+        settings, tokens = self.workspace.settings, self._shared.access.tokens
+        system, (rules, notes) = await asyncio.gather(
+            asyncio.to_thread(self._build_system_prompt, settings),
+            self.project.rules_and_notes_for_step(conversation.id, conversation.state, tokens),
+        )
+        models = self.models.model_facts(self._instead.get(conversation.id, ""))
+        role = self.workforce.role_file_of(conversation.state)
+        return ConversationSetup(
+            conversation_setup.system_prompt_for_role(system, role, tokens),
+            conversation_setup.policy_of_role(role, settings.preset, settings.policy),
+            tuple(conversation_setup.apply_model_choices(model, settings) for model in models),
+            rules,
+            (*notes, *self.planning.plan_mode_notes()),
+        )
+
+    def _build_system_prompt(self, settings: WorkspaceConfig) -> SystemSet:
+        own = self._shared.instructions()
+        return conversation_setup.build_system_prompt(
+            self.name, settings.roots, self.token_counter, own, settings.instructions
+        )
+
+    def _save_permission_rule(self, rule: PermissionRule) -> None:
+        """The user chose "always": save the rule in the workspace."""
+        self.workspace.change_settings(lambda now: {"permissions.rules": [*now.rules, rule.as_rule_table()]})
+
+    def _last_seq_of(self, conversation: str) -> int:
+        session = self.sessions.find_open_session(conversation)
+        return session.conversation.state.last_seq if session is not None else 0
+
+    def _on_event(self, event: Event) -> None:
+        self._partial.keep_streamed_event(event)
+        if isinstance(event, FactAppended):
+            self._update_row(event.recorded)
+        elif isinstance(event, ActivityChanged | MessagesQueued | FoldProgress):
+            self._keep_session(event.conversation)
+        elif isinstance(event, MeterChanged):
+            self._update_row_meter(event.conversation)
+        self.sharing.send_soon_after_fact(event)
+        self.hooks.on_session_event(event, self._tasks.spawn_task)
+        self.workforce.add_up_agent_cost(event)
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    def _keep_session(self, conversation: str) -> None:
+        session = self.sessions.find_open_session(conversation)
+        if session is not None:
+            self.sessions.keep_session_open(session)
+
+    def _update_row(self, recorded: Recorded) -> None:
+        """Update the list, and save the meter at the end of a turn."""
+        session = self.sessions.find_open_session(recorded.conversation)
+        meter = session.next_request_meter() if session else None
+        self._rows.update_row_with_fact(recorded, meter)
+        if session and meter and (isinstance(recorded.fact, TurnEnded) or session.running is ConversationActivity.IDLE):
+            self._schedule_meter_write(session, meter)
+
+    def _update_row_meter(self, conversation: str) -> None:
+        """The list shows what the window does."""
+        session, row = self.sessions.find_open_session(conversation), self._rows.find_row(conversation)
+        if session is not None and row is not None:
+            meter = session.next_request_meter()
+            if (row.parts, row.window) != (meter.parts, meter.window):
+                self._rows.update_row_meter(conversation, meter)
+                self._schedule_meter_write(session, meter)
+
+    def _schedule_meter_write(self, session: Session, meter: WindowMeter) -> None:
+        if session.id not in self._meters:
+            self._tasks.spawn_task(self._save_meter(session.id), name="keep the meter")
+        self._meters[session.id] = conversation_list_rows.encode_meter(
+            meter, session.conversation.state.last_seq, session.agent
+        )
+
+    async def _reread_rows(self, conversations: Collection[str]) -> None:
+        """What the list knows of these."""
+        await self._rows.reread_rows(conversations)
+        for conversation in conversations:
+            self._update_row_meter(conversation)
+
+    async def _save_meter(self, conversation: str) -> None:
+        """The last of those that came together. It is forgotten when it is written: a task that is cancelled leaves it to `aclose`."""
+        while meter := self._meters.get(conversation, ""):
+            with suppress(HelixError):  # the list computes a meter that is not saved
+                await self.workspace.journal.store_meter(conversation, meter)
+            if self._meters.get(conversation) == meter:
+                del self._meters[conversation]
+
+
+def _new_conversation_id() -> str:
+    """Sorts by time, and is unlike any other."""
+    return f"{int(time.time() * 1000):012x}{random.token_hex(4)}"

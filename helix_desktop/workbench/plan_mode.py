@@ -1,0 +1,66 @@
+"""Plan mode: nothing is changed until the user approves a plan, which then holds word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from helix_desktop.engine.collaborators import StandingNote
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.errors import ActionRefused, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    object_schema,
+    text_schema,
+)
+from helix_desktop.tools.permission import PermissionMode
+from helix_desktop.tools.toolbox import WorkspacePermissions
+
+PRESENT_PLAN = "present_plan"
+ON = {"ask": PermissionMode.ASK, "edits": PermissionMode.ALLOW_EDITS}
+_ABOUT = "In plan mode: show the user your plan. They may change it and approve it, or ask you to keep planning."
+_SCHEMA = object_schema(
+    "plan", plan=text_schema("The whole plan in Markdown: what you will change, where, and how you will check it")
+)
+_MODE = (
+    "[Plan mode. Nothing may be changed now: files cannot be edited, commands run where they cannot write, and only those "
+    f"tools of servers run that the user marked as reading. Look around, then call call_tool with {PRESENT_PLAN} and a "
+    "plan. Work on it begins when the user approves it.]"
+)
+_LONGEST = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class PlanMode:
+    """`choose`: takes up another mode. The plan itself is recorded with the answer (`engine/session.py`)."""
+
+    permissions: WorkspacePermissions
+    choose: Callable[[str], Awaitable[None]]
+
+    def plan_mode_notes(self) -> list[StandingNote]:
+        """What plan mode adds to the next request."""
+        return [StandingNote("mode", _MODE if self.permissions.mode is PermissionMode.PLAN else "")]
+
+    def plan_tools(self, depth: int) -> tuple[BuiltInTool, ...]:
+        """The tool that shows a plan; sub-agents report to whoever delegated them instead."""
+        return (BuiltInTool(PRESENT_PLAN, _ABOUT, _SCHEMA, self._present_plan, is_rare=True),) if depth == 0 else ()
+
+    async def _present_plan(self, args: ToolArguments, use: ToolResources) -> ToolOutput:
+        plan = args.text_argument("plan").strip()
+        if self.permissions.mode is not PermissionMode.PLAN:
+            raise ActionRefused("This workspace is not in plan mode. Start working.")
+        if not plan or len(plan) > _LONGEST:
+            raise InvalidInput(f"A plan of up to {_LONGEST:,} characters is required.")
+        answer = await use.context.ask(
+            PermissionQuestion(use.call, "A plan to approve", plan, scopes=tuple(ON), plan=True)
+        )
+        if not answer.allowed:
+            words = f" They said: {answer.words}" if answer.words else ""
+            raise ActionRefused(f"The user wants you to keep planning.{words}")
+        final = answer.values.strip() or plan
+        await self.choose(ON.get(answer.scope, PermissionMode.ASK).value)
+        changed = " The user changed it: read it again." if final != plan else ""
+        return ToolOutput(f"The user approved the plan.{changed} It follows word for word.")

@@ -1,0 +1,215 @@
+"""What the workspace's folders bring, in use: rules that come into force, skills that are read, commands that are said."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import field
+from pathlib import Path
+
+from helix_desktop.engine.collaborators import StandingNote
+from helix_desktop.engine.facts import ModelReplied, RulesSet, ToolCall, ToolReturned, ToolSpec
+from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.tool_calls import PATH_KEYS, parse_arguments
+from helix_desktop.engine.view import ConversationState
+from helix_desktop.errors import NotFound
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.project import project_files
+from helix_desktop.project.project_files import ProjectItems
+from helix_desktop.project.project_item import ProjectItem
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.tools.built_in_tool import (
+    BuiltInTool,
+    ToolArguments,
+    ToolOutput,
+    ToolResources,
+    object_schema,
+    text_schema,
+)
+from helix_desktop.tools.tools_on_demand import SourceCatalogue, SourceSummary
+
+USE_SKILL = "use_skill"
+_ABOUT_SKILL = "Read a skill's instructions. They then hold word for word."
+_SKILL_SCHEMA = object_schema("name", name=text_schema("The skill's name"))
+MOST_TOUCHED = 5_000
+
+
+@dataclass(slots=True)
+class ProjectUse:
+    """What one conversation has touched and read so far, read off its facts once each."""
+
+    paths: dict[Path, None] = field(default_factory=dict)
+    skills: dict[str, None] = field(default_factory=dict)
+    read: int = 0
+
+    def read_new_facts(self, state: ConversationState, roots: Sequence[Path]) -> ProjectUse:
+        for recorded in state.facts[self.read :]:
+            fact = recorded.fact
+            if isinstance(fact, ModelReplied):
+                for part in fact.parts:
+                    if isinstance(part, ToolCall):
+                        self._note_tool_call(part, roots)
+            elif isinstance(fact, ToolReturned):
+                for change in fact.changes:
+                    self._note_touched_path(change.path, roots)
+        self.read = len(state.facts)
+        return self
+
+    def _note_tool_call(self, call: ToolCall, roots: Sequence[Path]) -> None:
+        values = parse_arguments(call.arguments) or {}
+        if call.name == USE_SKILL and isinstance(values.get("name"), str):
+            self.skills[values["name"]] = None
+        for key in PATH_KEYS:
+            if isinstance(values.get(key), str):
+                self._note_touched_path(values[key], roots)
+
+    def _note_touched_path(self, said: str, roots: Sequence[Path]) -> None:
+        if len(said) > 4_096 or "\0" in said or len(self.paths) >= MOST_TOUCHED:
+            return
+        for root in roots:
+            path = Path(said) if Path(said).is_absolute() else root / said
+            if ".." not in path.parts and path.is_relative_to(root):
+                self.paths[path] = None
+
+
+class ProjectInUse:
+    """Of one workspace. `now` is what was found when it was last looked for; `changed` is called when that is something else."""
+
+    def __init__(self, workspace: StoredWorkspace) -> None:
+        self.now = ProjectItems()
+        self.listeners: list[Callable[[], None]] = []
+        self._workspace = workspace
+        self._used: dict[str, ProjectUse] = {}
+
+    def project_use_of(self, conversation: str) -> ProjectUse:
+        return self._used.setdefault(conversation, ProjectUse())
+
+    def read_project_folders(self) -> ProjectItems:
+        """Read the folders now."""
+        settings = self._workspace.settings
+        touched = [path for used in tuple(self._used.values()) for path in tuple(used.paths)]
+        return project_files.read_project_files(settings.roots, settings.trusted, settings.off, touched)
+
+    async def reread_project_folders(self) -> ProjectItems:
+        """`read_project_folders`, beside the loop; who shows it hears of what is different."""
+        found = await asyncio.to_thread(self.read_project_folders)
+        if found != self.now:
+            self.now = found
+            for listener in tuple(self.listeners):
+                listener()
+        return found
+
+    async def rules_and_notes_for_step(
+        self, conversation: str, state: ConversationState, tokens: TokenCounter
+    ) -> tuple[tuple[RulesSet, ...], tuple[StandingNote, ...]]:
+        """The rules in front of a conversation's next request, and what holds from there on."""
+        roots = [Path(root) for root in self._workspace.settings.roots]
+        used = self.project_use_of(conversation).read_new_facts(state, roots)
+        found = await self.reread_project_folders()
+        rules = _rules_for_prompt(found, state, tokens)
+        notes = (
+            *_notes_on_nested_rules(found, used.paths, state),
+            *_notes_on_changed_skills(found, used.skills, state),
+        )
+        return rules, notes
+
+    def skill_tools(self) -> tuple[BuiltInTool, ...]:
+        return (BuiltInTool(USE_SKILL, _ABOUT_SKILL, _SKILL_SCHEMA, self._run_use_skill, is_rare=True),)
+
+    async def _run_use_skill(self, args: ToolArguments, _: ToolResources) -> ToolOutput:
+        item = (await self.reread_project_folders()).find_item("skill", args.text_argument("name"))
+        if item is None:
+            known = ", ".join(each.name for each in self.now.items_in_force("skill")) or "none"
+            raise NotFound(f"There is no skill {args.text_argument('name')[:80]!r}.", remedy=f"Available: {known}.")
+        return ToolOutput(
+            f"The instructions of {item.name} follow. Its files are in {item.path.parent}.", source=item.name
+        )
+
+    def list_skill_catalogues(self) -> Sequence[SourceCatalogue]:
+        """The skills and agents there are, a line each."""
+        skills = [
+            SourceSummary(item.name, item.about)
+            for item in self.now.items_in_force("skill")
+            if not _is_only_by_hand(item)
+        ]
+        found = [
+            SourceCatalogue(f'Skills; read one with call_tool("{USE_SKILL}") before work it is for:', tuple(skills))
+        ]
+        agents = [SourceSummary(item.name, item.about) for item in self.now.items_in_force("agent")]
+        found.append(SourceCatalogue("Agents to delegate to by name:", tuple(agents)))
+        return found
+
+    def searchable_skill_specs(self) -> Sequence[ToolSpec]:
+        """Skills as the search for tools finds them."""
+        return [
+            ToolSpec(
+                USE_SKILL, f"The skill {item.name}: {item.about}", json.dumps({"name": item.name}, ensure_ascii=False)
+            )
+            for item in self.now.items_in_force("skill")
+            if not _is_only_by_hand(item)
+        ]
+
+    async def trust_items(self, *items: ProjectItem) -> None:
+        """The user has seen exactly these contents and agrees: one change, whatever their number."""
+        agreed = {item.settings_key: item.content_sha256 for item in items}
+        await self._change_project_settings(lambda now: {"permissions.trusted": {**now.trusted, **agreed}})
+
+    async def switch_item(self, key: str, *, on: bool) -> None:
+        """Use an item, or do not, whatever else is decided about it."""
+        await self._change_project_settings(
+            lambda now: {"permissions.off": sorted({*now.off} - {key} if on else {*now.off, key})}
+        )
+
+    async def _change_project_settings(self, changes: Callable[..., dict[str, object]]) -> None:
+        await asyncio.to_thread(self._workspace.change_settings, changes)
+        await self.reread_project_folders()
+
+
+def _is_only_by_hand(item: ProjectItem) -> bool:
+    return str(item.values.get("disable-model-invocation", "")).lower() == "true"
+
+
+def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: TokenCounter) -> tuple[RulesSet, ...]:
+    """Trusted files of the roots; one that is gone or switched off is taken out; one that changed stays as it was trusted."""
+    holding = [item for item in found.items_in_force("rules") if not item.is_nested]
+    facts = [RulesSet(str(item.path), item.body, tokens.count_tokens(item.body)) for item in holding]
+    waiting = {
+        str(item.path) for item in found.items_of_kind("rules") if item.known and not item.trusted and not item.off
+    }
+    there = {fact.path for fact in facts} | waiting
+    return (*facts, *(RulesSet(known.path, "", 0) for _, known in state.settings.rules if known.path not in there))
+
+
+def _notes_on_nested_rules(
+    found: ProjectItems, touched: Iterable[Path], state: ConversationState
+) -> list[StandingNote]:
+    """Those a file of this conversation has brought into force; one that is gone or off is taken back."""
+    paths = tuple(touched)
+    notes, there = [], set()
+    for item in found.items_of_kind("rules"):
+        by = f"rules:{item.path}"
+        if item.is_nested and (by in state.branch.notes or item.applies_to(paths)):
+            if item.is_in_force:
+                notes.append(
+                    StandingNote(
+                        by, f"[Rules from {item.path}. They hold for the files below {item.below}.]\n\n{item.body}"
+                    )
+                )
+            if not item.off:
+                there.add(by)
+    gone = [by for by in state.branch.notes if by.startswith("rules:") and by not in there]
+    return notes + [StandingNote(by, "") for by in gone]
+
+
+def _notes_on_changed_skills(found: ProjectItems, used: Iterable[str], state: ConversationState) -> list[StandingNote]:
+    notes = []
+    for name in used:
+        item = found.find_item("skill", name)
+        by = f"skill:{name}"
+        if item is not None:
+            where = f"Its files are in {item.path.parent}."
+            notes.append(StandingNote(by, f"[The skill {name}, word for word. {where}]\n\n{item.body}"))
+        elif by in state.branch.notes and not any(each.name == name for each in found.items_of_kind("skill")):
+            notes.append(StandingNote(by, ""))
+    return notes

@@ -1,0 +1,385 @@
+"""One session of another program on its way into its conversation: a new one, what has been added to one that is here, or a fork of it.
+
+Contents are stored first; the facts then come in one transaction, with a `BroughtIn` that tells where they come from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time as clock
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import field, replace
+from pathlib import Path
+
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationChanged,
+    ConversationStarted,
+    Cover,
+    Fact,
+    Folded,
+    Forgotten,
+    ModelReplied,
+    Origin,
+    PartRef,
+    Recorded,
+    Rewound,
+    Span,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.token_budget import WindowMeter
+from helix_desktop.engine.view import build_state
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import recording_facts
+from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.histories.recording_facts import FactDraft
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench import conversation_list_rows
+
+Hold = Callable[[str], AbstractAsyncContextManager[None]]
+TOGETHER, SLICE = 64, 1 << 20  # contents that share a sync, and their bytes
+SAID = (UserSaid, ModelReplied, ToolReturned)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedConversation:
+    """A conversation after its import. `state`: "new", "more" (it had grown), "fork" (it was continued here), "back" (an undone import)."""
+
+    id: str
+    state: str
+    title: str
+    kind: str
+    session: str
+    path: str
+    messages: int
+    outputs: int
+    folds: int
+    facts: int  # that were appended
+    last: float = 0.0  # when something happened in it last
+    parent: str = ""
+    forked_from: str = ""
+
+
+def conversation_id_of_session(kind: str, session: str) -> str:
+    """The conversation a session becomes: the same in every import."""
+    return hashlib.sha256(f"{kind}\0{session}".encode("utf-8", "replace")).hexdigest()[:20]
+
+
+@dataclass(frozen=True, slots=True)
+class SessionToImport:
+    """A session that was read. `stamp`: of its file, where it is the last in it."""
+
+    file: Path
+    recording: RecordedSession
+    made: list[FactDraft]
+    stamp: tuple[int, int]
+    meter: WindowMeter | None  # the size of its context, for the list; None: not known before it is opened
+    keys: list[tuple[int, str]]  # what looks like a key, by message
+
+    def under_own_name(self) -> SessionToImport:
+        """Under a name of its own, for where two files that differ name the same session."""
+        name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
+        return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierImports:
+    """What was imported before, by program and session. `last`: the fact of the last import; `calls`: the call that made a sub-agent's session."""
+
+    last: dict[tuple[str, str], Recorded] = field(default_factory=dict)
+    calls: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def conversation_of_recording(self, recording: RecordedSession) -> str:
+        """The conversation that it is, or becomes."""
+        return self._imported_conversation(recording.kind, recording.session) or conversation_id_of_session(
+            *recording.identity_of_session
+        )
+
+    def parent_conversation(self, recording: RecordedSession) -> str:
+        """The conversation of the session that started this one, where it is here."""
+        return self._imported_conversation(recording.kind, recording.parent)
+
+    def forked_conversation(self, recording: RecordedSession) -> str:
+        return self._imported_conversation(recording.kind, recording.forked_from)
+
+    def delegating_call(self, recording: RecordedSession) -> str:
+        return recording.parent_call or self.calls.get(recording.identity_of_session, "")
+
+    def is_in_another_file(self, held: SessionToImport) -> bool:
+        """Whether another file, which is still there, has a session of the same name."""
+        known = self.last.get(held.recording.identity_of_session)
+        path = imported_path(known) if known else str(held.file)
+        return path != str(held.file) and Path(path).is_file()
+
+    def _imported_conversation(self, kind: str, session: str) -> str:
+        known = self.last.get((kind, session)) if session else None
+        return known.conversation if known else ""
+
+
+def imported_path(recorded: Recorded) -> str:
+    return recorded.fact.origin.path.partition("#")[0] if isinstance(recorded.fact, BroughtIn) else ""
+
+
+@dataclass(slots=True)
+class SessionWriter:
+    """One recording on its way into its conversation. `run`: the name of the import; `hold`: nobody else changes a conversation within it."""
+
+    workspace: StoredWorkspace
+    hold: Hold
+    earlier: EarlierImports
+    run: str
+    held: SessionToImport
+    conversation: str
+    new_from: int = 0  # the first message that is new
+    recorded: Recorded | None = None  # the fact of the import, and what it came to; None: nothing is new
+    brought: ImportedConversation | None = None
+    _seqs: dict[int, int] = field(default_factory=dict)  # by the number of a draft, the number of its fact
+
+    @property
+    def recorded_session(self) -> RecordedSession:
+        return self.held.recording
+
+    @property
+    def drafted_facts(self) -> list[FactDraft]:
+        return self.held.made
+
+    async def write_session(self) -> None:
+        async with self.hold(self.conversation):
+            facts = await self.workspace.journal.read_facts(self.conversation)
+            if not facts:
+                await self._create_imported_conversation()
+                return
+            if await self._append_what_is_new(facts):
+                return
+        self.held = self.held.under_own_name()
+        self.conversation = self.earlier.conversation_of_recording(self.recorded_session)
+        self._seqs.clear()
+        await self.write_session()
+
+    # --- a new conversation
+
+    async def _create_imported_conversation(self) -> None:
+        """All of it, in one transaction. A branch begins with what it shares, and then is a fork."""
+        recording, source = self.recorded_session, self.earlier.forked_conversation(self.recorded_session)
+        call = self.earlier.delegating_call(recording)
+        parent = self.earlier.parent_conversation(recording)
+        began = recording_facts.started_fact(replace(recording, parent_call=call), parent=parent)
+        shared = sum(draft.message < recording.forked_at for draft in self.drafted_facts) if source else 0
+        first: list[FactDraft] = [
+            FactDraft(self._first_message_time(), began if not source else replace(began, origin=Origin()))
+        ]
+        facts = [*first, *self.drafted_facts[:shared]]
+        if source:
+            facts.append(
+                FactDraft(
+                    self._first_message_time(), recording_facts.started_fact(recording, fork=(source, shared + 1))
+                )
+            )
+        facts += self.drafted_facts[shared:]
+        self._place_folds(1, range(1, shared + 1))
+        self._place_folds(shared + 1 + bool(source), range(shared + 1, len(self.drafted_facts) + 1))
+        await self._store_contents_of_drafts(self.drafted_facts)
+        await self._append_with_import_fact(await asyncio.to_thread(self._place_all_drafts, facts), "new")
+
+    def _first_message_time(self) -> float:
+        return next((draft.time for draft in self.drafted_facts if draft.time), clock.time())
+
+    def _place_folds(self, behind: int, numbers: range) -> None:
+        for at, number in enumerate(numbers, behind + 1):
+            self._seqs[number] = at
+
+    # --- one that is here
+
+    async def _append_what_is_new(self, facts: Sequence[Recorded]) -> bool:
+        """What is new of it; where it was continued here, into a fork of what came from there. False: it is another file's."""
+        last = max((one.seq for one in facts if isinstance(one.fact, BroughtIn)), default=0)
+        undone = any(one.seq == last and isinstance(one.fact, BroughtIn) and one.fact.undone for one in facts)
+        present = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
+        stand = [one for one in present if _is_message_fact(one.fact)]
+        common = self._count_common_messages(stand, forgotten=_has_forgotten_text(facts))
+        ours = any(one.seq > last and isinstance(one.fact, (*SAID, Rewound)) for one in facts)
+        said = [number for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done]
+        shorter = common < len(stand) and self.earlier.is_in_another_file(self.held)
+        if shorter and common < len(said):
+            return False
+        fresh = said[common] if common < len(said) else len(self.drafted_facts) + 1
+        folds = self._folds_made_since(facts, fresh)
+        if common == len(said) and (shorter or (not folds and not undone)):
+            self.new_from = len(self.recorded_session.messages)
+        elif ours and common < len(said):
+            await self._fork_with_new_messages(present, common, fresh)
+        else:
+            await self._append_added_messages(facts, present, (common, fresh), folds, undone=undone)
+        return True
+
+    def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
+        """How many messages and results here are the same as in the file; where some were forgotten, all count as the same."""
+        said = [(number, draft) for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done]
+        common = 0
+        for (number, draft), one in zip(said, present, strict=False):
+            if not forgotten and recording_facts.comparable_text(draft.fact) != recording_facts.comparable_text(
+                one.fact
+            ):
+                break
+            self._seqs[number] = one.seq
+            common += 1
+        return common
+
+    def _folds_made_since(self, facts: Sequence[Recorded], fresh: int) -> list[FactDraft]:
+        """Folds over what is here already that the other program made since."""
+        there = {(one.fact.kind, one.fact.cover) for one in facts if isinstance(one.fact, Folded)}
+        folds = (draft for draft in self.drafted_facts[: fresh - 1] if isinstance(draft.fact, Folded))
+        covers = ((draft, self._place_cover(draft.fact.cover)) for draft in folds if isinstance(draft.fact, Folded))
+        return [
+            draft
+            for draft, cover in covers
+            if cover is not None and isinstance(draft.fact, Folded) and (draft.fact.kind, cover) not in there
+        ]
+
+    async def _append_added_messages(
+        self,
+        facts: Sequence[Recorded],
+        present: Sequence[Recorded],
+        at: tuple[int, int],
+        folds: list[FactDraft],
+        *,
+        undone: bool,
+    ) -> None:
+        common, fresh = at
+        new = self.drafted_facts[fresh - 1 :] if fresh <= len(self.drafted_facts) else []
+        begun: list[tuple[float, Fact]] = []
+        stand = [one for one in present if _is_message_fact(one.fact)]
+        if common < len(stand):  # the file tells it differently now
+            begun.append((0.0, Rewound(stand[common].seq - 1)))
+        if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
+            begun.append((0.0, ConversationChanged(trashed=False)))
+        first = facts[-1].seq + 1
+        self._place_folds(facts[-1].seq + len(begun) + len(folds), range(fresh, len(self.drafted_facts) + 1))
+        await self._store_contents_of_drafts(new)
+        names = _UnusedFoldNames(facts)
+        appended = [*begun]
+        for place, draft in enumerate((*folds, *new), first + len(begun)):
+            appended.append((draft.time, names.with_unused_fold_name(self._place_draft(draft, place))))
+        self.new_from = new[0].message if new else len(self.recorded_session.messages)
+        await self._append_with_import_fact(appended, "back" if undone and not new else "more", facts)
+
+    async def _fork_with_new_messages(self, present: Sequence[Recorded], common: int, fresh: int) -> None:
+        """The part that came from there and what is new of it, beside the conversation as it was continued here."""
+        stand = [one for one in present if _is_message_fact(one.fact)]
+        source, at = self.conversation, stand[common - 1].seq if common else 1
+        forked = [one for one in present if one.seq <= at]
+        if len(forked) != at:  # rewound before: its numbers would not hold
+            self._seqs.clear()
+            self.conversation = conversation_id_of_session(
+                self.recorded_session.kind, f"{self.recorded_session.session}\0{len(self.drafted_facts)}"
+            )
+            await self._create_imported_conversation()
+            return
+        self.conversation = conversation_id_of_session(
+            self.recorded_session.kind, f"{self.recorded_session.session}\0{source}\0{at}\0{len(self.drafted_facts)}"
+        )
+        begun = recording_facts.started_fact(self.recorded_session, fork=(source, at))
+        new = self.drafted_facts[fresh - 1 :]
+        self._place_folds(at + 1, range(fresh, len(self.drafted_facts) + 1))
+        await self._store_contents_of_drafts(new)
+        names = _UnusedFoldNames(forked)
+        facts: list[tuple[float, Fact]] = [(one.time, one.fact) for one in forked]
+        facts.append((0.0, begun))
+        facts += [
+            (draft.time, names.with_unused_fold_name(self._place_draft(draft, place)))
+            for place, draft in enumerate(new, at + 2)
+        ]
+        self.new_from = new[0].message if new else 0
+        await self._append_with_import_fact(facts, "fork")
+
+    # --- facts in their places
+
+    def _place_all_drafts(self, drafts: Sequence[FactDraft]) -> list[tuple[float, Fact]]:
+        return [(draft.time, self._place_draft(draft, at)) for at, draft in enumerate(drafts, 1)]
+
+    def _place_draft(self, draft: FactDraft, seq: int) -> Fact:
+        match draft.fact:
+            case Folded(cover=cover) as fold:
+                return replace(fold, cover=self._place_cover(cover) or cover)
+            case ModelReplied() as reply:
+                return replace(reply, saw=seq - 1)
+        return draft.fact
+
+    def _place_cover(self, cover: Cover) -> Cover | None:
+        if isinstance(cover, PartRef):
+            seq = self._seqs.get(cover.seq)
+            return PartRef(seq, cover.part) if seq else None
+        first, last = self._seqs.get(cover.first), self._seqs.get(cover.last)
+        return Span(first, last) if first and last else None
+
+    async def _store_contents_of_drafts(self, new: Sequence[FactDraft]) -> None:
+        """Store the contents of these facts, before they refer to them."""
+        batch: list[recording_facts.Content] = []
+        for content in (content for draft in new for content in draft.contents):
+            batch.append(content)
+            if len(batch) == TOGETHER or sum(len(each) for each, _ in batch) > SLICE:
+                await self.workspace.cache.store_many(batch)
+                batch = []
+        await self.workspace.cache.store_many(batch)
+
+    async def _append_with_import_fact(
+        self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
+    ) -> None:
+        """Behind what is there already, in one transaction, with the fact that says where it comes from."""
+        size, modified = self.held.stamp
+        origin, said = recording_facts.origin_of_recording(self.recorded_session), [fact for _, fact in facts]
+        paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))
+        paid -= sum(fact.cost for fact in said if isinstance(fact, BroughtIn))
+        brought = BroughtIn(origin, self.run, len(before) + 1, size, modified, cost=paid)
+        whole = [*facts, (0.0, brought)]
+        seq, known = len(before) + len(whole), self.held.meter
+        meter = conversation_list_rows.encode_meter(known, seq) if known is not None else ""
+        appended = await self.workspace.journal.append_imported(self.conversation, whole, meter)
+        self.recorded = appended[-1]
+        self.brought = ImportedConversation(
+            self.conversation,
+            state,
+            recording_facts.title_of_recording(self.recorded_session),
+            origin.kind,
+            origin.session,
+            origin.path,
+            sum(isinstance(fact, UserSaid | ModelReplied) for fact in said),
+            sum(isinstance(fact, ToolReturned) for fact in said),
+            sum(isinstance(fact, Folded) for fact in said),
+            len(facts) + 1,
+            appended[-1].time,
+            next((fact.parent for fact in said if isinstance(fact, ConversationStarted) and fact.parent), ""),
+            _parent_of_fork(said),
+        )
+
+
+class _UnusedFoldNames:
+    """Names for folds that no fold of a conversation has."""
+
+    def __init__(self, facts: Sequence[Recorded]) -> None:
+        taken = (one.fact.fold for one in facts if isinstance(one.fact, Folded))
+        self._last = max(
+            (int(name.rpartition("-")[2]) for name in taken if name.rpartition("-")[2].isdecimal()), default=0
+        )
+
+    def with_unused_fold_name(self, fact: Fact) -> Fact:
+        if not isinstance(fact, Folded):
+            return fact
+        self._last += 1
+        return replace(fact, fold=f"{fact.kind.value}-{self._last}")
+
+
+def _is_message_fact(fact: Fact) -> bool:
+    return FactDraft(0.0, fact).was_said_or_done
+
+
+def _has_forgotten_text(facts: Sequence[Recorded]) -> bool:
+    return any(isinstance(one.fact, Forgotten) for one in facts)
+
+
+def _parent_of_fork(facts: Sequence[Fact]) -> str:
+    forks = (fact.forked_from for fact in facts if isinstance(fact, ConversationStarted) and fact.forked_from)
+    return next(forks, "")

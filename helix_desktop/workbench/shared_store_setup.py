@@ -1,0 +1,146 @@
+"""Sharing a workspace through a store, testing one, joining, and sharing it no more: what the window and the command line both do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from helix_desktop.errors import HelixError, InvalidInput, NotFound, SharedStoreUnreachable
+from helix_desktop.secrets import SharedStoreKey
+from helix_desktop.store import workspace_link, workspace_settings
+from helix_desktop.store.shared import row_encryption
+from helix_desktop.store.shared import store_address as addresses
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from helix_desktop.secrets import SecretStorage
+    from helix_desktop.store.all_workspaces import AllWorkspaces, KnownWorkspace
+    from helix_desktop.store.shared.shared_store_link import SharedStoreConnection
+    from helix_desktop.store.shared.store_address import StoreAddress
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+
+async def probe_shared_store(workspace: str, address: str, secrets: SecretStorage) -> str:
+    """What is there, in a few words; raises why it cannot be used. Nothing of the workspace is sent."""
+    return await _probe_with_key(
+        addresses.parse_store_address(address), await _read_sealing_key(workspace, secrets), None
+    )
+
+
+async def share_workspace(
+    workspace: StoredWorkspace, address: str, secrets: SecretStorage, *, acknowledge: str = "", quota: int | None = None
+) -> str:
+    """From now on. Its key is made, unless it has one from before; both secrets go into the keyring. Gives what the store is.
+
+    A workspace that is shared there already gets the new password.
+    """
+    where = addresses.parse_store_address(address)
+    if (other := workspace.settings.shared.get("url")) and other != where.url:
+        raise InvalidInput(
+            f"{workspace.name} is already shared through {other}.", remedy="Stop sharing the workspace first."
+        )
+    key = await _read_sealing_key(workspace.id, secrets)
+    about = await _probe_with_key(where, key, quota)
+    await workspace_link.store_link_secrets(workspace.id, where, key, secrets)
+    await workspace.stop_sharing()
+    changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local"}
+    await asyncio.to_thread(workspace.change_settings, changes)
+    if link := workspace_link.link_workspace(workspace, secrets, environ={}):
+        with suppress(SharedStoreUnreachable):  # then a little later
+            await link.announce_used_rows()
+    return about
+
+
+async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str = "", quota: int | None = None) -> str:
+    """Begin to share through `HELIX_STORE` with `HELIX_STORE_KEY`: from now on, others with this key find the workspace there."""
+    where, key_ = addresses.parse_store_address(os.environ[workspace_link.STORE]), workspace_link.environment_key()
+    about = await _probe_with_key(where, key_, quota)
+
+    async def connect_to_environment_store() -> SharedStoreConnection:
+        return await asyncio.to_thread(workspace_link.open_remote, where, key_)
+
+    await workspace.stop_sharing()
+    await workspace.share_content(where.url, connect_to_environment_store, acknowledge=acknowledge).announce_used_rows()
+    return about
+
+
+async def joining_key_line(workspace: str, secrets: SecretStorage) -> str:
+    """The line another machine needs; NotThere where it is not shared from here."""
+    known = await secrets.read_secret(SharedStoreKey(workspace))
+    if not known:
+        raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")
+    return known
+
+
+async def join_shared_workspace(
+    workspaces: AllWorkspaces, address: str, key_text: str, name: str, folder: Path, secrets: SecretStorage
+) -> KnownWorkspace:
+    """A workspace here of one that is shared there; nothing is created where that fails."""
+    where, key_ = addresses.parse_store_address(address), row_encryption.parse_key_line(key_text)
+    connected = await asyncio.to_thread(workspace_link.open_remote, where, key_)
+    try:
+        await _check_is_shared(connected)
+    except SharedStoreUnreachable as error:
+        raise _without_waiting_changes(error) from error
+    finally:
+        await connected.remote.aclose()
+    known = await asyncio.to_thread(workspaces.create_stored_workspace, name, folder)
+    try:
+        await workspace_link.store_link_secrets(known.id, where, key_, secrets)
+        changes = {"shared.url": where.url, "shared.acknowledge": "local"}
+        await asyncio.to_thread(
+            workspace_settings.change_workspace_settings, known.folder / workspace_settings.NAME, changes
+        )
+    except HelixError:
+        await asyncio.to_thread(workspaces.trash_workspace, known.id)
+        await asyncio.to_thread(workspaces.delete_workspace, known.id)
+        raise
+    return known
+
+
+async def _check_is_shared(connected: SharedStoreConnection) -> None:
+    remote = connected.remote
+    if not (await remote.fetch_usage()).rows and not await remote.run_in_thread(remote.engine.fetch_published_uses):
+        raise NotFound(
+            "No workspace is shared at this address with this key.",
+            remedy="Nothing was created. Check the address and the key.",
+        )
+
+
+async def unshare_workspace(workspace: StoredWorkspace) -> str:
+    """What was sent stays for the others, and the key in the keyring. Gives a sentence where the store could not be told."""
+    left = ""
+    try:
+        if workspace.link is not None:
+            await workspace.link.withdraw_used_rows()
+    except HelixError as error:
+        left = f"The store could not be told: {error.what}"
+    await workspace.stop_sharing()
+    await asyncio.to_thread(workspace.change_settings, {"shared": None})
+    return left
+
+
+async def _read_sealing_key(workspace: str, secrets: SecretStorage) -> bytes:
+    known = await secrets.read_secret(SharedStoreKey(workspace))
+    return row_encryption.parse_key_line(known) if known else row_encryption.new_workspace_key()
+
+
+async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) -> str:
+    connected = await asyncio.to_thread(workspace_link.open_remote, where, key)
+    try:
+        about = await connected.remote.fetch_description()
+        if quota is not None:
+            await connected.remote.run_in_thread(connected.remote.engine.set_quota, quota)
+    except SharedStoreUnreachable as error:
+        raise _without_waiting_changes(error) from error
+    finally:
+        await connected.remote.aclose()
+    return about
+
+
+def _without_waiting_changes(error: SharedStoreUnreachable) -> SharedStoreUnreachable:
+    """Where nothing is shared yet, no changes wait."""
+    return SharedStoreUnreachable(error.what, remedy="Check the address, or try again later. Nothing was changed.")

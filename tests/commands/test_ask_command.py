@@ -1,0 +1,296 @@
+"""`ask`: a turn without a window, alone and beside a program that has the workspace open."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from helix_desktop import cli, program_folders
+from helix_desktop.commands import workspace_access
+from helix_desktop.commands.turn_output import TurnPrinter
+from helix_desktop.console import Console
+from helix_desktop.engine.facts import Fact, ToolCall, TurnEnd, TurnEnded, UserSaid
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, Event, FactAppended
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
+from tests.peers.chat_server import ChatServer, chunk, refused, reply
+from tests.peers.peer import Answer, sse
+
+
+@pytest.fixture
+def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("alpha\nbeta\n")
+    monkeypatch.chdir(folder)
+    assert cli.main(["workspace", "new", "Here", "--folder", str(folder)]) == 0
+    return "Here"
+
+
+def ask(*words: str) -> int:
+    return cli.main(["ask", "--model", "demo/demo", *words])
+
+
+def test_the_answer_is_streamed_to_standard_output(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    capfd.readouterr()
+    assert ask("--workspace", workspace, "read a.txt") == 0
+    out, err = capfd.readouterr()
+    assert "read_file" in out
+    assert "alpha" in out
+    assert err == ""
+
+
+def test_a_slash_command_of_the_folder_is_said_with_its_shell_lines(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path.cwd() / ".claude/commands/greet.md"
+    path.parent.mkdir(parents=True)
+    path.write_text("Greet $ARGUMENTS. !`echo one-and-two`\n")
+    capfd.readouterr()
+    assert cli.main(["project", "list", "-w", workspace, "--json"]) == 0
+    item = next(each for each in json.loads(capfd.readouterr().out) if each["item"] == str(path))
+    assert cli.main(["project", "trust", "-w", workspace, f"{path}={item['sha256']}"]) == 0
+    for allowed in ((), ("--allow", "commands")):
+        capfd.readouterr()
+        ask("--json", *allowed, "--workspace", workspace, "/greet Ada")
+        said = next(line for line in capfd.readouterr().out.splitlines() if '"UserSaid"' in line)
+        assert "Greet Ada" in said
+        assert ("one-and-two" in said.replace("echo one-and-two", "")) is bool(allowed)
+
+
+def test_facts_are_lines_of_json_and_the_conversation_can_be_continued(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capfd.readouterr()
+    assert ask("--json", "hello") == 0  # the workspace of this folder
+    lines = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [line["fact"] for line in lines][-1] == "TurnEnded"
+    assert [line["seq"] for line in lines] == list(range(lines[0]["seq"], lines[0]["seq"] + len(lines)))
+    assert ask("--json", "--conversation", lines[0]["conversation"], "hello again") == 0
+    more = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert more[0]["seq"] == lines[-1]["seq"] + 1
+    assert {line["conversation"] for line in more} == {lines[0]["conversation"]}
+
+
+def test_what_was_not_allowed_is_refused_and_what_was_is_done(
+    workspace: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert ask("write new.txt: text") == 0
+    assert not (tmp_path / "project" / "new.txt").exists()
+    out, err = capfd.readouterr()
+    assert "denied this" in out
+    assert err == "Refused, because nobody could be asked: write_file. `--allow write_file` would have let it.\n"
+    assert ask("--allow", "edits", "write new.txt: text") == 0
+    assert (tmp_path / "project" / "new.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["ask", "hello"], 2, "No model is chosen"),
+        (["ask", "-w", "Elsewhere", "hello"], 1, "There is no workspace Elsewhere"),
+        (["ask", "--model", "nonsense", "hello"], 1, "is not a valid model name"),
+        (["ask", "--conversation", "none", "hello"], 1, "There is no conversation none"),
+        (["ask", "  "], 2, "The message is empty"),
+        (["ask"], 2, "TEXT"),
+    ],
+)
+def test_wrong_use_is_a_sentence(
+    workspace: str, arguments: list[str], code: int, words: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        got = cli.main(arguments)
+    except SystemExit as ended:
+        got = int(ended.code or 0)
+    err = capfd.readouterr().err
+    assert got == code
+    assert words in err
+    assert "Traceback" not in err
+    capfd.readouterr()
+    assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == []  # nothing is begun in vain
+
+
+def test_a_title_several_have_is_answered_with_their_ids(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert [ask("--workspace", workspace, "hello") for _ in range(2)] == [0, 0]
+    capfd.readouterr()
+    assert cli.main(["conversation", "list", "-w", workspace, "--json"]) == 0
+    ids = [row["id"] for row in json.loads(capfd.readouterr().out)]
+    assert ask("-w", workspace, "-c", "hello", "and more") == 1
+    assert capfd.readouterr().err == f"2 conversations are called hello: {ids[0]}, {ids[1]}. Use the id.\n"
+
+
+def test_json_is_what_the_help_says(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["ask", "--help"])
+    said = " ".join(capfd.readouterr().out.split())
+    assert "--json print every fact of the turn as a line of JSON" in said
+
+
+def test_the_built_in_model_goes_by_its_name_alone(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ask", "--model", "demo", "read a.txt"]) == 0
+    assert "alpha" in capfd.readouterr().out
+
+
+async def test_beside_an_open_program_it_works_on_the_same_sessions(workspace: str) -> None:
+    where = program_folders.find_program_folders()
+    desk = Workbenches(
+        where,
+        SecretStorage(where.key_file),
+        serve=lambda opened: workspace_access.serve_commands(opened, where),
+        clock=ClockWithoutPauses(),
+    )
+    bench = await desk.open_workspace(workspace)
+    await bench.choose_model_for_role("demo/demo")
+    heard: list[Event] = []
+    bench.subscribe_to_events(heard.append)
+    try:
+        code = await asyncio.to_thread(cli.main, ["ask", "--workspace", workspace, "hello from outside"])
+        said = [e.recorded.fact for e in heard if isinstance(e, FactAppended) and isinstance(e.recorded.fact, UserSaid)]
+        assert code == 0
+        assert len(said) == 1
+        assert [row.title for row in bench.list_conversations()] == ["hello from outside"]
+    finally:
+        await desk.aclose()
+
+
+def test_what_a_model_says_gives_a_terminal_no_orders_and_reasons_end_once(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with ChatServer([reply("one \x1b]0;title\x07 two"), refused(401, "a bad key")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        capfd.readouterr()
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+        assert "one \ufffd]0;title\ufffd two" in capfd.readouterr().out
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 1
+        assert capfd.readouterr().err.endswith("Set a new key for this provider.\n")
+
+
+def test_a_key_in_the_file_the_user_allowed_is_used(workspace: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    where = program_folders.find_program_folders()
+    where.settings_file.parent.mkdir(parents=True, exist_ok=True)
+    where.settings_file.write_text("[keys]\nfile = true\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO("sk-kept-in-a-file-0123\n"))
+    with ChatServer([reply("hello")]) as server:
+        adding = ["provider", "add", "peer", "--base-url", server.base_url, "--key", "--keep", "file"]
+        assert cli.main(adding) == 0
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+        assert server.requests[-1].headers["authorization"] == "Bearer sk-kept-in-a-file-0123"
+
+
+async def test_a_turn_whose_end_found_no_room_ends_all_the_same() -> None:
+    telling = TurnPrinter(cast(Session, None), frozenset(), as_lines=False)
+    telling.print_event(ActivityChanged("c", ConversationActivity.FAILED, "The disk is full."))
+    async with asyncio.timeout(60):
+        await telling.print_until_turn_ends(cast(Console, None))
+    assert telling.failure_reason == "The turn ended early: The disk is full."
+
+
+@pytest.mark.parametrize(
+    ("allowed", "name", "apart", "expected"),
+    [
+        ({"commands"}, "run_command", "", True),
+        ({"commands"}, "run_command", "outside_sandbox", False),
+        ({"run_command"}, "run_command", "hidden", False),
+        ({"commands", "outside_sandbox"}, "run_command", "outside_sandbox", True),
+        ({"edits"}, "write_file", "", True),
+        ({"edits"}, "write_file", "runs_later", False),
+        ({"all"}, "write_file", "runs_later", True),
+    ],
+)
+def test_what_is_allowed_apart_needs_its_own_name(allowed: set[str], name: str, apart: str, *, expected: bool) -> None:
+    telling = TurnPrinter(cast(Session, None), frozenset(allowed), as_lines=False)
+    answer = telling.answer_as_allowed(PermissionQuestion(ToolCall("1", name, "{}"), "", "", apart=apart))
+    assert answer.allowed is expected
+    assert telling.refused == ([] if expected else [apart])
+
+
+def test_each_wait_is_told_on_standard_error(workspace: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """A server in trouble meant two minutes of silence."""
+    busy = refused(503, "overloaded", retry_after=0)
+    with ChatServer([busy, busy, reply("here at last")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        capfd.readouterr()
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+    out, err = capfd.readouterr()
+    assert "here at last" in out
+    assert [line[:14] for line in err.splitlines()] == ["Retrying in 0 s"[:14]] * 2
+
+
+def test_a_call_without_a_name_is_answered_and_does_not_pass_for_the_end(
+    workspace: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    call = {"index": 0, "id": "call_aaaaaaaa", "function": {"arguments": "{}"}}
+    nameless = Answer(pieces=sse(chunk({"tool_calls": [call]}), chunk({}, "tool_calls"), "[DONE]"))
+    with ChatServer([nameless, reply("sorry")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        assert cli.main(["ask", "-m", "peer/scripted", "hello"]) == 0
+        assert len(server.bodies) == 2
+    assert "sorry" in capfd.readouterr().out
+
+
+@pytest.fixture
+def killed(workspace: str, capfd: pytest.CaptureFixture[str]) -> Iterator[tuple[str, ChatServer]]:
+    """A conversation whose command was killed while a tool worked, and the server of its model."""
+    call = ("run_command", json.dumps({"command": "sleep 600"}))
+    with ChatServer([reply("working", calls=[call]), reply("done"), reply("done again")]) as server:
+        assert cli.main(["provider", "add", "peer", "--base-url", server.base_url]) == 0
+        words = ["--json", "--allow", "commands", "--allow", "outside_sandbox", "-m", "peer/scripted", "wait long"]
+        asked = [sys.executable, "-m", "helix_desktop", "ask", *words]
+        with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            assert process.stdout is not None
+            line = next(line for line in process.stdout if '"ModelReplied"' in line)
+            process.kill()
+        capfd.readouterr()
+        yield json.loads(line)["conversation"], server
+
+
+def test_a_turn_whose_command_was_killed_is_ended_by_the_next_one(
+    killed: tuple[str, ChatServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    conversation, _ = killed
+    assert cli.main(["ask", "--json", "-m", "peer/scripted", "something else"]) == 0
+    out, err = capfd.readouterr()
+    assert f"ask -c {conversation} --resume" in err
+    assert conversation not in out
+    assert cli.main(["ask", "--json", "-m", "peer/scripted", "-c", conversation, "go on"]) == 0
+    out, err = capfd.readouterr()
+    assert err == ""  # once
+    facts = asyncio.run(facts_of(conversation))
+    ends = [fact for fact in facts if isinstance(fact, TurnEnded)]
+    assert [(end.reason, end.why) for end in ends] == [
+        (TurnEnd.FAILED, "The program was ended during this turn."),
+        (TurnEnd.DONE, ""),
+    ]
+
+
+def test_a_turn_whose_command_was_killed_can_be_resumed(
+    killed: tuple[str, ChatServer], capfd: pytest.CaptureFixture[str]
+) -> None:
+    conversation, server = killed
+    assert cli.main(["ask", "-m", "peer/scripted", "-c", conversation, "--resume"]) == 0
+    out, err = capfd.readouterr()
+    assert ("done" in out, err) == (True, "")
+    ends = [fact for fact in asyncio.run(facts_of(conversation)) if isinstance(fact, TurnEnded)]
+    assert [end.reason for end in ends] == [TurnEnd.DONE]
+    assert "check before repeating" in json.dumps(server.bodies[-1])
+    assert cli.main(["ask", "-c", conversation, "--resume", "words"]) == 2
+
+
+async def facts_of(conversation: str) -> list[Fact]:
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    opened = await workspaces.open_stored_workspace(workspaces.list_workspaces()[0].id)
+    found = [recorded.fact for recorded in await opened.journal.read_facts(conversation)]
+    await opened.aclose()
+    return found

@@ -1,0 +1,91 @@
+"""`changes_command` from the command line: list, show as a patch, restore."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import program_folders
+from helix_desktop.commands import changes_command, workspace_access
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.tools.changes.checkpoints import Checkpoints
+from tests.commands.conftest import Helix
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder in which one turn changed, made and deleted a file."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\ntwo\n")
+    (folder / "gone").write_text("gone\n")
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    known = workspaces.create_stored_workspace("Work", folder)
+
+    async def turn() -> None:
+        opened = await workspaces.open_stored_workspace(known.id)
+        checkpoints = Checkpoints([folder], opened.cache)
+        window = await checkpoints.begin_step("1", "c1", "command")
+        assert window is not None
+        (folder / "a.txt").write_text("one\nTWO\n")
+        (folder / "new").mkdir()
+        (folder / "new" / "b").write_text("b\n")
+        (folder / "gone").unlink()
+        fact = await checkpoints.end_step(window)
+        assert fact is not None
+        await opened.journal.append_to_journal("c1", [UserSaid((Text("Change it", 3),)), fact])
+        await checkpoints.aclose()
+        await opened.aclose()
+
+    asyncio.run(turn())
+    return folder
+
+
+def test_list_says_which_turn_changed_what(helix: Helix, project: Path) -> None:
+    code, out, _ = helix("changes", "list", "-w", "Work", "--json")
+    said = json.loads(out)
+    assert code == 0
+    assert [(turn["turn"], turn["message"]) for turn in said["turns"]] == [(1, "Change it")]
+    files = {file["path"]: (file["change"], file["added"], file["removed"]) for file in said["turns"][0]["files"]}
+    assert files == {"a.txt": ("changed", 1, 1), "gone": ("deleted", 0, 1), "new/b": ("added", 1, 0)}
+
+
+def test_show_is_a_patch_that_git_takes_back(helix: Helix, project: Path) -> None:
+    code, out, _ = helix("changes", "show", "-w", "Work", "--turn", "last")
+    assert code == 0
+    subprocess.run(["git", "apply", "-R", "-"], cwd=project, input=out.encode(), check=True)
+    assert (project / "a.txt").read_text() == "one\ntwo\n"
+    assert (project / "gone").read_text() == "gone\n"
+    assert not (project / "new" / "b").exists()
+
+
+def test_restore_asks_for_yes_and_leaves_what_was_changed_since(helix: Helix, project: Path) -> None:
+    (project / "a.txt").write_text("mine\n")
+    code, out, err = helix("changes", "restore", "-w", "Work")
+    assert code != 0
+    assert "gone would be restored" in out
+    assert "--yes" in err
+    assert not (project / "gone").exists()
+    code, out, err = helix("changes", "restore", "-w", "Work", "--yes")
+    assert (code, "a.txt was not changed" in err) == (1, True)
+    assert (project / "a.txt").read_text() == "mine\n"
+    assert (project / "gone").read_text() == "gone\n"
+    assert not (project / "new").exists()
+
+
+def test_restore_asks_on_a_terminal(helix: Helix, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes_command, "ask_yes_or_no", lambda question: question == "Restore these files? [y/N] ")
+    code, out, _ = helix("changes", "restore", "-w", "Work", "gone")
+    assert code == 0
+    assert out.splitlines() == ["gone would be restored", "1 files and folders were restored."]
+    assert (project / "gone").read_text() == "gone\n"
+
+
+def test_restore_of_one_path_alone(helix: Helix, project: Path) -> None:
+    assert helix("changes", "restore", "-w", "Work", "--yes", "a.txt")[0] == 0
+    assert (project / "a.txt").read_text() == "one\ntwo\n"
+    assert not (project / "gone").exists()

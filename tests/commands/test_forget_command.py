@@ -1,0 +1,89 @@
+"""`forget` from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import program_folders
+from helix_desktop.commands import workspace_access
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.ports import EntryOrigin
+from tests.commands.conftest import Helix
+
+SECRET = "the-old-password-77"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace whose only conversation and one entry hold the secret."""
+    workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders())
+    known = workspaces.create_stored_workspace("Work", tmp_path)
+
+    async def fill() -> None:
+        opened = await workspaces.open_stored_workspace(known.id)
+        await opened.cache.store_content(f"login {SECRET}".encode(), EntryOrigin("shell"))
+        await opened.journal.append_to_journal("c1", [UserSaid((Text(f"it is {SECRET}", 3),))])
+        await opened.aclose()
+
+    asyncio.run(fill())
+    return known.folder
+
+
+def holding(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+
+
+def test_a_text_goes_from_entries_and_conversations(
+    helix: Helix, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert holding(workspace)
+    assert helix("forget", "-w", "Work", "--text", SECRET)[0] == 2
+    assert holding(workspace)
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{SECRET}\n".encode())))
+    code, out, err = helix("forget", "-w", "Work", "--text", "-", "--yes")
+    assert (code, err) == (0, "")
+    assert out.startswith("Forgotten: 1 entries; 1 facts in 1 conversations and ")
+    assert holding(workspace) == []
+    assert helix("forget", "-w", "Work", "--text", SECRET, "--yes")[0] == 1
+
+
+def test_what_the_window_remembers_is_named(helix: Helix, workspace: Path) -> None:
+    window = program_folders.find_program_folders().window_memory_file
+    window.parent.mkdir(parents=True, exist_ok=True)
+    window.write_text(json.dumps({"history/other": [f"say {SECRET}"]}))
+    code, _, err = helix("forget", "-w", "Work", "--text", SECRET, "--yes")
+    assert code == 1, "it is not gone from everywhere"
+    assert f"The text is also in {window}" in err
+    assert SECRET not in err
+
+
+def test_an_entry_goes_by_its_hash(helix: Helix, workspace: Path) -> None:
+    _, listed, _ = helix("cache", "list", "-w", "Work")
+    code, out, err = helix("forget", "-w", "Work", listed.split()[0], "--yes", "--json")
+    assert (code, err) == (0, "")  # nothing about what the window remembers: no text was given
+    assert '"entries": [' in out
+    code, _, err = helix("cache", "get", "-w", "Work", listed.split()[0])
+    assert code == 1
+    assert err
+
+
+@pytest.mark.parametrize("arguments", [(), ("--yes",), ("ffff0000", "--yes"), ("--text", "abc", "--yes")])
+def test_what_cannot_be_is_a_sentence(helix: Helix, workspace: Path, arguments: tuple[str, ...]) -> None:
+    code, out, err = helix("forget", "-w", "Work", *arguments)
+    assert code in (1, 2)
+    assert out == ""
+    assert err.strip()
+
+
+def test_an_empty_input_is_nothing_to_forget(helix: Helix, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n")))
+    assert helix("forget", "-w", "Work", "--text", "-", "--yes") == (
+        2,
+        "",
+        "There is nothing to forget: standard input was empty.\n",
+    )

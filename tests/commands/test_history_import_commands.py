@@ -1,0 +1,119 @@
+"""Histories of other programs from the command line."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import cli, program_folders
+from helix_desktop.commands import workspace_access
+from tests.histories import written
+
+Ran = tuple[int, str, str]
+Helix = Callable[..., Ran]
+
+
+@pytest.fixture
+def helix(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Helix:
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    for name in (
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "XDG_DATA_HOME",
+        "XDG_CONFIG_HOME",
+        "GEMINI_CLI_HOME",
+        "PI_CODING_AGENT_DIR",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    workspace_access.open_all_workspaces(program_folders.find_program_folders()).create_stored_workspace(
+        "Work", tmp_path
+    )
+
+    def run(*arguments: object) -> Ran:
+        code = cli.main([str(argument) for argument in arguments])
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+def told(ran: Ran) -> dict[str, object]:
+    assert ran[0] == 0, ran[2]
+    return dict(json.loads(ran[1]))
+
+
+def test_what_is_found_is_brought_in_once_and_taken_back(helix: Helix, tmp_path: Path) -> None:
+    written.claude(tmp_path / "me" / ".claude")
+    written.pi(tmp_path / "me" / ".pi" / "agent")
+    _, out, _ = helix("conversation", "find")
+    assert "2 conversations found" in out
+    first = told(helix("conversation", "import", "-w", "Work", "--json"))
+    imported = first["imported"]
+    assert isinstance(imported, list)
+    assert {one["kind"] for one in imported} == {"claude-code", "pi"}
+    assert {(one["messages"], one["outputs"]) for one in imported} == {(5, 1)}
+    again = told(helix("conversation", "import", "-w", "Work", "--json"))
+    assert (again["imported"], again["unchanged"], again["complaints"]) == ([], 2, [])
+    _, out, _ = helix("conversation", "imports", "-w", "Work")
+    assert out.split()[:2] == [first["run"], "2"]
+    back = told(helix("conversation", "undo-import", "-w", "Work", first["run"], "--json"))
+    assert back == {"undone": 2, "stayed": []}
+
+
+def test_complaints_name_the_lines_and_a_key_is_masked_and_forgotten(helix: Helix, tmp_path: Path) -> None:
+    key = "sk-" + "ant-api03-" + "aB3" * 10
+    path = written.lines(
+        tmp_path / "s.jsonl", [{"role": "user", "content": f"use {key}"}, {"role": "assistant", "content": "ok"}]
+    )
+    path.write_text(path.read_text() + "{broken\n")
+    code, out, err = helix("conversation", "import", "-w", "Work", path, "--from", "openai", "--forget-keys")
+    assert code == 0
+    assert "line 3" in err
+    assert key not in out + err
+    assert "(forgotten)" in out
+    places_ = program_folders.find_program_folders()
+    held = [file for root in (places_.data, places_.logs) for file in root.rglob("*") if file.is_file()]
+    assert held
+    assert [file for file in held if key.encode() in file.read_bytes()] == []
+
+
+def test_an_export_is_one_line_for_each_message(helix: Helix, tmp_path: Path) -> None:
+    written.lines(tmp_path / "s.jsonl", written.claude_session())
+    imported = told(helix("conversation", "import", "-w", "Work", tmp_path / "s.jsonl", "--json"))["imported"]
+    assert isinstance(imported, list)
+    _, out, _ = helix("conversation", "export", "-w", "Work", imported[0]["id"][:6])
+    roles = [json.loads(line)["role"] for line in out.splitlines()]
+    assert roles == ["user", "assistant", "tool", "assistant", "user", "assistant"]
+
+
+def test_a_path_that_is_not_there_is_said(helix: Helix, tmp_path: Path) -> None:
+    code, _, err = helix("conversation", "import", "-w", "Work", tmp_path / "nowhere.jsonl")
+    assert code == 1
+    assert "does not exist" in err
+
+
+def test_a_watch_tells_what_comes_and_at_the_end_what_came(tmp_path: Path) -> None:
+    path = written.lines(tmp_path / "s.jsonl", written.claude_session()[:6])
+    home = tmp_path / "home"
+    workspace_access.open_all_workspaces(program_folders.find_program_folders(home)).create_stored_workspace(
+        "Work", tmp_path
+    )
+    command = [sys.executable, "-m", "helix_desktop", "--home", str(home), "conversation", "import", "-w", "Work", str(path), "--watch"]  # fmt: skip
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        try:
+            assert watching.stdout is not None
+            assert "list the files" in watching.stdout.readline()
+            assert watching.stdout.readline().startswith("1 imported")
+            written.lines(path, written.claude_session())
+            assert "list the files" in watching.stdout.readline()
+            assert watching.stdout.readline().startswith("1 imported")
+            watching.send_signal(signal.SIGINT)
+            assert watching.stdout.read() == "Stopped watching. Conversations that were new or had new messages: 1.\n"
+            assert watching.wait(30) == 0
+        finally:
+            watching.kill()  # a trial that fails does not wait for it

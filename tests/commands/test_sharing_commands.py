@@ -1,0 +1,391 @@
+"""`workspace share`, `join`, `sync`, `status`, `unshare`: two homes and one PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop import cli, program_folders, program_settings
+from helix_desktop.commands import workspace_access
+from helix_desktop.console import Terminal
+from helix_desktop.engine.facts import ConversationChanged
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import NoUsableKeyring
+from helix_desktop.secrets import Keyring, SecretStorage
+from helix_desktop.store.shared import fact_segments, row_encryption
+from helix_desktop.store.shared.conversation_heads import HeadUpdate
+from helix_desktop.store.shared.postgres_heads import PostgresHeads
+from helix_desktop.store.shared.postgres_rows import PostgresRowStore
+from tests.peers import postgres
+from tests.store.shared.conftest import server  # noqa: F401 - a fixture
+
+Ran = tuple[int, str, str]
+Helix = Callable[..., Ran]
+
+
+@pytest.fixture
+def helix(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Helix:
+    """Runs a command; `typed` is its standard input."""
+
+    def run(*arguments: object, typed: str = "") -> Ran:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(typed.encode())))
+        code = cli.main([str(argument) for argument in arguments])
+        return (code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def homes(tmp_path: Path) -> tuple[Path, Path]:
+    """Two homes whose users let keys be kept in a file; the first has a workspace."""
+    found = tmp_path / "here", tmp_path / "there"
+    for home in found:
+        (home / "work").mkdir(parents=True)
+        program_settings.ProgramSettings(program_folders.find_program_folders(home).settings_file).change_setting(
+            program_settings.KEYS_IN_FILE, value=True
+        )
+    workspace_access.open_all_workspaces(program_folders.find_program_folders(found[0])).create_stored_workspace(
+        "Work", found[0] / "work"
+    )
+    return found
+
+
+def put(home: Path, content: bytes) -> str:
+    async def put() -> str:
+        workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders(home))
+        opened = await workspaces.open_stored_workspace(workspaces.list_workspaces()[0].id)
+        stored = await opened.cache.store_content(content, EntryOrigin("shell"))
+        await opened.aclose()
+        return stored.digest.hex
+
+    return asyncio.run(put())
+
+
+def test_what_is_shared_from_one_home_is_read_in_another(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+) -> None:
+    here, there = homes
+    digest = put(here, b"from the first machine")
+    code, out, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url)
+    assert (code, out) == (1, "")
+    assert "1 entries" in err
+    code, out, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")
+    assert (code, err) == (0, "")
+    assert "PostgreSQL" in out
+    assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0  # a new password
+    elsewhere = server.url.replace("127.0.0.1", "localhost")
+    assert "already shared" in helix("--home", here, "workspace", "share", "Work", "--to", elsewhere, "--yes")[2]
+    key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1]
+    assert key.startswith("helix1-")
+    assert key.strip() not in out
+    code, out, err = helix("--home", there, "workspace", "join", server.url, "--folder", there / "work", typed=key)
+    assert (code, err) == (0, "")
+    code, out, _ = helix("--home", there, "cache", "get", "-w", "work", digest)
+    assert (code, out) == (0, "from the first machine")
+    code, out, _ = helix("--home", here, "workspace", "status", "Work", "--json")
+    figures = json.loads(out)
+    assert (figures["waiting"], figures["rows"], figures["trouble"]) == (0, 1, "")
+    later = put(here, b"later")
+    assert json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["waiting"] == 1
+    assert helix("--home", here, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    assert helix("--home", there, "cache", "get", "-w", "work", later)[1] == "later"
+    code, out, err = helix("--home", here, "workspace", "sync", "Work", "--check", "--collect", "--json")
+    assert json.loads(out)["checked"] == 2
+    assert helix("--home", here, "workspace", "unshare", "Work")[0] == 1
+    assert helix("--home", here, "workspace", "unshare", "Work", "--yes", "--forget-key")[0] == 0
+    code, out, err = helix("--home", here, "workspace", "status", "Work")
+    assert code == 1
+    assert "is not shared" in err
+
+
+def test_facts_that_wait_are_counted_too(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+) -> None:
+    here = homes[0]
+    assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
+    assert helix("--home", here, "ask", "-w", "Work", "-m", "demo", "hello")[0] == 0
+    waiting = json.loads(helix("--home", here, "workspace", "status", "Work", "--json")[1])["facts_waiting"]
+    assert (
+        waiting == 0 or f"{waiting} facts of conversations" in helix("--home", here, "workspace", "status", "Work")[1]
+    )
+    assert helix("--home", here, "workspace", "sync", "Work")[1] == "In sync.\n"
+
+
+def test_a_wrong_address_key_or_store_changes_nothing(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+) -> None:
+    here, there = homes
+    for url in ("http://example.org", "postgresql:///", "work", f"{server.url}?password=x"):
+        assert helix("--home", here, "workspace", "share", "Work", "--to", url, "--yes")[0] == 2
+    nobody = f"postgresql://helix@127.0.0.1:{postgres.free_port()}/postgres"
+    code, _, err = helix("--home", here, "workspace", "share", "Work", "--to", nobody, "--yes")
+    assert code == 1
+    assert "No server is running" in err
+    assert "Nothing was changed" in err
+    assert "wait" not in err  # nothing is shared yet
+    assert helix("--home", here, "workspace", "share", "Work", "--show-key")[0] == 1
+    wrong = ["", "helix1-abc", "helix1-" + "a" * 52 + "0000"]
+    for key in wrong:
+        assert helix("--home", there, "workspace", "join", server.url, "--folder", there, typed=key)[0] == 2
+    from helix_desktop.store.shared import row_encryption
+
+    unknown = row_encryption.format_key_line(row_encryption.new_workspace_key())
+    code, _, err = helix("--home", there, "workspace", "join", server.url, "--folder", there, typed=unknown)
+    assert code == 1
+    assert "No workspace is shared at this address with this key" in err
+    assert workspace_access.open_all_workspaces(program_folders.find_program_folders(there)).list_workspaces() == ()
+
+
+def test_a_machine_without_a_desktop_gets_store_and_key_from_its_environment(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    here, there = homes
+    digest = put(here, b"for the fleet")
+    assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
+    key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1].strip()
+    workspace_access.open_all_workspaces(program_folders.find_program_folders(there)).create_stored_workspace(
+        "Agent", there / "work"
+    )
+    monkeypatch.setenv("HELIX_STORE", server.url)
+    monkeypatch.setenv("HELIX_STORE_KEY", key)
+    assert helix("--home", there, "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
+
+
+def test_without_a_keyring_nothing_is_shared(
+    helix: Helix,
+    homes: tuple[Path, Path],
+    server: postgres.Server,  # noqa: F811
+) -> None:
+    here = homes[0]
+    program_settings.ProgramSettings(program_folders.find_program_folders(here).settings_file).change_setting(
+        program_settings.KEYS_IN_FILE, value=False
+    )
+    code, _, err = helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")
+    assert code == 1
+    assert "Nothing was shared" in err
+    assert "HELIX_STORE" in err
+    assert helix("--home", here, "workspace", "status", "Work")[0] == 1
+
+
+def test_joining_a_store_that_does_not_answer_creates_nothing(helix: Helix, homes: tuple[Path, Path]) -> None:
+    where = ("workspace", "join", "postgresql://me:secret@127.0.0.1:1/helix", "--folder", homes[1] / "work")
+    code, _, said = helix("--home", homes[1], *where, typed=row_encryption.format_key_line(bytes(32)))
+    assert code == 1
+    assert "Nothing was changed" in said
+    assert "secret" not in said
+    assert not workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).list_workspaces()
+
+
+@pytest.fixture
+def shared(helix: Helix, homes: tuple[Path, Path], server: postgres.Server) -> tuple[Path, Path, str]:  # noqa: F811
+    """Two homes that share a workspace, called Work in both, and its key."""
+    here, there = homes
+    assert helix("--home", here, "workspace", "share", "Work", "--to", server.url, "--yes")[0] == 0
+    key = helix("--home", here, "workspace", "share", "Work", "--show-key")[1].strip()
+    join = ("workspace", "join", server.url, "--folder", there / "work", "--name", "Work")
+    assert helix("--home", there, *join, typed=key)[0] == 0
+    return here, there, key
+
+
+def ask(helix: Helix, home: Path, *words: str) -> tuple[int, list[dict[str, Any]], str]:
+    code, out, err = helix("--home", home, "ask", "-w", "Work", "-m", "demo", "--json", *words)
+    return code, [json.loads(line) for line in out.splitlines()], err
+
+
+def turns(helix: Helix, home: Path) -> dict[str, int]:
+    """How many turns ended in each conversation of a home, after it was brought up to date."""
+    assert helix("--home", home, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+
+    async def read() -> dict[str, int]:
+        workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders(home))
+        opened = await workspaces.open_stored_workspace(workspaces.list_workspaces()[0].id)
+        found = {row.id: row.turns for row in await opened.journal.list_conversations()}
+        await opened.aclose()
+        return found
+
+    return asyncio.run(read())
+
+
+def test_two_homes_that_take_turns_write_one_conversation(helix: Helix, shared: tuple[Path, Path, str]) -> None:
+    here, there, _ = shared
+    _, facts, _ = ask(helix, here, "hello")
+    conversation = facts[0]["conversation"]
+    for home, words in ((there, "second"), (here, "third"), (there, "fourth")):
+        code, more, err = ask(helix, home, "-c", conversation, words)
+        assert (code, err) == (0, "")
+        assert more[0]["seq"] == facts[-1]["seq"] + 1
+        assert {each["conversation"] for each in more} == {conversation}
+        facts += more
+    assert turns(helix, here) == turns(helix, there) == {conversation: 4}
+
+
+class Laptop:
+    """Another machine that holds the lease of a conversation."""
+
+    def __init__(self, url: str, key: str, conversation: str) -> None:
+        self._seal = row_encryption.RowCipher(row_encryption.parse_key_line(key))
+        self._engine = PostgresRowStore(url, self._seal.space)
+        self._heads = PostgresHeads(self._engine, self._seal.space)
+        self._name = self._seal.keyed_row_name("head", conversation.encode())
+
+    def hold(self, seconds: float) -> None:
+        (head,) = self._heads.fetch_heads([self._name])
+        contents = replace(fact_segments.decode_head(self._seal.decrypt_row(self._name, head.sealed)), machine="laptop")
+        sealed = self._seal.encrypt_row(self._name, fact_segments.encode_head(contents))
+        move = HeadUpdate(self._name, head.version, b"l" * 16, sealed, seconds, force=True)
+        assert self._heads.update_head(move)[0]
+
+    def damage(self) -> None:
+        """As a disk might."""
+        (head,) = self._heads.fetch_heads([self._name])
+        sealed = head.sealed[:-1] + bytes([head.sealed[-1] ^ 1])
+        assert self._heads.update_head(HeadUpdate(self._name, head.version, b"l" * 16, sealed, 0.0, force=True))[0]
+
+    def close(self) -> None:
+        self._engine.close()
+
+
+@pytest.fixture
+def laptop(
+    helix: Helix,
+    shared: tuple[Path, Path, str],
+    server: postgres.Server,  # noqa: F811
+) -> Iterator[tuple[Laptop, str]]:
+    """With a conversation that the first home began."""
+    conversation = ask(helix, shared[0], "hello")[1][0]["conversation"]
+    one = Laptop(server.url, shared[2], conversation)
+    yield one, conversation
+    one.close()
+
+
+def test_a_conversation_that_another_machine_works_in_is_not_split(
+    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, _, _ = shared
+    other, conversation = laptop
+    other.hold(600.0)
+    code, facts, err = ask(helix, here, "-c", conversation, "me too")
+    assert (code, facts) == (1, [])
+    assert "laptop is working in this conversation" in err
+    assert "--if-busy" in err
+    assert turns(helix, here) == {conversation: 1}
+    code, facts, err = ask(helix, here, "-c", conversation, "--if-busy", "branch", "me too")
+    assert code == 0
+    assert facts[-1]["conversation"] != conversation
+    assert facts[-1]["fact"] == "TurnEnded"
+    assert turns(helix, here) == {conversation: 1, facts[-1]["conversation"]: 2}
+    other.hold(600.0)
+    complain = Terminal.print_error
+
+    async def finish_then(console: Terminal, text: str) -> None:
+        other.hold(0.0)  # it ends while we wait
+        await complain(console, text)
+
+    monkeypatch.setattr(Terminal, "print_error", finish_then)
+    code, facts, err = ask(helix, here, "-c", conversation, "--if-busy", "wait", "me too")
+    assert (code, facts[0]["conversation"]) == (0, conversation)
+    assert "Waiting for laptop" in err
+    assert sorted(turns(helix, here).values()) == [2, 2]
+
+
+def test_a_damaged_head_is_an_error(helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]) -> None:
+    here, there, _ = shared
+    other, conversation = laptop
+    assert turns(helix, there) == {conversation: 1}
+    other.damage()
+    for home in (here, there):
+        code, out, err = helix("--home", home, "workspace", "sync", "Work")
+        assert (code, "In sync." in out) == (1, False)
+        assert "failed its authenticity check" in err
+    assert ask(helix, there, "-c", conversation, "more")[0] == 1
+
+
+@pytest.fixture
+def fleet(helix: Helix, homes: tuple[Path, Path], server: postgres.Server, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+    """A home whose workspace is shared by the environment alone, with a key of its own."""
+    home = homes[0]
+    code, key, err = helix("workspace", "new-key")
+    assert (code, row_encryption.parse_key_line(key) is not None) == (0, True)
+    assert "Anyone who has this key" in err
+    assert helix("workspace", "new-key")[1] != key
+    monkeypatch.setenv("HELIX_STORE", server.url)
+    monkeypatch.setenv("HELIX_STORE_KEY", key.strip())
+    return home
+
+
+def test_a_fleet_begins_with_a_key_made_on_the_command_line(
+    helix: Helix, fleet: Path, homes: tuple[Path, Path]
+) -> None:
+    code, _, err = helix("--home", fleet, "workspace", "sync", "Work")
+    assert code == 1  # a wrong key would look the same
+    assert "No workspace is shared" in err
+    code, _, err = helix("--home", fleet, "workspace", "share", "Work", "--yes")
+    assert (code, err) == (0, "")
+    digest = put(fleet, b"for the fleet")
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    workspace_access.open_all_workspaces(program_folders.find_program_folders(homes[1])).create_stored_workspace(
+        "Agent", homes[1] / "work"
+    )
+    assert helix("--home", homes[1], "cache", "get", "-w", "Agent", digest)[1] == "for the fleet"
+    assert not program_folders.find_program_folders(fleet).key_file.exists()
+
+
+def test_a_wrong_key_in_the_environment_is_an_error(helix: Helix, fleet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    monkeypatch.setenv("HELIX_STORE_KEY", helix("workspace", "new-key")[1].strip())
+    for command in (["workspace", "sync", "Work"], ["ask", "-w", "Work", "-m", "demo", "hello"]):
+        code, out, err = helix("--home", fleet, *command)
+        assert (code, out) == (1, "")
+        assert "HELIX_STORE_KEY" in err
+
+
+def test_a_store_from_the_environment_asks_no_keyring(
+    helix: Helix, fleet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def silent(_secrets: SecretStorage, _work: Callable[[Keyring], object]) -> None:
+        raise NoUsableKeyring("The system's keyring did not respond within 10 s.")
+
+    monkeypatch.setattr(SecretStorage, "_call_keyring", silent)
+    assert helix("--home", fleet, "workspace", "share", "Work", "--yes")[0] == 0
+    assert helix("--home", fleet, "workspace", "sync", "Work")[:2] == (0, "In sync.\n")
+    monkeypatch.delenv("HELIX_STORE_KEY")
+    code, _, err = helix("--home", fleet, "workspace", "sync", "Work")
+    assert code == 1
+    assert "HELIX_STORE_KEY" in err
+
+
+def test_facts_that_still_wait_after_a_sync_are_no_success(
+    helix: Helix, shared: tuple[Path, Path, str], laptop: tuple[Laptop, str]
+) -> None:
+    here, _, _ = shared
+    other, conversation = laptop
+    other.hold(600.0)
+
+    async def write() -> None:
+        workspaces = workspace_access.open_all_workspaces(program_folders.find_program_folders(here))
+        opened = await workspaces.open_stored_workspace(workspaces.list_workspaces()[0].id)
+        await opened.journal.append_to_journal(conversation, [ConversationChanged(title="Mine")])
+        await opened.aclose()
+
+    asyncio.run(write())
+    code, out, _ = helix("--home", here, "workspace", "sync", "Work")
+    assert code == 1
+    assert "1 facts of conversations" in out
+    assert json.loads(helix("--home", here, "workspace", "sync", "Work", "--json")[1])["facts_waiting"] == 1

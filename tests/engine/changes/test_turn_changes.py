@@ -1,0 +1,45 @@
+"""An undo is told with the turns that it undoes, whenever it was done."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.changes import turn_changes
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact, FilesChanged, Recorded, Stored, Text, UserSaid
+
+
+def _turns(*facts: Fact) -> list[tuple[str, list[int], int]]:
+    recorded = [Recorded("c", seq, float(seq), fact) for seq, fact in enumerate(facts, 1)]
+    return [
+        (turn.turn_numbers, [source.seq for source in turn.sources], turn.end)
+        for turn in turn_changes.group_changes_by_turn(recorded)
+    ]
+
+
+def _said() -> UserSaid:
+    return UserSaid((Text("do it", 2),))
+
+
+def _changed(*undoes: int) -> FilesChanged:
+    digest = Digest.of_content(b"")
+    return FilesChanged(Stored(digest, 0), digest, digest, by="undo" if undoes else "command", undoes=undoes)
+
+
+TWO = (_said(), _changed(), _said(), _changed())
+
+
+@pytest.mark.parametrize(
+    ("more", "turns"),
+    [
+        ((), [("1", [2], 2), ("2", [4], 4)]),
+        ((_changed(2),), [("1", [2, 5], 2), ("2", [4], 5)]),
+        ((_changed(4),), [("1", [2], 2), ("2", [4, 5], 5)]),
+        ((_changed(2, 4),), [("1–2", [2, 4, 5], 5)]),
+        ((_changed(2, 4), _said(), _changed(), _changed(2, 4)), [("1–2", [2, 4, 5, 8], 5), ("3", [7], 8)]),
+    ],
+)
+def test_an_undo_belongs_to_the_turns_that_it_undoes(
+    more: tuple[Fact, ...], turns: list[tuple[str, list[int], int]]
+) -> None:
+    assert _turns(*TWO, *more) == turns

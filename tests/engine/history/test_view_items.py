@@ -1,0 +1,67 @@
+"""What stands in the view, item by item, with its sums."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.facts import PartRef, Pinned, Span
+from helix_desktop.engine.history.view_items import MARKER_TOKENS, MESSAGE_TOKENS
+from tests.engine.talk import Talk
+
+
+def talked() -> Talk:
+    talk = Talk()
+    talk.user("go", tokens=100)
+    talk.steps(4, tokens=990)
+    talk.user("next", tokens=100)
+    return talk
+
+
+def test_what_stands_where_before_and_after_a_fold() -> None:
+    talk = talked()
+    branch = talk.state.branch
+    assert [item.first for item in branch.items_in_span(Span(2, 5))] == [2, 3, 4, 5]
+    assert [item.first for item in branch.items_from(8)] == [8, 9, 10]
+    assert branch.message_position(5) == 4
+    talk.fold("h", Span(2, 5))
+    assert [(item.first, item.last) for item in branch.items_in_span(Span(3, 6))] == [(2, 5), (6, 6)]
+    assert branch.item_at(4).fold == "h"
+    assert branch.covered_by(branch.item_at(4)) == [2, 3, 4, 5]
+    assert branch.covered_messages(Span(1, 3)) == [1, 2, 3]
+
+
+def test_tokens_with_what_each_message_costs_besides() -> None:
+    talk = talked()
+    branch = talk.state.branch
+    assert branch.total_tokens == 100 + 4 * 1_000 + 100 + 10 * MESSAGE_TOKENS
+    assert branch.shown_tokens(Span(2, 3)) == 1_000
+    assert branch.shown_tokens(PartRef(3)) == 990
+    talk.fold("h", Span(2, 5), tokens=50)
+    assert branch.total_tokens == 100 + 50 + 2 * 1_000 + 100 + 7 * MESSAGE_TOKENS
+    assert branch.shown_tokens(Span(2, 5)) == 50
+
+
+def test_counting_messages_stops_when_there_are_enough() -> None:
+    talk = talked()
+    assert talk.state.branch.count_messages(Span(1, 10), 3) == 3
+    assert talk.state.branch.count_messages(Span(1, 10), 99) == 10
+    talk.fold("h", Span(2, 5))
+    assert talk.state.branch.count_messages(Span(1, 10), 99) == 6
+
+
+def test_the_sums_by_message() -> None:
+    talk = talked()
+    branch = talk.state.branch
+    assert branch.token_sums.sum_between(1, 5) == 2_000
+    assert branch.freed_sums.sum_before(10) == 4 * (990 - MARKER_TOKENS)
+    talk.add(Pinned(PartRef(3)))
+    assert branch.freed_sums.sum_before(10) == 3 * (990 - MARKER_TOKENS)
+
+
+def test_from_which_item_on_something_changed() -> None:
+    talk = talked()
+    branch = talk.state.branch
+    branch.take_changed()
+    assert branch.take_changed() == 10
+    talk.user("more")
+    assert branch.take_changed() == 10
+    talk.fold("h", Span(2, 5))
+    assert branch.take_changed() == 1

@@ -1,0 +1,90 @@
+"""Documents: what was written, what must not be lost, and where the rest stands; within their limit."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.conversation_details import Detail
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FoldKind, Span
+from helix_desktop.engine.strategies import handover, observation
+from helix_desktop.engine.strategies.fold_document import CUT_OFF, KEPT, DocumentPlan, build_fold_document
+from helix_desktop.engine.strategies.fold_strategy import FoldPlan
+from tests.engine.keeping import Quarters
+
+ENTRY = Digest.of_content(b"details")
+FOUND = [
+    Detail("rule", "Never touch main.py.", 3),
+    Detail("todo", "write the tests", 0),
+    Detail("written", "created b.py", 9),
+    Detail("failure", "pytest failed: E assert 1 == 2", 12),
+    Detail("url", "https://example.org", 4),
+]
+
+
+def making(
+    kind: FoldKind = FoldKind.HANDOVER, *, found: list[Detail] | None = None, limit: int = 3_000
+) -> DocumentPlan:
+    return DocumentPlan(
+        FoldPlan(kind, Span(1, 90), "why"), "handover-4", 2, FOUND if found is None else found, ENTRY, 1_500, limit
+    )
+
+
+def written(text: str = "the work went on") -> dict[str, str]:
+    return dict.fromkeys(handover.SECTIONS, text)
+
+
+def test_what_the_summary_left_out_is_added_under_its_section() -> None:
+    made = build_fold_document(
+        making(), written() | {"User Preferences": "He said: Never touch main.py. Fine."}, Quarters()
+    )
+    assert made.text.startswith("[Conversation History Summary]\nHandover 2. Notes about the past, not instructions.")
+    sections = dict(re.findall(r"## (.+)\n((?:(?!## )[\s\S])*)", made.text))
+    assert list(sections) == list(handover.SECTIONS)
+    assert "- created b.py [9]" in sections["Completed Work"]
+    assert "- write the tests" in sections["TODO Items"]
+    assert "- pytest failed: E assert 1 == 2 [12]" in sections["Current Issues"]
+    assert KEPT not in sections["User Preferences"]
+    assert (made.kept.found, made.kept.kept, made.kept.added, made.kept.entry) == (4, 1, 3, 0)
+    assert made.tokens == Quarters().count_tokens(made.text)
+
+
+def test_the_header_says_what_is_covered_and_where_the_originals_are() -> None:
+    text = build_fold_document(making(), written(), Quarters()).text
+    assert "the numbers 1 to 90" in text
+    assert 'recall_history("handover-4")' in text
+    assert f'recall_cached_content("{ENTRY.hex}")' in text
+
+
+def test_a_section_with_nothing_to_say_says_so() -> None:
+    text = build_fold_document(making(found=[]), {}, Quarters()).text
+    assert text.count(handover.NOTHING) == 6
+
+
+def test_observations_are_one_list() -> None:
+    made = build_fold_document(making(FoldKind.OBSERVATIONS), {"": "- 12:00 !! something [3]"}, Quarters())
+    assert made.text.startswith(observation.TITLE)
+    assert "##" not in made.text
+    assert "- 12:00 !! something [3]" in made.text
+    assert "- Never touch main.py. [3]" in made.text
+
+
+@given(
+    st.text(max_size=100),
+    st.integers(1, 500),
+    st.integers(400, 6_000),
+    st.sampled_from([FoldKind.HANDOVER, FoldKind.TRUNCATION]),
+)
+def test_it_never_takes_more_than_its_limit_and_its_frame(text: str, times: int, limit: int, kind: FoldKind) -> None:
+    found = [Detail("rule", f"you must keep rule {number}", number) for number in range(200)]
+    made = build_fold_document(making(kind, found=found, limit=limit), written(text * times), Quarters())
+    assert made.tokens <= limit + 260
+    assert made.kept.found == made.kept.kept + made.kept.added + made.kept.entry == 200
+
+
+def test_a_text_that_is_too_long_is_cut_and_says_so() -> None:
+    made = build_fold_document(making(limit=1_000), written("a line of the summary\n" * 2_000), Quarters())
+    assert made.text.count(CUT_OFF) == 6

@@ -1,0 +1,20 @@
+"""Names a text speaks of most."""
+
+from __future__ import annotations
+
+from helix_desktop.engine.strategies.frequent_names import find_frequent_names
+
+
+def test_of_equal_ones_the_first_met_comes_first() -> None:
+    assert (
+        find_frequent_names("second_name_here first_name_here second_name_here first_name_here", 60)
+        == "second_name_here, first_name_here"
+    )
+
+
+def test_punctuation_at_the_end_is_no_part_of_a_name() -> None:
+    assert find_frequent_names("see path/to/the_file.py. path/to/the_file.py/", 60) == "path/to/the_file.py"
+
+
+def test_a_text_without_names() -> None:
+    assert find_frequent_names("a b c 1 2 3", 60) == ""

@@ -1,0 +1,313 @@
+"""Recall: by hash, range, pattern, search and fold, page by page, with errors that help."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helix_desktop.engine import content_recall
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FoldKind, Spent, Stored
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import AmbiguousName, InvalidInput, ModelFailed, NotFound
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from tests.engine.keeping import Quarters, Writer, empty, keeping
+from tests.engine.test_fold_steward import worked
+
+TOKENS = Quarters()
+
+
+async def cached(*texts: str) -> tuple[MemoryCache, list[Stored]]:
+    cache = MemoryCache()
+    return cache, [
+        await cache.store_content(text.encode(), EntryOrigin("read", f"file {index}"))
+        for index, text in enumerate(texts)
+    ]
+
+
+async def test_by_the_whole_hash_and_by_the_first_digits() -> None:
+    cache, (entry,) = await cached("one\ntwo\n")
+    digits = entry.digest.hex
+    marker = f'[CACHED] recall_cached_content("{digits}")'
+    for name in (digits, digits[:8], f' "{digits.upper()}" ', f"sha256:{digits}", marker):
+        assert await content_recall.recall_entry(cache, TOKENS, name) == "one\ntwo"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("10-40", (10, 40)),
+        ("10:40", (10, 40)),
+        ("10, 40", (10, 40)),
+        ("L10-L40", (10, 40)),
+        ("10-", (10, 0)),
+        ("10:", (10, 0)),
+        ("10", (10, 10)),
+        ("", (1, 0)),
+    ],
+)
+def test_lines_are_read_as_models_write_them(words: str, meant: tuple[int, int]) -> None:
+    assert content_recall.parse_line_range(words) == meant
+
+
+async def test_a_hash_that_is_none_unknown_or_ambiguous() -> None:
+    cache, entries = await cached(*(f"text {number}" for number in range(600)))
+    with pytest.raises(InvalidInput, match="'xyz' is not a hash"):
+        await content_recall.recall_entry(cache, TOKENS, "xyz")
+    with pytest.raises(InvalidInput, match="at least the first 4"):
+        await content_recall.recall_entry(cache, TOKENS, "abc")
+    known = entries[0].digest.hex
+    with pytest.raises(NotFound, match=f"Near it is {known}"):
+        await content_recall.recall_entry(cache, TOKENS, known[:-4] + ("0000" if known[-4:] != "0000" else "1111"))
+    with pytest.raises(NotFound, match="search_cached_content"):
+        await content_recall.recall_entry(cache, TOKENS, "0" * 64)
+    starts = [entry.digest.hex[:4] for entry in entries]
+    twice = [start for start in starts if starts.count(start) > 1]
+    if twice:
+        with pytest.raises(AmbiguousName):
+            await content_recall.recall_entry(cache, TOKENS, twice[0])
+
+
+async def test_lines_and_pages_together_give_the_whole_entry() -> None:
+    text = "\n".join(f"line number {number} of the entry" for number in range(1, 4_001))
+    cache, (entry,) = await cached(text)
+    assert await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines="10-12") == (
+        "[lines 10-12 of 4,000]\nline number 10 of the entry\nline number 11 of the entry\nline number 12 of the entry"
+    )
+    pages, lines = [], ""
+    while True:
+        page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines=lines)
+        assert TOKENS.count_tokens(page) < 4_000
+        pages += [line for line in page.splitlines() if line.startswith("line number")]
+        more = re.search(r'go on with lines="(\d+-)"', page)
+        if more is None:
+            break
+        lines = more[1]
+    assert "\n".join(pages) == text
+
+
+@pytest.mark.parametrize("content", ["x" * 5_000_000, "", "\n", "no newline at the end", "a\n\n\nb"])
+async def test_entries_of_any_shape(content: str) -> None:
+    cache, (entry,) = await cached(content)
+    page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex)
+    assert page
+    assert TOKENS.count_tokens(page) < 4_000
+
+
+class Watched(MemoryCache):
+    """Adds up what is read of entries."""
+
+    taken = 0
+
+    async def read_range(self, digest: Digest, start: int, length: int) -> bytes:
+        self.taken += length
+        return await super().read_range(digest, start, length)
+
+
+@given(
+    st.lists(st.sampled_from(["", "a", "ü" * 40, "x" * 900, " " * 30_000, "y" * 70_000]), min_size=1, max_size=40),
+    st.integers(1, 45),
+    st.integers(0, 45),
+    st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_the_lines_of_a_page_are_those_of_the_entry(lines: list[str], first: int, more: int, ended: bool) -> None:
+    async def read() -> None:
+        content = "\n".join(lines) + "\n" * ended
+        cache, (entry,) = await cached(content)
+        there = content.split("\n")[: -1 if content.endswith("\n") else None] if content else ["(empty)"]
+        found = await content_recall.read_entry_lines(cache, entry, first, first + more)
+        wanted = there[first - 1 : first + more] if content else there
+        if not wanted:
+            assert not found
+            return
+        shown, until = content_recall.cut_to_page(TOKENS, found, first)
+        assert first <= until <= first + more
+        whole = "\n".join(wanted[: until - first + 1])
+        assert shown == whole if len(whole) <= content_recall.PAGE_BYTES else shown.startswith(whole[:2_000])
+
+    asyncio.run(read())
+
+
+async def test_no_more_is_read_than_a_page_needs() -> None:
+    cache = Watched()
+    entry = await cache.store_content(b"a line of some length\n" * 400_000, EntryOrigin("read", "long"))
+    assert len(await content_recall.read_entry_lines(cache, entry, 1, 20)) == 20
+    assert cache.taken <= 2 * content_recall.PAGE_BYTES
+    cache.taken = 0
+    assert await content_recall.read_entry_lines(cache, entry, 60_000, 60_000) == ["a line of some length"]
+    assert cache.taken < 3 * content_recall.PIECE
+    assert await content_recall.read_entry_lines(cache, entry, 400_001, 0) == []
+
+
+async def test_lines_of_nothing_but_space_are_not_passed_over() -> None:
+    cache, (entry,) = await cached("\n".join([" " * 9_000] * 9 + ["the end"]))
+    pages, lines = [], ""
+    for _ in range(10):
+        page = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines=lines)
+        pages.append(page)
+        more = re.search(r'go on with lines="(\d+-)"', page)
+        lines = more[1] if more else ""
+        if not lines:
+            break
+    ranges = [re.match(r"\[lines (\d+)-(\d+) of 10\]", page) for page in pages]
+    ends = [0, *(int(each[2]) for each in ranges if each)]
+    assert [int(each[1]) for each in ranges if each] == [end + 1 for end in ends[:-1]]
+    assert ends[-1] == 10
+    assert "the end" in pages[-1]
+
+
+async def test_lines_that_are_not_there_or_cannot_be_read() -> None:
+    cache, (entry,) = await cached("one\ntwo\n")
+    with pytest.raises(NotFound, match="2 lines; there is no line 9"):
+        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines="9")
+    for lines in ("nine", "9-3", "-4"):
+        with pytest.raises(InvalidInput):
+            await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines=lines)
+    assert "two" in await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, lines="2-")
+
+
+async def test_a_pattern_runs_where_it_can_be_killed() -> None:
+    cache, (entry,) = await cached("one\ntwo\nthree\n")
+
+    async def grep(pattern: str, pieces: AsyncIterator[bytes], context: int) -> str:
+        whole = b"".join([piece async for piece in pieces]).decode()
+        return "\n".join(line for line in whole.splitlines() if re.search(pattern, line)) + "!" * context
+
+    assert (
+        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, pattern="^t", context=1, grep=grep)
+        == "two\nthree!"
+    )
+    assert "no line matches" in await content_recall.recall_entry(
+        cache, TOKENS, entry.digest.hex, pattern="zzz", grep=grep
+    )
+    with pytest.raises(InvalidInput):
+        await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, pattern="^t")
+
+
+async def test_search_says_hash_tool_source_and_a_snippet() -> None:
+    journal, cache = MemoryJournal(), MemoryCache()
+    entry = await cache.store_content(b"the needle in the hay", EntryOrigin("read", "hay.txt"))
+    index = MemoryIndex(journal, cache)
+    found = await content_recall.search_entries(index, "needle")
+    assert entry.digest.hex in found
+    assert "hay.txt" in found
+    assert "nothing in the cache contains" in await content_recall.search_entries(index, "haystacks_of_gold")
+    with pytest.raises(InvalidInput):
+        await content_recall.search_entries(index, "  ")
+
+
+async def test_compaction_of_an_entry() -> None:
+    cache, (entry,) = await cached("much text")
+    spent: list[Spent] = []
+    writer = Writer("fast", lambda _: "little text")
+    assert (
+        await content_recall.compact_entry(cache, writer, entry.digest.hex[:10], "the numbers", spent.append)
+        == "little text"
+    )
+    assert "the numbers" in str(writer.requests[0].messages)
+    assert spent[0].purpose == "compaction"
+    assert "found nothing" in await content_recall.compact_entry(
+        cache, Writer("fast", empty), entry.digest.hex, "x", spent.append
+    )
+
+
+async def test_history_of_a_fold_is_its_messages_word_for_word() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("the task itself, word for word")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    (fold,) = kept.folds()
+    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, f'"{fold.fold}"')
+    assert "[4] user: the task itself, word for word" in text
+    assert "call of read" in text
+    assert "recall_cached_content(" in text
+    assert TOKENS.count_tokens(text) < 4_000
+
+
+async def test_a_long_history_goes_on_in_an_entry() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("a task " * 3_000)
+    await worked(kept, 40, 300)
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    (fold,) = kept.folds(FoldKind.HANDOVER)
+    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, fold.fold)
+    assert TOKENS.count_tokens(text) < 4_000
+    more = re.search(r'recall_cached_content\("([0-9a-f]{64})", lines="(\d+-)"\)\]$', text)
+    assert more is not None
+    assert await content_recall.recall_entry(kept.cache, TOKENS, more[1], lines=more[2])
+
+
+async def test_words_are_found_in_messages_calls_and_outputs_behind_summaries() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("the port is 4711, and it must not change")
+    await kept.step("the log begins\nbroken_pipe here\nthe log ends")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    (fold,) = kept.folds()
+
+    async def found(words: str, name: str = "") -> str:
+        return await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, name, words)
+
+    entries = len(list(kept.cache.all_contents()))
+    assert "[4] user: the port is 4711, and it must not change" in await found("4711")
+    said = await found("broken_pipe", fold.fold)
+    assert "the log begins\nbroken_pipe here\nthe log ends" in said
+    entry = re.search(r'recall_cached_content\("([0-9a-f]{12})"\)', said)
+    assert entry is not None
+    assert "broken_pipe" in await content_recall.recall_entry(kept.cache, TOKENS, entry[1])
+    assert "none of these words" in await found("nowhere_at_all")
+    assert len(list(kept.cache.all_contents())) == entries  # looking stores nothing
+
+
+async def test_outputs_too_long_to_be_searched_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("look at it")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    monkeypatch.setattr(content_recall, "FIND_BYTES", 0)
+    text = await content_recall.recall_folded_messages(
+        kept.conversation.state, kept.cache, TOKENS, "", "nowhere_at_all"
+    )
+    assert re.search(
+        r"\[outputs too long to be searched here: [1-9]\d*; search_cached_content finds words in them\]", text
+    )
+
+
+async def test_of_equal_passages_behind_summaries_the_newest_comes_back() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("the limit is 10")
+    await worked(kept, 6, 300)
+    await kept.say("the limit is 20")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    text = await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "", "limit")
+    assert "the limit is 20" in text
+    assert "the limit is 10" not in text
+
+
+async def test_a_fold_that_is_not_there_names_those_that_are() -> None:
+    kept = await keeping(window=1_000_000)
+    await kept.say("a task")
+    await worked(kept, 12, 300)
+    await kept.steward.fold_on_demand(FoldKind.HANDOVER)
+    with pytest.raises(NotFound, match="handover-99") as error:
+        await content_recall.recall_folded_messages(kept.conversation.state, kept.cache, TOKENS, "handover-99")
+    assert kept.folds()[0].fold in str(error.value)
+
+
+async def test_a_hanging_model_does_not_hold_a_compaction_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(content_recall, "COMPACT_SECONDS", 0.02)
+    cache, (entry,) = await cached("much text")
+    with pytest.raises(ModelFailed, match="did not finish"):
+        await asyncio.wait_for(
+            content_recall.compact_entry(
+                cache, Writer("fast", hangs=True), entry.digest.hex, "x", list[Spent]().append
+            ),
+            60,
+        )

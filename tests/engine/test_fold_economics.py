@@ -1,0 +1,181 @@
+"""When clearing and handing over pay."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine import fold_economics
+from helix_desktop.engine.fold_economics import ClearablePart, HandoverPlan, RelativePrices
+
+USUAL = RelativePrices(0.1, 1.25, 5.0)
+staying = st.integers(1, 5_000).map(ClearablePart)
+clearable = st.integers(1, 5_000).map(lambda frees: ClearablePart(frees + 60, frees))
+parts = st.lists(staying | clearable, max_size=60)
+prices = st.builds(RelativePrices, st.floats(0.01, 1), st.floats(0.5, 2), st.floats(1, 10))
+
+
+def test_unknown_prices_count_as_usual() -> None:
+    assert fold_economics.relative_prices_of(0, 0, 0, 0) == RelativePrices(0.1, 1.0, 5.0)
+    assert fold_economics.relative_prices_of(3.0, 0, 0, 0) == RelativePrices(0.1, 1.0, 5.0)
+
+
+def test_prices_are_shares_of_the_input_price() -> None:
+    assert fold_economics.relative_prices_of(3.0, 15.0, 0.3, 3.75) == RelativePrices(0.3 / 3.0, 1.25, 5.0)
+
+
+def test_the_threshold_is_the_square_root_rule() -> None:
+    expected = math.sqrt(2 * 1.15 * 20_000 * 500 / 0.1)
+    assert fold_economics.clearing_threshold(20_000, 500, USUAL) == pytest.approx(expected)
+
+
+def test_a_cache_that_is_likely_cold_lowers_the_threshold() -> None:
+    warm = fold_economics.clearing_threshold(20_000, 500, USUAL)
+    assert fold_economics.clearing_threshold(20_000, 500, USUAL, cold=0.5) < warm
+
+
+def test_without_caching_a_fixed_saving_is_enough() -> None:
+    assert fold_economics.clearing_threshold(1e6, 500, RelativePrices(1.0, 1.0, 5.0)) == 4_000
+
+
+def test_nothing_to_clear_is_never_cleared() -> None:
+    assert fold_economics.find_clearing_start([ClearablePart(9_000)] * 20, 500, USUAL, crowded=True) is None
+
+
+def test_what_stands_behind_nothing_but_cleared_parts_is_cleared_at_once() -> None:
+    """What is cleared is not written anew: with nothing else behind it, only the least saving counts."""
+    assert fold_economics.find_clearing_start([ClearablePart(2_000), ClearablePart(5_000, 4_940)], 500, USUAL) == 1
+
+
+def test_a_small_saving_waits() -> None:
+    assert fold_economics.find_clearing_start([ClearablePart(3_000, 2_940)], 500, USUAL) is None
+
+
+def test_much_behind_a_small_saving_waits() -> None:
+    assert fold_economics.find_clearing_start([ClearablePart(5_000, 4_940), ClearablePart(90_000)], 500, USUAL) is None
+
+
+def test_the_start_with_the_largest_surplus_is_chosen() -> None:
+    view = [
+        ClearablePart(200, 140),
+        ClearablePart(40_000),
+        ClearablePart(9_000, 8_940),
+        ClearablePart(9_000, 8_940),
+        ClearablePart(2_000),
+    ]
+    assert fold_economics.find_clearing_start(view, 300, USUAL) == 2
+
+
+def test_where_it_is_crowded_less_is_enough() -> None:
+    view = [ClearablePart(30_000, 29_940), ClearablePart(40_000)]
+    assert fold_economics.find_clearing_start(view, 1_000, USUAL) is None
+    assert fold_economics.find_clearing_start(view, 1_000, USUAL, crowded=True) == 0
+    assert fold_economics.find_clearing_start(view, 3_000, USUAL, crowded=True) is None
+
+
+def test_where_reading_is_cheap_a_full_window_is_no_waste() -> None:
+    assert fold_economics.crowded_threshold_share(USUAL) == pytest.approx(0.6)
+    assert fold_economics.crowded_threshold_share(RelativePrices(0.02, 1.0, 5.0)) == 1.0
+    assert fold_economics.crowded_threshold_share(RelativePrices(0.4, 1.0, 5.0)) == pytest.approx(0.3)
+
+
+@given(parts, st.floats(0, 5_000), prices)
+def test_a_clearing_always_frees_what_its_threshold_asks(
+    view: list[ClearablePart], growth: float, price: RelativePrices
+) -> None:
+    start = fold_economics.find_clearing_start(view, growth, price)
+    if start is not None:
+        freed = sum(part.frees for part in view[start:])
+        rest = sum(part.tokens - part.frees for part in view[start + 1 :])
+        assert view[start].frees > 0
+        assert freed >= fold_economics.LEAST_SAVING
+        assert freed >= fold_economics.clearing_threshold(rest, growth, price)
+
+
+@given(parts, st.floats(0, 5_000), prices)
+def test_none_means_that_no_start_pays(view: list[ClearablePart], growth: float, price: RelativePrices) -> None:
+    if fold_economics.find_clearing_start(view, growth, price) is None:
+        for start, part in enumerate(view):
+            rest = sum(other.tokens - other.frees for other in view[start + 1 :])
+            threshold = max(fold_economics.clearing_threshold(rest, growth, price), fold_economics.LEAST_SAVING)
+            assert not part.frees or sum(other.frees for other in view[start:]) < threshold
+
+
+def test_a_cold_cache_clears_a_third() -> None:
+    assert fold_economics.pays_to_clear_cold(10_000, 30_000)
+    assert not fold_economics.pays_to_clear_cold(9_999, 30_000)
+    assert not fold_economics.pays_to_clear_cold(0, 0)
+
+
+def test_crowded_is_a_share_of_large_windows_and_a_number_of_small_ones() -> None:
+    assert fold_economics.is_window_crowded(54_000, 128_000)
+    assert not fold_economics.is_window_crowded(53_000, 128_000)
+    assert not fold_economics.is_window_crowded(30_000, 64_000)
+    assert fold_economics.is_window_crowded(48_001, 64_000)
+    assert fold_economics.is_window_crowded(54_000, 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "age", "newest", "goes"),
+    [
+        (5_000, 7, False, False),  # in the tail
+        (301, 8, False, True),
+        (300, 8, False, False),
+        (1_001, 8, None, True),
+        (1_000, 8, None, False),
+        (5_000, 37, True, False),
+        (5_000, 38, True, True),
+        (900, 400, True, False),
+    ],
+)
+def test_which_arguments_go(tokens: int, age: int, *, newest: bool | None, goes: bool) -> None:
+    assert fold_economics.may_clear_argument(tokens, age, USUAL, newest=newest) is goes
+
+
+def test_the_newest_text_stays_longer_where_carrying_is_cheap() -> None:
+    assert fold_economics.steps_newest_text_stays(RelativePrices(0.5, 1.0, 5.0)) == 6
+    assert fold_economics.steps_newest_text_stays(RelativePrices(0.02, 1.0, 5.0)) == pytest.approx(150)
+    assert fold_economics.steps_newest_text_stays(RelativePrices(0.0, 1.0, 5.0)) == math.inf
+
+
+def test_the_main_model_writes_over_its_own_cache() -> None:
+    plan = HandoverPlan(context=50_000, stays=8_000, summary=3_000)
+    assert fold_economics.handover_cost(plan, USUAL) == pytest.approx(5_000 + 375 + 15_000 + 1.25 * 11_000)
+
+
+def test_another_writer_reads_uncached_at_its_own_prices() -> None:
+    plan = HandoverPlan(context=50_000, stays=8_000, summary=3_000)
+    cost = fold_economics.handover_cost(plan, USUAL, RelativePrices(0.1, 1.0, 4.0), scale=0.2)
+    assert cost == pytest.approx(0.2 * (50_300 + 12_000) + 1.25 * 11_000)
+
+
+def test_rent_or_buy() -> None:
+    assert fold_economics.carrying_cost(30_000, USUAL) == pytest.approx(3_000)
+    assert not fold_economics.handover_pays(74_999, 30_000)
+    assert fold_economics.handover_pays(75_000, 30_000)
+
+
+def test_patience_ends_where_the_window_fills() -> None:
+    assert fold_economics.handover_patience(51_000, 128_000) == 2.5
+    assert fold_economics.handover_patience(57_600, 128_000) == pytest.approx(1.75)
+    assert fold_economics.handover_patience(70_000, 128_000) == 1.0
+    assert fold_economics.handover_patience(30_000, 32_000) == 2.5
+    assert fold_economics.handover_patience(70_000, 1_000_000) == 1.0
+
+
+def test_a_larger_window_never_lowers_or_raises_the_floor() -> None:
+    floors = {fold_economics.handover_floor(window) for window in (128_000, 200_000, 1_000_000)}
+    assert floors == {36_000}
+    assert fold_economics.handover_floor(32_000) == pytest.approx(9_600)
+
+
+def test_in_small_windows_less_is_large_and_less_stays() -> None:
+    assert fold_economics.large_output_tokens(128_000) == 4_000
+    assert fold_economics.large_output_tokens(32_000) == 1_333
+    assert fold_economics.large_output_tokens(32_000, 2_000) == 666
+    assert fold_economics.large_output_tokens(2_000) == 500
+    assert fold_economics.large_output_tokens(128_000, 60_000) == 60_000
+    assert fold_economics.panic_tail_tokens(32_000) == 8_000

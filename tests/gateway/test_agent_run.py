@@ -1,0 +1,76 @@
+"""One run of an agent: what of its user's surroundings reaches the gateway and the agent, and what becomes of signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.gateway import agent_run, provider_clients
+from helix_desktop.gateway.known_agents import KNOWN_AGENTS
+from tests.resident.test_resident_process import is_gone, status, wait_until
+
+URL = "http://127.0.0.1:4356/t/a-token"
+SCRIPT = """#!{python}
+import json, os, sys, time
+print(json.dumps({{"pid": os.getpid(), "argv": sys.argv, "env": dict(os.environ)}}), flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("name", KNOWN_AGENTS)
+def test_no_command_line_shows_the_token(tmp_path: Path, name: str) -> None:
+    launch = KNOWN_AGENTS[name].launch(URL, ["-p", "x"], {}, tmp_path / "agent")
+    assert "a-token" not in " ".join(launch.command)
+    files = " ".join(file.read_text("utf-8") for file in tmp_path.rglob("*.json"))
+    assert "a-token" in json.dumps(dict(launch.environment)) + files
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"),
+    [("claude", "ANTHROPIC_BASE_URL"), ("codex", "OPENAI_BASE_URL"), ("gemini", "GOOGLE_GEMINI_BASE_URL")],
+)
+def test_an_address_of_the_users_own_is_where_the_requests_go(name: str, variable: str) -> None:
+    environ = {variable: "https://llm.company.example/v1", "HTTPS_PROXY": "http://proxy:3128", "no_proxy": "intern"}
+    registration = agent_run.registration_for_run(KNOWN_AGENTS[name], environ)
+    assert registration.upstream == "https://llm.company.example/v1"
+    assert registration.proxies == {"https_proxy": "http://proxy:3128", "no_proxy": "intern"}
+    assert agent_run.registration_for_run(KNOWN_AGENTS[name], {}).upstream == ""
+
+
+async def test_each_registration_goes_through_its_own_proxy() -> None:
+    mounts = provider_clients._proxy_mounts({"https_proxy": "proxy:3128", "no_proxy": ".intern, 10.0.0.1"})
+    assert {name: made is not None for name, made in mounts.items()} == {
+        "https://": True,
+        "all://intern": False,
+        "all://*.intern": False,
+        "all://10.0.0.1": False,
+        "all://*.10.0.0.1": False,
+    }
+    assert provider_clients._proxy_mounts({"https_proxy": "proxy:3128", "no_proxy": "*"}) == {}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_wrap_that_is_told_to_end_ends_the_agent_and_leaves_nothing_behind(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    program = tmp_path / "bin" / "claude"
+    program.parent.mkdir()
+    program.write_text(SCRIPT.format(python=sys.executable))
+    program.chmod(0o755)
+    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "HTTP_PROXY": "http://127.0.0.1:9"}
+    command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "home"), "wrap", "claude"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ, text=True) as wrap:
+        assert wrap.stdout is not None
+        told = json.loads(wrap.stdout.readline())
+        assert "127.0.0.1" in told["env"]["NO_PROXY"].split(",")
+        others = status(tmp_path / "home")
+        wrap.send_signal(number)
+        assert wrap.wait(30) == 128 + number
+    wait_until(lambda: all(map(is_gone, (told["pid"], others["pid"], others["gateway"]))))
+    assert [file.name for file in (tmp_path / "home" / "run").iterdir() if file.suffix != ".lock"] == []

@@ -1,0 +1,50 @@
+"""The address goes into an agent's configuration and out again byte for byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import ActionRefused
+from helix_desktop.gateway import agent_settings, known_agents
+
+URL = "http://127.0.0.1:4356/t/"
+BEFORE = {
+    "claude": b'{"model":"opus",\n  "env": {"A": "1"}}',
+    "codex": b'# mine\nmodel = "gpt-5"\n\n[model_providers.own]\nname = "own"\n',
+    "opencode": b'{"provider": {"own": {}}}',
+    "gemini": b"GEMINI_API_KEY=k\n",
+    "pi": b'{"providers": {"own": {"baseUrl": "x"}}}',
+}
+
+
+@pytest.mark.parametrize("name", known_agents.KNOWN_AGENTS)
+@pytest.mark.parametrize("there", [True, False])
+def test_installing_and_uninstalling_leaves_the_file_as_it_was(tmp_path: Path, name: str, there: bool) -> None:
+    agent, home, config = known_agents.find_known_agent(name), tmp_path / "home", tmp_path / "config"
+    file = agent.file(home, {})
+    if there:
+        file.parent.mkdir(parents=True)
+        file.write_bytes(BEFORE[name])
+    change = agent_settings.plan_address_install(agent, 4356, home, {})
+    assert URL in change.as_unified_diff()
+    agent_settings.install_address(change, config)
+    assert URL in file.read_text("utf-8")
+    assert agent_settings.is_agent_connected(agent, config)
+    ((registration, port),) = agent_settings.installed_registrations(config).items()
+    assert (registration.agent, port) == (name, 4356)
+    assert registration.token in file.read_text("utf-8")
+    agent_settings.remove_address(agent_settings.plan_address_removal(agent, config), config)
+    assert (file.read_bytes() if file.exists() else None) == (BEFORE[name] if there else None)
+    assert not agent_settings.is_agent_connected(agent, config)
+
+
+def test_a_file_that_somebody_changed_since_is_left_alone(tmp_path: Path) -> None:
+    agent, config = known_agents.find_known_agent("claude"), tmp_path / "config"
+    agent_settings.install_address(agent_settings.plan_address_install(agent, 4356, tmp_path, {}), config)
+    file = agent.file(tmp_path, {})
+    file.write_text("{}")
+    with pytest.raises(ActionRefused, match="was changed"):
+        agent_settings.plan_address_removal(agent, config)
+    assert file.read_text() == "{}"

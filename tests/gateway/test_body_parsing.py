@@ -1,0 +1,180 @@
+"""Bodies read from where they differ come to what they come to when all of them is read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from helix_desktop.gateway import body_parsing
+from helix_desktop.gateway.body_parsing import BodyParser, count_common_bytes, find_values_of_list
+from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.folded_body import (
+    MESSAGE_FIELDS,
+    WIRE_MODULES,
+    PreviousBody,
+    build_folded_body,
+    count_leading_instructions,
+)
+from helix_desktop.gateway.view_entries import As, Entry, Says
+from tests.gateway.written import bodies, dumped, units
+
+all_protocols = pytest.mark.parametrize("protocol", tuple(MESSAGE_FIELDS))
+
+
+@all_protocols
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_a_body_read_after_another_is_the_same_as_one_read_alone(protocol: str, data: st.DataObject) -> None:
+    readings, style = BodyParser(), data.draw(st.integers(0, 3))
+    body: Any = data.draw(bodies(protocol))
+    for _ in range(3):
+        content = dumped(body, style)
+        found = readings.parse_body(protocol, content, "s")
+        assert found is not None
+        value = json.loads(content)
+        assert found.value == value
+        wire: Any = WIRE_MODULES[protocol]
+        alone = wire.messages(value)
+        assert found.messages == alone
+        assert found.head == wire.head(value)
+        assert found.chain == compute_message_hashes(protocol, alone[count_leading_instructions(alone) :])
+        assert json.loads(b"".join(found.encode_changed_body(found.value))) == value
+        given_units = list(body[MESSAGE_FIELDS[protocol]])
+        keep = data.draw(st.integers(0, len(given_units)))
+        body = {
+            **body,
+            MESSAGE_FIELDS[protocol]: [*given_units[:keep], *data.draw(st.lists(units(protocol), max_size=3))],
+        }
+
+
+def test_what_was_there_before_is_not_parsed_again() -> None:
+    readings = BodyParser()
+    said: list[Any] = [{"role": "user", "content": f"message {n}"} for n in range(50)]
+    first = readings.parse_body("anthropic", orjson.dumps({"model": "m", "messages": said, "tools": []}), "s")
+    said.append({"role": "assistant", "content": "and one more"})
+    second = readings.parse_body("anthropic", orjson.dumps({"model": "m", "messages": said, "tools": []}), "s")
+    assert first is not None
+    assert second is not None
+    assert all(one is other for one, other in zip(first.message_units, second.message_units, strict=False))
+    assert sum(one is other for one, other in zip(first.messages, second.messages, strict=False)) >= 49
+    assert second.head is first.head
+
+
+def test_marks_are_found_in_the_bytes_and_not_in_texts() -> None:
+    said: list[Any] = [
+        {"role": "user", "content": 'it says "cache_control": here'},
+        {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}]},
+    ]
+    found = BodyParser().parse_body("anthropic", orjson.dumps({"messages": said, "system": []}), "")
+    assert found is not None
+    assert found.marked == frozenset({1})
+
+
+@all_protocols
+@settings(max_examples=20, deadline=None)
+@given(data=st.data())
+def test_what_is_kept_of_a_request_makes_the_next_one_no_other(protocol: str, data: st.DataObject) -> None:
+    readings = BodyParser()
+    body: Any = data.draw(bodies(protocol))
+    entries: list[Entry] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_parsing, "VALUES_IN_GROUP", data.draw(st.integers(1, 4)))
+        for _ in range(3):
+            found = readings.parse_body(protocol, dumped(body, 0), "s")
+            assert found is not None
+            said = len(found.messages) - count_leading_instructions(found.messages)
+            own = [each for each in entries[: data.draw(st.integers(0, len(entries)))] if getattr(each, "at", 0) < said]
+            first = max([each.at for each in own if isinstance(each, As)], default=-1) + 1
+            entries = [*own, *map(As, range(first, said))]
+            if data.draw(st.booleans()):
+                entries.insert(data.draw(st.integers(0, len(entries))), Says("what was done"))
+            marks, sent = found.marked, PreviousBody(marked_request=found.previous.marked_request)
+            shown = build_folded_body(protocol, found.value, found.messages, entries, marks, found.previous)
+            assert shown == build_folded_body(protocol, found.value, found.messages, entries, marks, sent)
+            assert json.loads(b"".join(found.encode_changed_body(shown))) == shown
+            given_units = list(body[MESSAGE_FIELDS[protocol]])
+            keep = data.draw(st.integers(0, len(given_units)))
+            body = {
+                **body,
+                MESSAGE_FIELDS[protocol]: [*given_units[:keep], *data.draw(st.lists(units(protocol), max_size=3))],
+            }
+
+
+def test_what_goes_on_is_written_as_the_bytes_it_came_as() -> None:
+    content = b'{"messages": [ {"role":"user",  "content":1.0} ,{"role":"user","content":"b"}], "x": 1}'
+    found = BodyParser().parse_body("anthropic", content, "")
+    assert found is not None
+    assert b'{"role":"user",  "content":1.0} ,{"role":"user","content":"b"}' in b"".join(
+        found.encode_changed_body(found.value)
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[]",
+        b"{}",
+        b'{"messages": 3}',
+        b'{"messages": ["a"]}',
+        b'{"messages": []}',
+        b'{"messages": [{}], "messages": []}',
+    ],
+)
+def test_what_cannot_be_cut_is_read_whole(content: bytes) -> None:
+    found = BodyParser().parse_body("anthropic", content, "")
+    assert found is None or found.value == json.loads(content)
+
+
+@pytest.mark.parametrize("content", [b"", b"{no json", b'{"messages": [{]}', b'{"messages": [{"a": "b', b"\xff\xfe"])
+def test_what_is_no_json_is_a_value_error(content: bytes) -> None:
+    with pytest.raises(ValueError):
+        BodyParser().parse_body("anthropic", content, "")
+
+
+@given(st.binary(max_size=200), st.binary(max_size=50), st.binary(max_size=50))
+def test_common_is_as_long_as_it_can_be(before: bytes, one: bytes, other: bytes) -> None:
+    found = count_common_bytes(before + one, before + other)
+    assert found >= len(before)
+    assert (before + one)[:found] == (before + other)[:found]
+    assert (before + one)[found : found + 1] != (before + other)[found : found + 1] or found == min(
+        len(before + one), len(before + other)
+    )
+
+
+def test_of_many_conversations_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_parsing, "MOST_HELD_BODIES", 3)
+    readings = BodyParser()
+    for number in range(10):
+        readings.parse_body(
+            "anthropic", orjson.dumps({"messages": [{"role": "user", "content": str(number)}]}), str(number)
+        )
+    assert len(readings._held) == 3
+    assert readings._size == sum(len(body.content) for held in readings._held.values() for body in held)
+
+
+def test_a_list_is_found_behind_anything() -> None:
+    content = b'{"a": {"messages": [1]}, "b": "]}\\\\", "c": -1.5e3,"messages":[{"x": "\\\\\\"}]"},{}]}'
+    begins, ends = find_values_of_list(content, b"messages")
+    assert [content[a:b] for a, b in zip(begins, ends, strict=True)] == [b'{"x": "\\\\\\"}]"}', b"{}"]
+
+
+long_texts = st.lists(
+    st.sampled_from(["plain words ", "\n", '"', "\\", "ä", "😀", "\u2028", "\0", "\\u0041", "한", "\ud7ff"]),
+    max_size=60,
+).map("".join)
+
+
+@settings(max_examples=60, deadline=None)
+@given(long_texts, long_texts, st.booleans(), st.integers(14, 40))
+def test_long_texts_are_read_in_slices(one: str, other: str, ascii_only: bool, size: int) -> None:
+    value = {"role": "user", one: [other, {"content": one + other, "n": [1, None]}]}
+    content = b"  " + json.dumps(value, ensure_ascii=ascii_only).encode() + b"}"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_parsing, "SLICE", size)
+        assert body_parsing.parse_value_between(content, 2, len(content) - 1) == value
+        assert body_parsing.parse_value_between(bytearray(content), 2, len(content) - 1) == value

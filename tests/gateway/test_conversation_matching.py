@@ -1,0 +1,43 @@
+"""Which conversation a request belongs to."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.gateway.conversation_matching import (
+    ConversationMatcher,
+    MessageLine,
+    compute_message_hashes,
+    next_message_hash,
+)
+from helix_desktop.wire import anthropic_wire
+from helix_desktop.wire.wire_message import Wired
+
+
+def said(*texts: str) -> list[Wired]:
+    return anthropic_wire.messages({"messages": [{"role": "user", "content": text} for text in texts]})
+
+
+@given(st.lists(st.text(max_size=5), max_size=8), st.data())
+def test_a_chain_that_goes_on_from_a_known_beginning_is_the_same(texts: list[str], data: st.DataObject) -> None:
+    messages = said(*texts)
+    whole = compute_message_hashes("anthropic", messages)
+    known = data.draw(st.integers(0, len(texts)))
+    assert compute_message_hashes("anthropic", messages, whole[:known]) == whole
+    if messages:
+        assert next_message_hash(whole[:-1], "anthropic", messages[-1].identity_key) == whole[-1]
+
+
+def test_the_longest_known_beginning_wins() -> None:
+    tracks = ConversationMatcher()
+    short, long = (
+        compute_message_hashes("anthropic", said("a", "b")),
+        compute_message_hashes("anthropic", said("a", "c", "d")),
+    )
+    tracks.add_line(MessageLine("one", "", "head", list(short), [1, 2]))
+    tracks.add_line(MessageLine("two", "", "head", list(long), [1, 2, 3]))
+    place = tracks.find_request_position(compute_message_hashes("anthropic", said("a", "c", "d", "e")), "", "head")
+    assert place.line is not None
+    assert (place.line.conversation, place.known_count, place.is_at_end) == ("two", 3, True)
+    assert tracks.find_request_position(compute_message_hashes("anthropic", said("x")), "", "head").line is None

@@ -1,0 +1,66 @@
+"""Workspaces of agents: one for each project, and few of them open at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from helix_desktop import program_folders
+from helix_desktop.gateway import gateway_workspaces, project_workspace
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from tests.faults.gateway_histories import _nobody
+
+
+async def _not_served(_: object) -> None:
+    return None
+
+
+async def test_of_many_projects_few_stay_open_and_each_opens_again(tmp_path: Path) -> None:
+    where = program_folders.find_program_folders(tmp_path)
+    workspaces = AllWorkspaces(where.workspaces_folder)
+    names = [
+        workspaces.create_stored_workspace(f"project {number}").id
+        for number in range(gateway_workspaces.OPEN_AT_MOST + 3)
+    ]
+    opened = gateway_workspaces.GatewayWorkspaces(where, "", _not_served, _nobody)
+    try:
+        async with opened.use_workspace(names[0]) as first:
+            for name in names[1:]:
+                async with opened.use_workspace(name):
+                    pass
+            await opened.wait_until_idle_closed()
+            assert len(opened.list_open_conversations()) == gateway_workspaces.OPEN_AT_MOST
+            assert first in opened.list_open_conversations()  # it is used, though it was asked for longest ago
+        async with opened.use_workspace(names[1]) as again:
+            assert list(await again.figures_since()) == []
+    finally:
+        await opened.aclose()
+
+
+def test_a_folder_has_the_workspace_of_its_project(tmp_path: Path) -> None:
+    workspaces = AllWorkspaces(tmp_path / "workspaces")
+    below, beside = tmp_path / "work" / "thesis" / "text", tmp_path / "other" / "thesis"
+    for folder in (below, beside, below.parent / ".git"):
+        folder.mkdir(parents=True)
+    assert project_workspace.find_project_workspace(workspaces.list_workspaces(), below) is None
+    made = project_workspace.create_project_workspace(workspaces, below)
+    assert (made.name, made.settings.roots) == ("thesis", (str(below.parent),))
+    known = workspaces.list_workspaces()
+    assert project_workspace.find_project_workspace(known, below) == made
+    assert project_workspace.find_project_workspace(known, below.parent) == made
+    assert project_workspace.find_project_workspace(known, below.parent.parent) is None
+    assert project_workspace.find_project_workspace(known, beside) is None
+    assert project_workspace.create_project_workspace(workspaces, beside).name == "thesis (other)"
+
+
+def test_a_workspace_above_the_project_is_not_the_projects(tmp_path: Path) -> None:
+    workspaces = AllWorkspaces(tmp_path / "workspaces")
+    project = tmp_path / "all" / "one"
+    (project / ".git").mkdir(parents=True)
+    workspaces.create_stored_workspace("all", project.parent)
+    assert project_workspace.find_project_workspace(workspaces.list_workspaces(), project) is None
+
+
+def test_the_home_folder_is_no_project(tmp_path: Path) -> None:
+    assert not project_workspace.has_project(tmp_path, tmp_path)
+    assert not project_workspace.has_project(tmp_path.parent, tmp_path)
+    assert project_workspace.has_project(tmp_path / "work", tmp_path)

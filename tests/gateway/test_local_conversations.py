@@ -1,0 +1,318 @@
+"""Requests of agents as facts of conversations."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine import token_budget
+from helix_desktop.engine.blocks import Message, Reply, Request, Role
+from helix_desktop.engine.context_policy import Policy
+from helix_desktop.engine.facts import (
+    Fact,
+    FoldKind,
+    ModelReplied,
+    Recorded,
+    Rewound,
+    Stop,
+    Text,
+    ToolReturned,
+    Usage,
+    UserSaid,
+)
+from helix_desktop.gateway.agent_conversation import ConnectedAgentModel, OpenAgentConversation, _decode_base64_picture
+from helix_desktop.gateway.conversation_matching import compute_message_hashes
+from helix_desktop.gateway.conversations_port import Arrival, Replied
+from helix_desktop.gateway.local_conversations import (
+    LONG_HISTORY_MESSAGES,
+    MESSAGES_IN_COMMIT,
+    LocalAgentConversations,
+    title_from_messages,
+)
+from helix_desktop.gateway.view_entries import As, Changed
+from helix_desktop.wire import anthropic_wire
+from helix_desktop.wire.wire_message import SLICE, Wired
+from tests.conftest import Expect
+from tests.faults.gateway_histories import TOOLS, _nobody, bench
+from tests.peers.agent_provider import WRITERS, Calls, Says
+
+USAGE = {"input": 3, "read": 0, "write": 0}
+
+
+def arrival(units: list[object], session: str = "s") -> tuple[Arrival, list[Wired]]:
+    said = anthropic_wire.messages({"messages": units})
+    chain = compute_message_hashes("anthropic", said)
+    return Arrival("anthropic", "an agent", session, "head", "claude-opus-4-6", "system", TOOLS, chain), said
+
+
+async def test_what_an_agent_says_and_gets_back_becomes_facts_and_a_long_output_is_shown_short(tmp_path: Path) -> None:
+    units: list[object] = [anthropic_wire.said("look around")]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        sent = await room.receive_request(*arrival(units))
+        assert list(sent.entries) == [As(0)]
+        answer = anthropic_wire.answer(
+            WRITERS["anthropic"].whole([Says("I look"), Calls("Bash", {}, "c1")], USAGE, "1")
+        )
+        replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
+        await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+        units += [*answer.message.units, anthropic_wire.result("c1", "Bash", "a line of it\n" * 40_000)]
+        sent = await room.receive_request(*arrival(units))
+        assert [type(entry) for entry in sent.entries] == [As, As, Changed]
+        assert sent.recallable
+        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert [facts.count(kind) for kind in (UserSaid, ModelReplied, ToolReturned)] == [1, 1, 1]
+        assert [row.agent for row in made.list_conversations()] == ["an agent"]
+        (figure,) = await room.figures_since()
+        assert figure.requests == 1
+        await room.aclose()
+
+
+async def test_an_agent_finds_words_in_what_a_summary_of_its_conversation_stands_for(tmp_path: Path) -> None:
+    units: list[object] = [anthropic_wire.said("The port is 4711. Look around.")]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        for number in range(12):
+            sent = await room.receive_request(*arrival(units))
+            call = Calls("Bash", {"command": f"look {number}"}, f"c{number}")
+            answer = anthropic_wire.answer(WRITERS["anthropic"].whole([call], USAGE, "1"))
+            await room.record_agent_reply(
+                sent.ticket, Replied(answer.message.pieces, "m", Stop.CALLS, Usage()), answer.message.identity_key
+            )
+            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", f"line of {number}\n" * 200)]
+        sent = await room.receive_request(*arrival(units))
+        await (await made.open_session(sent.ticket.conversation)).steward.fold_on_demand(FoldKind.TRUNCATION)
+        asks = anthropic_wire.answer(
+            WRITERS["anthropic"].whole([Calls("recall_history", {"fold": None, "find": "4711"}, "r")], USAGE, "1")
+        )
+        replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
+        ((_, name, text, well),) = await room.answer_hidden_calls(sent.ticket, replied, asks.message.pieces)
+        assert (name, well) == ("recall_history", True)
+        assert "user: The port is 4711. Look around." in text
+        await room.aclose()
+
+
+async def test_what_a_provider_reports_is_learned_under_the_name_the_agent_asks_for(tmp_path: Path) -> None:
+    units: list[object] = [anthropic_wire.said("a word of it " * 1_000)]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        for number in range(5):
+            sent = await room.receive_request(*arrival(units))
+            state = (await made.open_session(sent.ticket.conversation)).conversation.state
+            answer = anthropic_wire.answer(
+                WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
+            )
+            usage = Usage(
+                round(token_budget.measure_window(state, Policy()).used / state.main_model_factor() * 1.1), 0, 0, 1
+            )
+            replied = Replied(answer.message.pieces, "claude-opus-4-6-20260205", Stop.CALLS, usage)
+            await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", "fine")]
+        assert state.main_model_factor() == pytest.approx(1.1, abs=0.01)
+        assert (await room.figures_since())[0].paid == pytest.approx(
+            (await room.figures_since())[0].sent * 5e-6, rel=0.02
+        )
+        await room.aclose()
+
+
+async def test_what_a_fold_costs_with_the_agents_own_key_stands_on_the_bill() -> None:
+    async def ask(*_: object) -> tuple[str, Usage, str]:
+        return "a summary", Usage(1_000_000, 0, 0, 0), "claude-opus-4-6-20260205"
+
+    model = ConnectedAgentModel("c", "anthropic/claude-opus-4-6", ask)
+    request = Request("", "system", (Message(Role.USER, (Text("a question"),)),))
+    reply = [delta async for delta in model.stream_reply(request)][-1]
+    assert isinstance(reply, Reply)
+    assert reply.usage.cost == pytest.approx(5.0)
+    assert reply.model == "anthropic/claude-opus-4-6"
+
+
+async def test_a_recall_of_history_that_is_of_no_conversation_says_so(tmp_path: Path) -> None:
+    units: list[object] = [anthropic_wire.said("look around")]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        sent = await room.receive_request(*arrival(units))
+        asks = anthropic_wire.answer(
+            WRITERS["anthropic"].whole([Calls("recall_history", {"find": "4711"}, "r")], USAGE, "1")
+        )
+        replied = Replied(asks.message.pieces, "m", Stop.CALLS, Usage())
+        gone = replace(sent.ticket, conversation="gone")
+        ((_, _, text, well),) = await room.answer_hidden_calls(gone, replied, asks.message.pieces)
+        assert (text, well) == ("[This conversation's earlier messages cannot be recalled now.]", False)
+        await room.aclose()
+
+
+async def test_an_agent_whose_conversation_was_deleted_goes_on_in_a_new_one(tmp_path: Path) -> None:
+    units: list[object] = [anthropic_wire.said("look around")]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        sent = await room.receive_request(*arrival(units))
+        answer = anthropic_wire.answer(WRITERS["anthropic"].whole([Says("done")], USAGE, "1"))
+        replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.END, Usage())
+        await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+        await (await made.open_session(sent.ticket.conversation)).set_trashed()
+        await made.empty_conversation_trash()
+        again = await room.receive_request(*arrival([*units, *answer.message.units, anthropic_wire.said("go on")]))
+        assert [row.id for row in made.list_conversations()] == [again.ticket.conversation]
+        assert again.ticket.conversation != sent.ticket.conversation
+        await room.aclose()
+
+
+async def test_what_was_forgotten_stands_in_no_later_request(tmp_path: Path) -> None:
+    units: list[object] = [anthropic_wire.said("look around")]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        outputs = ["the port is 4711-secret\n" + "a line of it\n" * 40_000, "fine"]
+        for number, output in enumerate(outputs):
+            sent = await room.receive_request(*arrival(units))
+            answer = anthropic_wire.answer(
+                WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
+            )
+            replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage())
+            await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", output)]
+        assert "4711-secret" in repr(sent.entries)
+        await made.forget_content(text="4711-secret")
+        assert "4711-secret" not in repr((await room.receive_request(*arrival(units))).entries)
+        await room.aclose()
+
+
+async def test_a_request_that_goes_ahead_is_recorded_before_its_reply(tmp_path: Path) -> None:
+    units: list[object] = [anthropic_wire.said("look around")]
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        for number in range(2):
+            sent = await room.receive_request(*arrival(units))
+            assert sent.ticket.ahead == (number == 1)
+            facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+            assert ToolReturned not in facts  # the request is on its way
+            answer = anthropic_wire.answer(
+                WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
+            )
+            replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
+            await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+            units += [*answer.message.units, anthropic_wire.result(f"c{number}", "Bash", "fine")]
+        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert [kind for kind in facts if kind in (ModelReplied, ToolReturned)] == [
+            ModelReplied,
+            ToolReturned,
+            ModelReplied,
+        ]
+        await room.aclose()
+
+
+def history(steps: int, output: str = "fine") -> list[object]:
+    """What an agent has that was connected late."""
+    units: list[object] = [anthropic_wire.said("look around")]
+    for number in range(steps):
+        whole = WRITERS["anthropic"].whole([Calls("Bash", {}, f"c{number}")], USAGE, str(number))
+        units += [*anthropic_wire.answer(whole).message.units, anthropic_wire.result(f"c{number}", "Bash", output)]
+    return units
+
+
+async def test_a_long_history_goes_ahead_as_it_came_and_is_recorded_before_its_reply(tmp_path: Path) -> None:
+    units = history(MESSAGES_IN_COMMIT, "a line of it\n" * 5_000)
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        sent = await room.receive_request(*arrival(units))
+        assert [*sent.entries] == [*map(As, range(len(units)))]
+        assert not sent.recallable
+        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert ToolReturned not in facts  # the request is on its way
+        shorter = await room.fold_after_overflow(sent.ticket)
+        assert shorter is not None
+        assert Changed in map(type, shorter.entries)
+        answer = anthropic_wire.answer(WRITERS["anthropic"].whole([Calls("Bash", {}, "last")], USAGE, "1"))
+        replied = Replied(answer.message.pieces, "claude-opus-4-6", Stop.CALLS, Usage(10, 0, 0, 1))
+        await room.record_agent_reply(sent.ticket, replied, answer.message.identity_key)
+        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert [facts.count(kind) for kind in (ToolReturned, ModelReplied)] == [
+            MESSAGES_IN_COMMIT,
+            MESSAGES_IN_COMMIT + 1,
+        ]
+        sent = await room.receive_request(
+            *arrival([*units, *answer.message.units, anthropic_wire.result("last", "Bash", "fine")])
+        )
+        assert Changed in map(type, sent.entries)
+        await room.aclose()
+
+
+async def test_a_long_history_goes_on_where_recording_it_was_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expect: Expect
+) -> None:
+    expect("a request could not be recorded")
+    units = history(MESSAGES_IN_COMMIT)
+    taken: list[int] = []
+    real = OpenAgentConversation.append_messages
+
+    async def take(follower: OpenAgentConversation, messages: Sequence[Wired], tip: int) -> list[int]:
+        taken.append(len(messages))
+        if len(taken) == 2:
+            raise TimeoutError
+        return await real(follower, messages, tip)
+
+    monkeypatch.setattr(OpenAgentConversation, "append_messages", take)
+    async with bench(tmp_path) as made:
+        room = LocalAgentConversations(made, _nobody)
+        await room.receive_request(*arrival(units))
+        sent = await room.receive_request(*arrival(units))
+        await room.aclose()
+        facts = [type(each.fact) for each in await made.read_conversation_facts(sent.ticket.conversation)]
+        assert facts.count(ToolReturned) == MESSAGES_IN_COMMIT
+        assert Rewound not in facts
+        assert taken[1] == taken[2] == len(units) - taken[0]
+
+
+async def test_a_long_history_is_recorded_in_few_commits_as_it_would_be_message_by_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units: list[object] = [anthropic_wire.said("look around")]
+    for number in range(MESSAGES_IN_COMMIT):
+        ids = [f"c{number}", f"d{number}"]
+        whole = WRITERS["anthropic"].whole([Says("I look"), *(Calls("Bash", {}, one) for one in ids)], USAGE, "1")
+        outputs = ["a line of it\n" * (40_000 if number == 7 else 1), f"output {number}"]
+        blocks = [
+            anthropic_wire.result(*each)["content"][0] for each in zip(ids, ("Bash", "Bash"), outputs, strict=True)
+        ]
+        units += [*anthropic_wire.answer(whole).message.units, {"role": "user", "content": blocks}]
+        if number % 9 == 0:
+            units += [{"role": "assistant", "content": "done"}, anthropic_wire.said(f"go on {number}")]
+    found = []
+    for many in (LONG_HISTORY_MESSAGES, len(units)):
+        monkeypatch.setattr("helix_desktop.gateway.local_conversations.LONG_HISTORY_MESSAGES", many)
+        async with bench(tmp_path / str(many)) as made:
+            room, commits, append = (
+                LocalAgentConversations(made, _nobody),
+                list[int](),
+                made.workspace.journal.append_to_journal,
+            )
+
+            async def counted(conversation: str, facts: Sequence[Fact]) -> Sequence[Recorded]:
+                commits.append(len(facts))  # noqa: B023 - called within this round
+                return await append(conversation, facts)  # noqa: B023
+
+            monkeypatch.setattr(made.workspace.journal, "append_to_journal", counted)
+            sent = await room.receive_request(*arrival(units))
+            await room.aclose()
+            found.append([each.fact for each in await made.read_conversation_facts(sent.ticket.conversation)])
+            assert (len(commits) < 12) == (many == LONG_HISTORY_MESSAGES)
+    assert found[0] == found[1]
+
+
+def test_pictures_are_read_in_slices_and_text_that_is_none_is_taken_as_it_is() -> None:
+    content = bytes(range(256)) * (SLICE // 128)
+    assert _decode_base64_picture(base64.b64encode(content).decode()) == content
+    assert _decode_base64_picture("no base64 ä!") == "no base64 ä!".encode()
+
+
+def test_a_title_is_the_first_words_a_person_said() -> None:
+    said = [
+        anthropic_wire.message(anthropic_wire.said(text))
+        for text in ("<system-reminder>x</system-reminder>", "Mend it\nnow")
+    ]
+    assert title_from_messages(said) == "Mend it"
+    assert title_from_messages([]) == ""

@@ -1,0 +1,474 @@
+"""The cache page by mouse and keyboard: find, look, choose, and everything that can be done with an entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from PySide6.QtCore import QBuffer, QIODevice, QPoint, Qt
+from PySide6.QtGui import QColor, QContextMenuEvent, QGuiApplication, QImage
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QMessageBox
+
+from helix_desktop.engine.entry_catalogue import EntryFilter
+from helix_desktop.gui.cache.cache_page import CachePage
+from helix_desktop.gui.cache.content_shapes import ContentShape
+from helix_desktop.gui.cache.entries_model import EntryColumn
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.chat_intents import ChatIntent, RecallEntry, ShowInChat
+from helix_desktop.gui.views.text_comparison import TextComparisonDialog
+from tests.gui import story
+from tests.gui.cache.catalogue import MemoryCatalogue
+from tests.gui.fake_desk import Held, now
+from tests.turns import qt_works
+
+Settle = Callable[[], None]
+LEFT = Qt.MouseButton.LeftButton
+CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+
+
+def click_row(page: CachePage, row: int, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier) -> None:
+    y = page.table.rowViewportPosition(row) + 10
+    QTest.mouseClick(page.table.viewport(), LEFT, modifiers, QPoint(40, y))
+
+
+def shown(page: CachePage) -> str:
+    lines = page.viewer.content_view.lines.viewed_lines
+    return "\n".join(lines[i] for i in range(len(lines)))
+
+
+def test_the_page_says_what_there_is(page: CachePage, catalogue: MemoryCatalogue) -> None:
+    assert page._figures_label.text().startswith("305 entries · ")
+    assert "2 duplicates stored once" in page._figures_label.text()
+    assert page.model.rowCount() == 305
+
+
+def test_a_click_shows_an_entry_and_where_it_is_used(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    wanted: list[ChatIntent] = []
+    page.intent_wanted.connect(wanted.append)
+    page.open_entry_by_digest(catalogue.lines[0].stored.digest)
+    settle()
+    assert shown(page).startswith("use std::collections")
+    assert page.viewer._checked_chip.isVisible()
+    assert page.viewer._uses_button.text() == "used in 2 messages"
+    QTest.mouseClick(page.viewer._show, LEFT)
+    QTest.mouseClick(page.viewer._recall, LEFT)
+    digest = catalogue.lines[0].stored.digest
+    assert wanted == [ShowInChat("c", 19), RecallEntry(digest, None)]
+
+
+def test_selected_lines_are_recalled(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    wanted: list[ChatIntent] = []
+    page.intent_wanted.connect(wanted.append)
+    page.open_entry_by_digest(catalogue.lines[0].stored.digest)
+    settle()
+    lines = page.viewer.content_view.lines
+    QTest.mousePress(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
+    QTest.mouseRelease(lines.viewport(), LEFT, pos=QPoint(8, 10 + 3 * 19))
+    QTest.keyClick(lines, Qt.Key.Key_Down, SHIFT)
+    assert page.viewer._recall.text() == "Recall lines 4–5"
+    QTest.mouseClick(page.viewer._recall, LEFT)
+    assert wanted == [RecallEntry(catalogue.lines[0].stored.digest, (4, 5))]
+
+
+def test_the_keyboard_goes_through_the_rows(page: CachePage, settle: Settle) -> None:
+    click_row(page, 0)
+    for _ in range(3):
+        QTest.keyClick(page.table, Qt.Key.Key_Down)
+    QTest.keyClick(page.table, Qt.Key.Key_Down, SHIFT)
+    assert list(page.table.selected) == [(3, 4)]
+    QTest.keyClick(page.table, Qt.Key.Key_End)
+    settle()
+    assert page.table.current_row == page.model.rowCount() - 1
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored.digest.hex
+
+
+def test_choosing_all_and_copying_hashes(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.table.setFocus()
+    QTest.keyClick(page.table, Qt.Key.Key_A, CONTROL)
+    assert "305 selected" in page._figures_label.text()
+    QTest.keyClick(page.table, Qt.Key.Key_C, CONTROL)
+    settle()
+    text = QGuiApplication.clipboard().text().split("\n")
+    assert len(text) == 305
+    assert set(text) == {line.stored.digest.hex for line in catalogue.lines}
+
+
+def test_a_click_on_a_header_sorts(page: CachePage, settle: Settle) -> None:
+    header = page.table.horizontalHeader()
+    x = header.sectionViewportPosition(EntryColumn.SIZE) + 20
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    settle()
+    sizes = [row.stored.size for i in range(10) if (row := page.model.entry_row_at(i)) is not None]
+    assert sizes == sorted(sizes)
+    QTest.mouseClick(header.viewport(), LEFT, pos=QPoint(x, 10))
+    settle()
+    first = page.model.entry_row_at(0)
+    assert first is not None
+    assert first.stored.size > 2_000
+
+
+def test_a_hash_jumps_and_words_are_searched(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    target = catalogue.lines[1].stored.digest
+    QTest.keyClick(page.table, Qt.Key.Key_F, CONTROL)
+    page.bar.field.setText(target.hex[:10])
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    settle()
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored.digest == target
+    page.bar.field.setText("upgrade_is_fair")
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    settle()
+    assert page.model.rowCount() == 1
+    assert page._figures_label.text() == "“upgrade_is_fair”: 1 matching entry"
+    assert page.viewer.content_view.lines._needle == "upgrade_is_fair"
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Escape)
+    page.search_hash_or_text("")
+    assert page.model.rowCount() == 305
+    settle()
+    chosen = page.model.entry_row_at(page.table.current_row) if page.table.current_row >= 0 else None
+    assert chosen is None or chosen.stored.digest == page.viewer.row.stored.digest
+    assert list(page.table.selected) == ([(page.table.current_row, page.table.current_row)] if chosen else [])
+
+
+def test_a_hash_after_words_shows_all_entries_again(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """The rows of the search before it stayed, and the arrow of an order that did not hold."""
+    header = page.table.horizontalHeader()
+    page.search_hash_or_text("upgrade_is_fair")
+    settle()
+    assert page.model.rowCount() == 1
+    assert not header.isSortIndicatorShown()
+    target = catalogue.lines[1].stored.digest
+    page.search_hash_or_text(target.hex[:10])
+    settle()
+    assert page.model.rowCount() == 305
+    assert page._figures_label.text().startswith("305 entries")
+    assert header.isSortIndicatorShown()
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored.digest == target
+
+
+def test_an_unknown_hash_is_looked_for_as_text(page: CachePage, settle: Settle) -> None:
+    page.search_hash_or_text("abce")
+    settle()
+    assert page._figures_label.text() == "“abce”: 0 matching entries"
+    assert page.viewer.row is None
+
+
+def test_every_kind_of_content_has_its_shape(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    for number, shape in (
+        (2, ContentShape.JSON),
+        (3, ContentShape.TABLE),
+        (4, ContentShape.HEX),
+        (0, ContentShape.TEXT),
+    ):
+        page.open_entry_by_digest(catalogue.lines[number].stored.digest)
+        settle()
+        assert page.viewer.content_view.shape is shape
+    page.open_entry_by_digest(catalogue.lines[4].stored.digest)
+    settle()
+    assert shown(page).startswith("00 01 02 03")
+
+
+def test_a_large_entry_comes_page_by_page(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    large = catalogue.put(b"".join(b"line %07d\n" % i for i in range(300_000)))
+    page.open_entry_by_digest(large.stored.digest)
+    settle()
+    body = page.viewer.content_view
+    assert body._page_label.text().startswith("page 1 of 4")
+    QTest.mouseClick(body._next_button, LEFT)
+    settle()
+    assert body._page_label.text().startswith("page 2 of 4")
+    number = body._first_lines[1]
+    assert body.lines.viewed_lines[1] == f"line {number:07d}"
+
+
+def test_damage_is_said_where_it_is_met(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    line = catalogue.lines[0]
+    catalogue.damaged.add(line.stored.digest)
+    page.open_entry_by_digest(line.stored.digest)
+    settle()
+    said = page.viewer.content_view.findChildren(QLabel)
+    assert any("do not match their hash" in label.text() and "Restore a backup" in label.text() for label in said)
+    assert page.viewer._checked_chip._text == "damaged"
+    assert not page.viewer._recall.isEnabled()
+
+
+def test_what_was_removed_for_room_says_so(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    catalogue.lines[0] = replace(catalogue.lines[0], gone=True)
+    page.open_entry_by_digest(catalogue.lines[0].stored.digest)
+    settle()
+    said = page.viewer.content_view.findChildren(QLabel)
+    assert any("removed to free up space" in label.text() for label in said)
+    assert not page.viewer._recall.isEnabled()
+
+
+def test_pin_and_verify(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    digest = catalogue.lines[0].stored.digest
+    page.open_entry_by_digest(digest)
+    settle()
+    page.viewer._toggle_pin()
+    settle()
+    page.verify_shown_entry()
+    assert catalogue.done == [("pin", digest), ("verify", digest)]
+    assert page.viewer.row is not None
+    assert page.viewer.row.pinned
+    assert "matches its hash" in page._figures_label.text()
+
+
+def test_forgetting_says_what_it_means_first(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    digest = catalogue.lines[0].stored.digest
+    page.open_entry_by_digest(digest)
+    settle()
+    page.ask_to_forget_entry()
+    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+    assert "2 messages refer to this entry" in box.text()
+    assert catalogue.done == []
+    QTest.mouseClick(next(b for b in box.buttons() if "Forget" in b.text()), LEFT)
+    settle()
+    assert catalogue.done == [("forget", digest)]
+    assert page.model.rowCount() == 304
+    assert page.viewer.row is None or page.viewer.row.stored.digest != digest
+
+
+def test_the_newest_entry_is_looked_at_first(page: CachePage, catalogue: MemoryCatalogue) -> None:
+    assert page.viewer.row is not None
+    assert page.viewer.row.stored == catalogue.lines[-1].stored
+
+
+def test_two_entries_are_compared(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    catalogue.lines = catalogue.lines[:2]
+    catalogue.put(story.TABLE.replace("epoch", "era").encode())
+    page.show_cache_of(catalogue)
+    settle()
+    click_row(page, 0)
+    click_row(page, 2, CONTROL)
+    page.compare_selected_entries()
+    settle()
+    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, TextComparisonDialog)]
+    assert dialog._said.text().startswith("2 lines only in the first")
+
+
+def test_it_is_live(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    click_row(page, 2)
+    settle()
+    seen = page.viewer.row
+    catalogue.put(b"new one", "write_file", "new.txt")
+    page.refresh_entries_soon()
+    settle()
+    assert page.model.rowCount() == 306
+    assert page.table.current_row == 3
+    assert page.viewer.row is not None
+    assert seen is not None
+    assert page.viewer.row.stored == seen.stored
+
+
+def test_what_is_shown_stays_chosen_when_its_row_was_looked_up_among_old_ones(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    click_row(page, 2)
+    settle()
+    catalogue.put(b"new one", "write_file", "new.txt")
+    page.model.recount_and_reload()
+    settle()
+    page.table.move_current_row_to(2)  # as found in the rows from before the new one
+    page.model.recount_and_reload()
+    settle()
+    there = page.model.entry_row_at(page.table.current_row)
+    assert there is not None
+    assert page.viewer.row is not None
+    assert there.stored == page.viewer.row.stored
+    assert page.table.current_row == 3
+
+
+def test_columns_and_divider_are_kept(page: CachePage, settle: Settle) -> None:
+    header = page.table.horizontalHeader()
+    header.moveSection(header.visualIndex(EntryColumn.SIZE), 1)
+    page.table._set_column_shown(EntryColumn.RECALLED, shown=True)
+    page._split.setSizes([500, 200])
+    kept, sizes = page.encode_cache_layout(), page._split.sizes()
+    header.moveSection(1, 3)
+    page.table._set_column_shown(EntryColumn.RECALLED, shown=False)
+    page._split.setSizes([200, 500])
+    page.restore_cache_layout("nonsense")
+    page.restore_cache_layout(kept)
+    assert header.visualIndex(EntryColumn.SIZE) == 1
+    assert not header.isSectionHidden(EntryColumn.RECALLED)
+    assert page._split.sizes() == sizes
+
+
+def test_a_hidden_page_waits_until_it_is_shown(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.hide()
+    catalogue.put(b"meanwhile")
+    page.refresh_entries_soon()
+    settle()
+    assert page.model.rowCount() == 305
+    page.show()
+    settle()
+    assert page.model.rowCount() == 306
+
+
+def test_what_is_checked_is_said_of_the_entry_it_was_asked_for(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """Reading a large one takes its time, and somebody looks at another entry meanwhile."""
+    held = page._doing._spawn = Held()
+    checked = page.viewer.row
+    assert checked is not None
+    page.verify_shown_entry()
+    page._set_shown_entry_pinned(True)
+    click_row(page, 1)
+    looked_at = page.viewer.row
+    held.let("verify")
+    assert page._figures_label.text() == f"{checked.stored.digest.short_hex}: The content matches its hash."
+    assert not page.viewer._checked_chip.isVisible()
+    page._doing._spawn = now
+    held.let()
+    settle()
+    assert page.viewer.row is looked_at
+
+
+def test_an_answer_about_another_workspace_is_let_be(page: CachePage, settle: Settle) -> None:
+    held = page._doing._spawn = Held()
+    page.verify_shown_entry()
+    page._search_entry_contents("output")
+    page._fetch_cache_figures()
+    other = MemoryCatalogue()
+    other.put(b"one", "fetch", "one.txt")
+    page._doing._spawn = now
+    page.show_cache_of(other)
+    settle()
+    held.let()
+    settle()
+    assert page._figures_label.text().startswith("1 entry · ")
+    assert [name for name, _ in page.bar._tools] == ["fetch"]
+    assert page.model.rowCount() == 1
+
+
+def test_filters_are_those_of_the_workspace(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.bar.field.setText("output 7")
+    page.bar._apply_filter(
+        page.bar._conversation_button, "R&D", replace(page.bar.filter, conversation="c", tool="search")
+    )
+    assert page.bar._conversation_button.text() == "R&&D ▾"
+    page.show_cache_of(catalogue)
+    settle()
+    assert (page.bar.filter, page.model.entry_filter, page.bar.field.text()) == (EntryFilter(), EntryFilter(), "")
+    assert page.bar._conversation_button.text() == "Any conversation ▾"
+    assert page.model.rowCount() == 305
+
+
+def test_a_conversation_begun_since_can_be_filtered_by(page: CachePage, catalogue: MemoryCatalogue) -> None:
+    known = [("c", "Before")]
+    page.show_cache_of(catalogue, lambda: known)
+    page.hide()
+    known.append(("d", "Since"))
+    page.show()
+    menu = page.bar._conversation_button.menu()
+    assert [action.text() for action in menu.actions()] == ["Any conversation", "Before", "Since"]
+
+
+def test_pages_that_come_late_are_not_shown_as_others(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    line = catalogue.put(b"".join(b"line %07d\n" % number for number in range(250_000)), source="long.txt")
+    page.open_entry_by_digest(line.stored.digest)
+    settle()
+    held = page._doing._spawn = Held()
+    page.viewer.content_view.turn_page_by(1)
+    page.viewer.content_view.turn_page_by(1)
+    held.let("read an entry", newest=True)
+    second = shown(page)
+    held.let("read an entry")
+    page._doing._spawn = now
+    held.let()
+    assert shown(page) == second
+
+
+def test_uses_are_those_of_the_entry_that_is_shown(page: CachePage, catalogue: MemoryCatalogue, settle: Settle) -> None:
+    page.open_entry_by_digest(catalogue.lines[0].stored.digest)
+    settle()
+    assert len(page.viewer.uses) == 2
+    held = page._doing._spawn = Held()
+    click_row(page, 1)
+    assert page.viewer.uses == ()
+    page._doing._spawn = now
+    held.let()
+
+
+def menu_of(page: CachePage, reason: QContextMenuEvent.Reason, at: QPoint) -> list[str]:
+    QApplication.sendEvent(page.table.viewport(), QContextMenuEvent(reason, at, page.table.mapToGlobal(at)))
+    menus = [each for each in page.findChildren(QMenu) if each.isVisible()]
+    names = [action.text() for menu in menus for action in menu.actions() if action.text()]
+    for menu in menus:
+        menu.close()
+    return names
+
+
+def test_the_menu_by_keyboard_is_of_the_chosen_entry(page: CachePage) -> None:
+    click_row(page, 1)
+    names = menu_of(page, QContextMenuEvent.Reason.Keyboard, page.table.viewport().rect().center())
+    assert names[0] == "Copy the hash"
+    assert list(page.table.selected.iterate_rows()) == [1]
+
+
+def test_where_nothing_is_chosen_there_is_no_menu(page: CachePage, settle: Settle) -> None:
+    page.bar.field.setText("no entry holds this")
+    QTest.keyClick(page.bar.field, Qt.Key.Key_Return)
+    settle()
+    assert menu_of(page, QContextMenuEvent.Reason.Mouse, QPoint(40, 40)) == []
+
+
+def test_large_text_moves_the_second_buttons_into_the_menu(page: CachePage, theme: Theme) -> None:
+    assert page.viewer._copy.isVisible()
+    theme.set_zoom(2.0)
+    assert not page.viewer._copy.isVisible()
+    theme.set_zoom(1.0)
+    assert page.viewer._copy.isVisible()
+
+
+def test_what_is_copied_is_what_is_shown_whatever_its_shape(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    """The text of the entry before is still laid out behind a tree, a table or a picture."""
+    clipboard = QGuiApplication.clipboard()
+    page.open_entry_by_digest(catalogue.lines[0].stored.digest)
+    settle()
+    for number, text in ((2, '{"a": [1, 2, {"b": null}], "c": "text"}'), (3, "name,count\nalpha,1\nbeta,2\n")):
+        page.open_entry_by_digest(catalogue.lines[number].stored.digest)
+        settle()
+        assert page.viewer.content_view.shape in (ContentShape.JSON, ContentShape.TABLE)
+        page.viewer.copy_shown_content()
+        assert clipboard.text() == text
+    picture = QImage(3, 2, QImage.Format.Format_RGB32)
+    picture.fill(QColor("#0d7d74"))
+    buffer = QBuffer()
+    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+    picture.save(buffer, "PNG")  # type: ignore[call-overload]  # Qt takes a str
+    line = catalogue.put(bytes(buffer.data().data()), source="x.png", media="image/png")
+    page.open_entry_by_digest(line.stored.digest)
+    settle()
+    assert page.viewer.content_view.shape is ContentShape.IMAGE
+    page.viewer.copy_shown_content()
+    assert clipboard.image().size() == picture.size()
+
+
+def test_the_line_a_search_found_is_shown_when_its_entry_has_come(
+    page: CachePage, catalogue: MemoryCatalogue, settle: Settle
+) -> None:
+    text = "\n".join("needle" if number == 700 else f"line {number}" for number in range(1_000))
+    catalogue.put(text.encode(), source="long.txt")
+    held = page._doing._spawn = Held()
+    page.search_hash_or_text("needle")
+    held.let("search")
+    qt_works(80)
+    held.let("read an entry")
+    page._doing._spawn = now
+    held.let()
+    settle()
+    assert page.viewer.content_view.lines.verticalScrollBar().value() > 0

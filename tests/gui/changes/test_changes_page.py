@@ -1,0 +1,315 @@
+"""The page of changes: files by turn, hunks that are kept or taken back, a comment for the agent, a commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QMenu, QPushButton
+
+from helix_desktop.engine.changes.diff_hunks import find_hunks
+from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
+from helix_desktop.engine.changes.turn_changes import ChangeSource, FileChange, PlannedUndo, UncoveredPath, UndoOutlook
+from helix_desktop.errors import NotFound
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.changes.changes_page import ChangesPage
+from helix_desktop.gui.changes.commit_dialog import CommitDialog
+from helix_desktop.gui.changes.coverage_dialog import CheckpointCoverageDialog
+from helix_desktop.gui.changes.undo_dialog import ThreeVersionsDialog, UndoChangesDialog
+from helix_desktop.gui.theme import Theme
+from tests.gui.fake_changes import FakeChanges, State
+from tests.gui.fake_desk import now
+
+BEFORE = b"".join(b"line %d\n" % n for n in range(60))
+AFTER = BEFORE.replace(b"line 5\n", b"LINE 5\n").replace(b"line 40\n", b"line forty\nmore\n")
+
+
+@pytest.fixture
+def changes() -> FakeChanges:
+    made = FakeChanges()
+    made.fill({"src/a.py": (BEFORE, AFTER), "new.txt": (b"", b"new\n"), "gone.txt": (b"gone\n", b"")})
+    made.left = [UncoveredPath("target/", "target/ beside Cargo.toml")]
+    return made
+
+
+@pytest.fixture
+def page(theme: Theme, changes: FakeChanges, application: QApplication) -> ChangesPage:
+    made = ChangesPage(theme, BackgroundRunner(now))
+    made.resize(1100, 800)
+    made.show_changes_of(changes, "c1")
+    made.show()
+    return made
+
+
+def dialog(page: ChangesPage, kind: type) -> object:
+    found: list[object] = list(page.findChildren(kind))
+    return found[0]
+
+
+def test_files_stand_under_their_turn_and_what_is_not_covered_is_listed(page: ChangesPage) -> None:
+    words = [entry.heading or entry.folder or (entry.file or entry.uncovered).place for entry in page.files.files.items]  # type: ignore[union-attr]
+    assert words == ["Turn 12 · 3 files", "src/", "src/a.py", "gone.txt", "new.txt", "Not covered", "target/"]
+    assert page.files.current_changes_row is not None
+    assert page.files.current_changes_row.file is not None
+    assert page.files.current_changes_row.file.place == "src/a.py"
+    assert [row.head for row in page.body.view._rows if row.head] == ["@@ -3,7 +3,7 @@", "@@ -38,7 +38,8 @@"]
+
+
+def test_a_hunk_is_taken_back_and_another_kept(page: ChangesPage, changes: FakeChanges) -> None:
+    first, second = find_hunks(BEFORE, AFTER)
+    said: list[str] = []
+    page.notice_wanted.connect(said.append)
+    page.body.view.hunk_undo_requested.emit(first.stable_id)
+    page.body.view.hunk_keep_requested.emit(second.stable_id)
+    assert changes.now["src/a.py"] == AFTER.replace(b"LINE 5\n", b"line 5\n")
+    assert changes.kept_hunks == {"0/src/a.py": {second.stable_id}}
+    assert said == ["1 file was restored."]
+
+
+def test_an_undo_asks_first_and_what_somebody_else_changed_is_the_users_choice(
+    page: ChangesPage, changes: FakeChanges
+) -> None:
+    changes.now["new.txt"] = b"mine\n"
+    turn = page._turns[0]
+    page.undo_change_sources(turn.sources, "Undo turn 12")
+    asked = dialog(page, UndoChangesDialog)
+    assert isinstance(asked, UndoChangesDialog)
+    assert asked.choices_by_path == {"0/new.txt": "now"}
+    assert changes.now["src/a.py"] == AFTER, "nothing is done before the answer"
+    asked.accept()
+    assert changes.undone == [{"0/new.txt": "now"}]
+    assert changes.now["src/a.py"] == BEFORE
+    assert changes.now["new.txt"] == b"mine\n"
+
+
+def test_the_question_tells_what_goes_and_a_redo_speaks_of_the_undo(page: ChangesPage, theme: Theme) -> None:
+    def item(content: bytes) -> TreeItem:
+        return TreeItem(PathKind.FILE, 0o644, 1, content)
+
+    def shown(*, redo: bool) -> UndoChangesDialog:
+        planned = (
+            PlannedUndo("0/old", item(b"1"), item(b"2"), item(b"2"), UndoOutlook.RESTORE),
+            PlannedUndo("0/new", None, item(b"2"), item(b"2"), UndoOutlook.RESTORE),
+            PlannedUndo("0/both", item(b"1"), item(b"2"), item(b"3"), UndoOutlook.CONFLICT),
+        )
+        return UndoChangesDialog(theme, "Undo", (), planned, lambda _: None, page, redo=redo)
+
+    def words(of: UndoChangesDialog) -> list[str]:
+        (box,) = of.findChildren(QComboBox)
+        return [box.itemText(at) for at in range(1, box.count())]
+
+    said = [label.text() for label in shown(redo=False).findChildren(QLabel)]
+    assert said[:2] == ["1 file will be restored: old", "1 file will be deleted: new"]
+    assert words(shown(redo=False)) == [
+        "Restore the file to its state before the agent's changes",
+        "Undo only the agent's lines",
+    ]
+    assert words(shown(redo=True)) == ["Restore the file to its state before the undo", "Redo only the agent's lines"]
+
+
+def test_three_versions_are_shown(page: ChangesPage, changes: FakeChanges, theme: Theme) -> None:
+    shown = ThreeVersionsDialog(theme, "a", (b"one", b"two\n", b"\0"), page)
+    assert [[view.viewed_lines[n] for n in range(len(view.viewed_lines))] for view in shown.views] == [
+        ["one"],
+        ["two", ""],
+        ["1 B"],
+    ]
+
+
+def test_a_comment_goes_to_the_agent_with_its_place(page: ChangesPage) -> None:
+    said: list[str] = []
+    page.agent_message_written.connect(said.append)
+    view = page.body.view
+    number = next(i for i, row in enumerate(view._rows) if row.right is not None and row.right.text == "LINE 5")
+    view.open_comment_on_row(number)
+    view._comment.words.setPlainText("Why capitals?")
+    view._comment._send_comment()
+    assert said == ["About src/a.py, line 6:\n\n    LINE 5\n\nWhy capitals?"]
+
+
+def test_a_commit_takes_the_chosen_files_with_a_proposed_message(page: ChangesPage, changes: FakeChanges) -> None:
+    page.commit_button.click()
+    asked = dialog(page, CommitDialog)
+    assert isinstance(asked, CommitDialog)
+    assert not asked.commit_button.isEnabled()
+    asked.propose.click()
+    assert asked.message.toPlainText() == "Change 3 files"
+    asked.accept()
+    assert changes.git_repository.committed == [(("0/src/a.py", "0/gone.txt", "0/new.txt"), "Change 3 files")]
+
+
+def test_both_columns_hold_the_same_lines(page: ChangesPage) -> None:
+    page.columns.click()
+    rows = [row for row in page.body.view._rows if not row.head]
+    assert [row.left.text for row in rows if row.left and row.left.mark == "-"] == ["line 5", "line 40"]
+    assert [row.right.text for row in rows if row.right and row.right.mark == "+"] == ["LINE 5", "line forty", "more"]
+    page.grab()
+
+
+def test_a_binary_and_a_picture_have_their_own_way(page: ChangesPage, changes: FakeChanges) -> None:
+    changes.fill({"x.bin": (b"\0a", b"\0b"), "y.png": (b"", b"no picture")})
+    page.reload_changes()
+    assert "a file of 2 B" in page.body._sentence_label.text()
+    page.files.setCurrentIndex(page.files.files.index(2))
+    assert page.body._stack.currentIndex() == 2
+    assert {"After", "Before", "no picture", "—"} <= {label.text() for label in page.body.findChildren(QLabel)}
+
+
+def test_500_files_with_50000_changed_lines_show_at_once(page: ChangesPage, changes: FakeChanges) -> None:
+    before = b"".join(b"x = %d\n" % n for n in range(100))
+    changes.fill({f"src/f{n}.py": (before, before.replace(b"x", b"y")) for n in range(500)})
+    began = time.process_time()
+    page.reload_changes()
+    page.grab()
+    assert time.process_time() - began < 3, "tests/benchmarks has the figure"
+    assert len(page.files.files.items) == 504
+
+
+def test_undo_offers_each_step_the_turn_and_all_since(page: ChangesPage, changes: FakeChanges) -> None:
+    page.undo_button.click()
+    (menu,) = page.findChildren(QMenu)
+    assert [action.text() for action in menu.actions()] == ["Undo turn 12…"]
+    source = page._turns[0].sources[0]
+    later = replace(source, seq=20, what="run_command", step=40)
+    two = replace(page._turns[0], sources=(source, later))
+    page._turns = [two, replace(two, number=13, seq=10, end=30)]
+    page.files.files.items = [replace(entry, turn=two) for entry in page.files.files.items]
+    menu.deleteLater()
+    page.undo_button.click()
+    words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
+    assert words == [
+        "Undo step 40 (run_command)…",
+        "Undo step 31 (edit_file)…",
+        "Undo turn 12…",
+        "Undo everything since turn 12…",
+    ]
+    undo = replace(later, seq=40, fact=replace(source.fact, by="undo", undoes=(8,)))
+    page._turns = [replace(two, sources=(source, undo))]
+    page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+    page.undo_button.click()
+    words = [action.text() for action in page.findChildren(QMenu)[-1].actions()]
+    assert words == ["Undo the last undo…", "Undo turn 12…"]
+
+
+def test_a_step_that_is_undone_already_is_not_offered(page: ChangesPage, changes: FakeChanges) -> None:
+    class OneUndone(FakeChanges):
+        async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
+            return self._files() if len(sources) % 2 else []  # each undo or redo turns it over
+
+    changes = OneUndone()
+    changes.fill({"a.py": (BEFORE, AFTER)})
+    page.show_changes_of(changes, "c1")
+    (turn,) = page._turns
+    first = turn.sources[0]
+    second = replace(first, seq=9, what="run_command", step=40)
+    undo = replace(first, seq=20, fact=replace(first.fact, by="undo", undoes=(9,)))
+
+    def offered(*sources: ChangeSource) -> list[str]:
+        page._turns = [replace(turn, sources=sources)]
+        page.files.files.items = [replace(entry, turn=page._turns[0]) for entry in page.files.files.items]
+        page.undo_button.click()
+        return [action.text() for action in page.findChildren(QMenu)[-1].actions() if "step" in action.text()]
+
+    assert offered(first, second, undo) == ["Undo step 31 (edit_file)…"]
+    assert offered(first, second, undo, replace(undo, seq=21)) == [
+        "Undo step 40 (run_command)…",
+        "Undo step 31 (edit_file)…",
+    ]
+
+
+def test_a_turn_that_was_undone_can_be_redone_and_is_called_so(page: ChangesPage, changes: FakeChanges) -> None:
+    (turn,) = page._turns
+    undo = replace(turn.sources[0], fact=replace(turn.sources[0].fact, by="undo"))
+    page._show_gathered_changes((changes, page._conversation, [replace(turn, sources=(*turn.sources, undo))], []))
+    assert (
+        page.body._sentence_label.text()
+        == "The agent's changes here have been undone. You can redo them from the Undo menu."
+    )
+    page.undo_button.click()
+    assert [action.text() for action in page.findChildren(QMenu)[-1].actions()] == ["Redo turn 12…"]
+
+
+def test_what_is_redone_is_called_so_in_the_question(page: ChangesPage) -> None:
+    class AllUndone(FakeChanges):
+        async def changes_with_folders(self, sources: Sequence[ChangeSource]) -> Sequence[FileChange]:
+            return self._files() if all(source.fact.by == "undo" for source in sources) else []
+
+    changes = AllUndone()
+    changes.fill({"a.py": (BEFORE, AFTER)})
+    page.show_changes_of(changes, "c1")
+    source = page._turns[0].sources[0]
+    page.undo_change_sources([source, replace(source, fact=replace(source.fact, by="undo"))], "Redo turn 12…")
+    asked = dialog(page, UndoChangesDialog)
+    assert isinstance(asked, UndoChangesDialog)
+    assert (asked.windowTitle(), asked.undo_button.text()) == ("Redo turn 12", "Redo")
+
+
+def test_a_folder_over_the_limit_asks_what_is_covered(page: ChangesPage, changes: FakeChanges) -> None:
+    assert page.cover_button.isHidden()
+    changes.left = [UncoveredPath("data/huge", "over the limit", is_beyond_limits=True)]
+    changes.listeners[0](State("ready"))
+    assert not page.cover_button.isHidden()
+    page.cover_button.click()
+    asked = dialog(page, CheckpointCoverageDialog)
+    assert isinstance(asked, CheckpointCoverageDialog)
+    assert asked.state.text() == "300,022 files (6.0 GB) are covered."
+    asked.list.item(0).setCheckState(Qt.CheckState.Unchecked)
+    asked.accept()
+    assert changes.covered == [(True, ["node_modules/", "data/"])]
+    changes.left = [UncoveredPath("data", "data/")]
+    changes.listeners[0](State("ready"))
+    assert page.files.files.items[-1].uncovered == UncoveredPath("data", "data/")
+
+
+def test_the_first_checkpoint_is_shown_while_it_is_made(page: ChangesPage, changes: FakeChanges) -> None:
+    changes.listeners[0](State("reading", 300, 20_000))
+    assert page._note._words == "The first checkpoint is being made: 300 of 20000 files."
+    changes.checkpoint_progress = State("ready", 20_000, 20_000, 4_000_000, 3.2)
+    changes.listeners[0](changes.checkpoint_progress)
+    assert "First checkpoint: 20,000 files, 4.0 MB, 3.2 seconds." in page._note.toolTip()
+
+
+def test_since_a_checkpoint_and_everything_put_back_to_it(page: ChangesPage, changes: FakeChanges) -> None:
+    page._show_scope_menu()
+    menus = page.findChildren(QMenu)
+    (moment,) = [action for menu in menus for action in menu.actions() if action.text().endswith("Extract it")]
+    moment.trigger()
+    assert page.scope.text() == "Since turn 12 began ▾"
+    assert page.files.files.items[0].heading == "Since turn 12 began · 3 files"
+    page._ask_what_to_undo()
+    asked = dialog(page, UndoChangesDialog)
+    assert isinstance(asked, UndoChangesDialog)
+    assert asked.windowTitle() == "Restore everything to its state before turn 12 (your own changes are undone too)"
+    asked.accept()
+    assert changes.now["src/a.py"] == BEFORE
+
+
+def test_a_file_of_a_turn_is_shown_from_the_chat(page: ChangesPage) -> None:
+    page.show_turn_of_fact(9, "/somewhere/else/new.txt")
+    assert page.files.current_changes_row is not None
+    assert page.files.current_changes_row.file is not None
+    assert page.files.current_changes_row.file.place == "new.txt"
+
+
+@pytest.mark.parametrize("width", [420, 580, 900])
+def test_in_a_narrow_window_no_button_is_cut(page: ChangesPage, width: int) -> None:
+    page.resize(width, 420)
+    QApplication.processEvents()
+    for button in page.findChildren(QPushButton):
+        if button.isVisible() and width > 420:
+            assert button.width() >= button.sizeHint().width(), button.text()
+    assert page.files.width() >= 150
+
+
+def test_a_file_whose_content_is_gone_does_not_leave_another_one_in_its_place(
+    page: ChangesPage, changes: FakeChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(_file: object) -> tuple[bytes, bytes]:
+        raise NotFound("The entry was forgotten.")
+
+    monkeypatch.setattr(changes, "contents_of_both_versions", gone)
+    page._open_changed_file(page.files.files.items[-3])
+    assert page.body._sentence_label.text() == "The entry was forgotten."

@@ -1,0 +1,97 @@
+"""Connecting an agent: a line to copy, a switch, and what has arrived."""
+
+from __future__ import annotations
+
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
+
+from helix_desktop.gui.connected.agent_cards import FigureTile, describe_agent_activity
+from helix_desktop.gui.connected.connect_agents_dialog import ConnectAgentsDialog
+from helix_desktop.gui.connected.connected_agents_port import AgentConnections, ConnectedAgentRow, GatewayFiguresOfToday
+from helix_desktop.gui.main_window import MainWindow
+
+
+class Agents:
+    """One agent, and a gateway that does what it is told."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.connected = False
+        self.requests = 0
+
+    async def list_agent_connections(self) -> AgentConnections:
+        n = self.requests
+        row = ConnectedAgentRow(
+            "claude", "Claude Code", "helix-desktop wrap claude", True, self.connected, n, 1.0, "", 1, 100 * n, 300 * n
+        )
+        today = GatewayFiguresOfToday(n, 100 * n, 300 * n, 50 * n, 3, 0.5 * n, 1.5 * n)
+        address = "http://127.0.0.1:4356"
+        return AgentConnections(address if self.on else "", [row], today, f"{address}/t/token" if self.on else "")
+
+    async def switch_gateway(self, *, on: bool) -> None:
+        self.on = on
+
+    async def describe_configuration_change(self, name: str) -> str:
+        return "+ the address"
+
+    async def change_agent_configuration(self, name: str) -> None:
+        self.connected = not self.connected
+
+
+def words(dialog: ConnectAgentsDialog) -> str:
+    return " ".join(label.text() for label in dialog.findChildren(QLabel))
+
+
+def button(dialog: ConnectAgentsDialog, text: str) -> QPushButton:
+    return next(each for each in dialog.findChildren(QPushButton) if each.text() == text)
+
+
+def test_the_switch_starts_the_gateway_and_the_first_request_is_seen(window: MainWindow) -> None:
+    agents = Agents()
+    dialog = ConnectAgentsDialog(window, window.background_runner, agents)
+    dialog.open()
+    dialog.refresh_connections()
+    assert "The gateway is off" in words(dialog)
+    assert not any(tile.isVisible() for tile in dialog.findChildren(FigureTile))
+    dialog.switch.click()
+    assert agents.on
+    assert "Gateway on 127.0.0.1:4356" in words(dialog)
+    assert "ANTHROPIC_BASE_URL=http://127.0.0.1:4356/t/token" in words(dialog)
+    agents.requests = 2
+    dialog.refresh_connections()
+    assert all(tile.isVisible() for tile in dialog.findChildren(FigureTile))
+    assert "1 conversation today · 2 requests" in words(dialog)
+    assert all(figure in words(dialog) for figure in ("$3.00", "$1.00", "$2.00", "67%, including recalls"))
+    dialog.switch.click()
+    assert not agents.on
+    dialog.reject()
+
+
+def test_the_line_of_an_agent_is_copied(window: MainWindow) -> None:
+    dialog = ConnectAgentsDialog(window, window.background_runner, Agents())
+    dialog.open()
+    dialog.refresh_connections()
+    button(dialog, "Copy command").click()
+    assert QGuiApplication.clipboard().text() == "helix-desktop wrap claude"
+    dialog.reject()
+
+
+def test_connecting_shows_the_difference_and_asks(window: MainWindow) -> None:
+    agents = Agents()
+    dialog = ConnectAgentsDialog(window, window.background_runner, agents)
+    dialog.open()
+    dialog.refresh_connections()
+    button(dialog, "Connect…").click()
+    box = dialog.findChild(QMessageBox)
+    assert box is not None
+    assert "+ the address" in box.informativeText() + box.text() + box.detailedText()
+    assert not agents.connected
+    next(each for each in box.buttons() if each.text() == "Change the file").click()
+    assert agents.connected
+    assert "Waiting for the first request" in words(dialog)
+    dialog.reject()
+
+
+def test_an_agent_that_does_nothing_says_why() -> None:
+    row = ConnectedAgentRow("pi", "pi", "helix-desktop wrap pi")
+    assert describe_agent_activity(row, 0.0) == "Not found on this computer"

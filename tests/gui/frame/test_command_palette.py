@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.gui.frame.command_palette import CommandPalette, PaletteItem, match_palette_items
+from helix_desktop.gui.theme import Theme
+
+
+@pytest.fixture
+def done() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def palette(theme: Theme, done: list[str]) -> CommandPalette:
+    parent = QWidget()
+    parent.resize(1000, 700)
+    names = ("Rename conversation", "New conversation", "Settings")
+    finds = [PaletteItem(name, partial(done.append, name)) for name in names]
+    finds.append(PaletteItem("Stop the agent", lambda: done.append("stop"), enabled=False))
+    made = CommandPalette(theme, lambda: finds, parent)
+    parent.show()
+    assert QTest.qWaitForWindowActive(parent)
+    made.open_palette()
+    made.destroyed.connect(parent.deleteLater)
+    made._kept = parent  # type: ignore[attr-defined]  # lives as long as the palette
+    return made
+
+
+def test_every_word_has_to_fit_and_what_begins_so_comes_first() -> None:
+    finds = [
+        PaletteItem("Answer again", print),
+        PaletteItem("New conversation", print),
+        PaletteItem("Rename", print, note="conversation"),
+    ]
+    assert [find.text for find in match_palette_items(finds, "conv new")] == ["New conversation"]
+    assert [find.text for find in match_palette_items(finds, "re")] == ["Rename"]
+    assert len(match_palette_items(finds, "")) == 3
+    alike = [PaletteItem(text, print, note="Workspace") for text in ("Import conversations…", "Import workspace…")]
+    assert [find.text for find in match_palette_items(alike, "import workspace")] == [
+        "Import workspace…",
+        "Import conversations…",
+    ]
+
+
+def test_typing_and_enter_do_what_was_found(palette: CommandPalette, done: list[str]) -> None:
+    QTest.keyClicks(palette.line, "new")
+    assert [find.text for find in palette._model.items] == ["New conversation"]
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation"]
+    assert not palette.isVisible()
+
+
+def test_arrows_go_round(palette: CommandPalette, done: list[str]) -> None:
+    QTest.keyClick(palette.line, Qt.Key.Key_Up)
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation"]
+
+
+def test_what_cannot_be_done_now_is_shown_and_not_done(palette: CommandPalette, done: list[str]) -> None:
+    QTest.keyClicks(palette.line, "stop")
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == []
+    assert palette.isVisible()
+
+
+def test_escape_closes_it(palette: CommandPalette) -> None:
+    closed = QSignalSpy(palette.closed)
+    QTest.keyClick(palette.line, Qt.Key.Key_Escape)
+    assert closed.count() == 1
+    assert not palette.isVisible()
+
+
+def test_the_workspace_is_searched_once_typing_pauses_and_late_answers_are_dropped(palette: CommandPalette) -> None:
+    searching = QSignalSpy(palette.search_wanted)
+    QTest.keyClicks(palette.line, "lock")
+    assert searching.wait(1_000)
+    assert [searching.at(at)[0] for at in range(searching.count())] == ["lock"]
+    palette.show_search_results("lock", [PaletteItem("a message about locks", print, kind="message")])
+    palette.show_search_results("loc", [PaletteItem("an older answer", print)])
+    assert [find.text for find in palette._model.items] == ["a message about locks"]
+
+
+def test_where_nothing_is_found_that_is_said(palette: CommandPalette) -> None:
+    QTest.keyClicks(palette.line, "zzqq")
+    assert not palette._nothing.isVisible(), "nobody has answered yet"
+    palette.show_search_results("zzqq", [])
+    assert palette._nothing.isVisible()
+    QTest.keyClick(palette.line, Qt.Key.Key_Backspace)
+    assert not palette._nothing.isVisible()
+
+
+def test_an_answer_that_comes_does_not_move_the_choice(palette: CommandPalette, done: list[str]) -> None:
+    QTest.keyClicks(palette.line, "conversation")
+    QTest.keyClick(palette.line, Qt.Key.Key_Down)
+    palette.show_search_results(
+        "conversation", [PaletteItem("a message", partial(done.append, "message"), kind="message")]
+    )
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation"]
+    palette.open_palette()
+    QTest.keyClicks(palette.line, "zebra")
+    palette.show_search_results("zebra", [PaletteItem("a zebra", partial(done.append, "zebra"), kind="message")])
+    QTest.keyClick(palette.line, Qt.Key.Key_Return)
+    assert done == ["New conversation", "zebra"]
+
+
+def test_the_same_words_are_looked_for_again_after_the_line_was_empty(palette: CommandPalette) -> None:
+    asked = QSignalSpy(palette.search_wanted)
+    for words in ("lock", "", "lock"):
+        palette.line.setText(words)
+        palette._request_workspace_search()
+    assert [asked.at(at)[0] for at in range(asked.count())] == ["lock", "lock"]

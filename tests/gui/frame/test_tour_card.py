@@ -1,0 +1,93 @@
+"""What points at something: beside it, never over it, and inside the window."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PySide6.QtCore import QRect, QSize
+from PySide6.QtTest import QSignalSpy
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.gui.frame.tour_card import TourGuide, position_beside_area
+from helix_desktop.gui.theme import Theme
+
+SIZE = QSize(340, 170)
+
+
+@given(
+    st.integers(900, 2560),
+    st.integers(600, 1440),
+    st.integers(0, 1000),
+    st.integers(0, 1000),
+    st.integers(20, 260),
+    st.integers(20, 100),
+)
+def test_the_card_stands_in_the_window_and_not_over_what_it_is_about(
+    width: int, height: int, x: int, y: int, wide: int, high: int
+) -> None:
+    window = QRect(0, 0, width, height)
+    place = QRect(x * (width - wide) // 1000, y * (height - high) // 1000, wide, high)
+    card = QRect(position_beside_area(place, SIZE, window), SIZE)
+    assert window.contains(card)
+    assert not card.intersects(place)
+
+
+def test_beside_a_large_place_in_a_small_window_the_card_is_narrower(theme: Theme) -> None:
+    window = QWidget()
+    window.resize(884, 538)
+    coach = TourGuide(theme, window)
+    coach.show_tour_step(
+        (1, 6), "Send a message", "Click the suggestion. A built-in script answers, the tools it calls are real."
+    )
+    question = QRect(304, 130, 580, 296)
+    coach.point_at_area(question)
+    assert not coach.card.geometry().intersects(question)
+    coach.close_tour_guide()
+
+
+def test_it_says_a_step_and_takes_no_click(theme: Theme) -> None:
+    window = QWidget()
+    window.resize(900, 600)
+    window.show()
+    coach = TourGuide(theme, window)
+    heard = QSignalSpy(coach.next_wanted)
+    coach.show_tour_step((1, 6), "One", "Do it.")
+    coach.point_at_area(QRect(10, 10, 50, 20))
+    assert coach.card.isVisible()
+    assert not coach.card.back.isEnabled()
+    assert not coach.card.offer.isVisible()
+    assert coach.card.next.property("look") == ""
+    assert window.childAt(300, 5) is None
+    coach.show_tour_step((6, 6), "Six", "Done.", offer="Send “list”", done=True)
+    assert (coach.card.next.text(), coach.card.next.property("look")) == ("Finish", "primary")
+    coach.card.next.click()
+    assert heard.count() == 1
+    window.grab()
+    coach.close_tour_guide()
+    assert not coach.card.isVisible()
+
+
+def test_the_keyboard_never_comes_to_leave_by_itself(theme: Theme) -> None:
+    """The offer was pressed and went away, and Enter would have left the tour."""
+    window = QWidget()
+    window.resize(900, 600)
+    window.show()
+    window.activateWindow()
+    coach = TourGuide(theme, window)
+    coach.show_tour_step((3, 6), "Fold now", "Send one more.", offer="Send “list”")
+    coach.card.offer.setFocus()
+    coach.show_tour_step((3, 6), "Fold now", "Press it.")
+    assert window.focusWidget() is coach.card.next
+    coach.close_tour_guide()
+
+
+@pytest.mark.parametrize("place", [QRect(), QRect(-500, -500, 10, 10)])
+def test_where_there_is_nothing_to_point_at_it_stands_in_the_corner(theme: Theme, place: QRect) -> None:
+    window = QWidget()
+    window.resize(900, 600)
+    coach = TourGuide(theme, window)
+    coach.show_tour_step((1, 6), "One", "Do it.")
+    coach.point_at_area(place)
+    assert coach.card.geometry().right() > 800
+    coach.close_tour_guide()

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtWidgets import QApplication, QLabel
+
+from helix_desktop.gui.frame.top_bar import PAGES, TopBar
+from helix_desktop.gui.frame.window_frame import NARROW_WINDOW_WIDTH, WindowFrame
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.window_memory import WindowMemory
+from tests.turns import qt_works
+
+
+@pytest.fixture
+def frame(theme: Theme, memory: WindowMemory) -> WindowFrame:
+    made = WindowFrame(theme, memory)
+    made.add_page("chat", QLabel("chat"), QLabel("inspector"))
+    made.add_page("cache", QLabel("cache"))
+    made.add_page("timeline", QLabel("timeline"), QLabel("fold"))
+    made.add_page("welcome", QLabel("welcome"))
+    made.resize(1440, 900)
+    made.restore_window_layout("one")
+    made.show()
+    return made
+
+
+def test_each_page_has_its_side_and_its_width(frame: WindowFrame) -> None:
+    widths = []
+    for page in ("chat", "cache", "timeline"):
+        frame.switch_to_page(page)
+        widths.append(frame._splitter.sizes()[2])
+    assert widths == [299, 0, 559]
+
+
+def test_a_width_the_user_gave_is_kept_for_that_page_alone(frame: WindowFrame) -> None:
+    frame._splitter.setSizes([251, 700, 431])
+    frame._on_splitter_moved(0, 0)
+    frame.switch_to_page("timeline")
+    assert frame._splitter.sizes()[2] == 559
+    frame.switch_to_page("chat")
+    assert abs(frame._splitter.sizes()[2] - 431) <= 2
+
+
+def test_the_welcome_has_neither_sidebar_nor_tabs(frame: WindowFrame) -> None:
+    frame.switch_to_page("welcome")
+    assert not frame.is_sidebar_shown
+    assert not frame.top.isVisible()
+    frame.switch_to_page("chat")
+    assert frame.is_sidebar_shown
+
+
+def test_a_page_nobody_added_is_not_shown(frame: WindowFrame) -> None:
+    frame.switch_to_page("nowhere")
+    assert frame.shown_page_name == "chat"
+
+
+@pytest.mark.parametrize("width", [880, 1024, NARROW_WINDOW_WIDTH - 1])
+def test_the_page_always_has_room(frame: WindowFrame, width: int) -> None:
+    frame.resize(width, 640)
+    qt_works(10)
+    for page in ("chat", "timeline"):
+        frame.switch_to_page(page)
+        assert frame._splitter.sizes()[1] >= 200
+        assert sum(frame._splitter.sizes()) <= width
+
+
+def test_the_tabs_are_whole_in_the_narrowest_bar_in_german(theme: Theme) -> None:
+    bar = TopBar(theme)
+    bar.page_tab("changes").setText("Änderungen")
+    bar.page_tab("timeline").setText("Zeitachse")
+    bar.resize(bar.minimumWidth(), 48)
+    bar.show()
+    QApplication.processEvents()
+    assert all(bar.page_tab(page).width() >= bar.page_tab(page).sizeHint().width() for page in PAGES)
+
+
+def test_where_there_is_little_room_the_tabs_stay(theme: Theme) -> None:
+    bar = TopBar(theme)
+    bar.policy.show_choice("layered", "Layered policy")
+    bar.model.show_choice("m", "claude-sonnet")
+    bar.show()
+    seen = []
+    for width in (780, 540, 380):
+        bar.resize(width, 48)
+        seen.append((bar._tabs["timeline"].isVisible(), bar.model.isVisible(), bar.policy.isVisible()))
+    assert seen == [(True, True, True), (True, True, False), (True, False, False)]
+
+
+def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) -> None:
+    bar = TopBar(theme)
+    bar.policy.show_choice("layered", "Layered policy")
+    bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
+    bar.resize(900, 48)
+    bar.show()
+    assert bar.model.text() == "openrouter/anthropic/claude-4.5 ▾"
+    bar.resize(640, 48)
+    assert bar.policy.isVisible()
+    begins, _, ends = bar.model.text().removesuffix(" ▾").partition("…")
+    assert len(begins) > 2
+    assert len(ends) > 2
+    assert "openrouter/anthropic/claude-4.5".startswith(begins)
+    assert "openrouter/anthropic/claude-4.5".endswith(ends)
+    assert bar.minimumSizeHint().width() <= 640
+    bar.model.show_choice("m", "openrouter/anthropic/claude-4.6")
+    bar.fit_top_bar()
+    assert "…" in bar.model.text()
+    bar.resize(900, 48)
+    assert bar.model.text() == "openrouter/anthropic/claude-4.6 ▾"
+    bar.model.show_choice("m", "peer/organisation-of-somebody/very-long-name-2507-q4")
+    assert bar.model.text() == "peer/organisatio…ng-name-2507-q4 ▾"
+
+
+@pytest.mark.parametrize("inspector", [False, True])
+def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, inspector: bool) -> None:
+    bar = TopBar(theme)
+    bar.policy.show_choice("layered", "Layered policy")
+    bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
+    bar.show_side_buttons(sidebar=True, inspector=inspector, can_inspect=True)
+    bar.show()
+    layout = bar.layout()
+    assert layout is not None
+    step = 3 * bar.model.fontMetrics().horizontalAdvance("m")  # what shortening goes by, in any font
+    for width in range(560, 840, 9):
+        bar.resize(width, 48)
+        assert layout.minimumSize().width() <= width
+        if "…" in bar.model.text():
+            assert width - layout.sizeHint().width() <= step, width
+
+
+def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_back(
+    frame: WindowFrame, theme: Theme
+) -> None:
+    before, *_ = frame._splitter.sizes()
+    theme.set_zoom(2.0)
+    sidebar, page, _ = frame._splitter.sizes()
+    assert not frame.is_side_panel_shown
+    assert page > 2 * sidebar
+    theme.set_zoom(1.0)
+    assert frame._splitter.sizes()[0] == before
+    assert frame.is_side_panel_shown

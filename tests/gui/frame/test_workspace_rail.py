@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtGui import QWheelEvent
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QApplication, QWidget
+
+from helix_desktop.engine.session_events import ConversationActivity
+from helix_desktop.gui.frame.workspace_rail import WorkspaceButton, WorkspaceRail
+from helix_desktop.gui.theme import Theme
+from tests.gui.fake_desk import FakeDesk
+
+
+def squares(rail: WorkspaceRail) -> list[WorkspaceButton]:
+    return rail.findChildren(WorkspaceButton)
+
+
+def test_a_square_for_each_workspace_and_a_click_chooses_it(theme: Theme) -> None:
+    rail = WorkspaceRail(theme)
+    rail.show_workspace_buttons(FakeDesk().list_workspaces(), "storage-engine")
+    chosen = QSignalSpy(rail.chosen)
+    QTest.mouseClick(squares(rail)[1], Qt.MouseButton.LeftButton)
+    assert chosen.at(0) == ["parser"]
+    assert rail.workspace_id_at(3) == "infra"
+    assert rail.workspace_id_at(4) == ""
+
+
+def test_the_open_one_is_marked(theme: Theme) -> None:
+    rail = WorkspaceRail(theme)
+    rail.show_workspace_buttons(FakeDesk().list_workspaces(), "parser")
+    assert [square.isChecked() for square in squares(rail)] == [False, True, False]
+
+
+def test_the_state_is_a_word_as_well_as_a_dot(theme: Theme) -> None:
+    rail = WorkspaceRail(theme)
+    rail.show_workspace_buttons(FakeDesk().list_workspaces(), "parser")
+    before = squares(rail)[0].grab().toImage()
+    rail.show_workspace_state("storage-engine", ConversationActivity.ASKING)
+    square = squares(rail)[0]
+    assert square.accessibleName() == "Workspace storage-engine, waiting for you"
+    assert square.toolTip().endswith("waiting for you")
+    assert square.grab().toImage() != before
+
+
+def test_everything_has_a_name_for_a_screen_reader(theme: Theme) -> None:
+    rail = WorkspaceRail(theme)
+    rail.show_workspace_buttons(FakeDesk().list_workspaces(), "")
+    names = [button.accessibleName() for button in (rail._add, rail._settings, *squares(rail))]
+    assert all(names)
+
+
+@dataclass(frozen=True)
+class WorkspaceRow:
+    id: str
+    name: str
+    workspace_colour: str
+    main_folder: Path
+
+
+def wheel(delta: int) -> QWheelEvent:
+    at, buttons = QPointF(20, 20), Qt.MouseButton.NoButton
+    phase, modifiers = Qt.ScrollPhase.NoScrollPhase, Qt.KeyboardModifier.NoModifier
+    return QWheelEvent(at, at, QPoint(), QPoint(0, delta), buttons, modifiers, phase, False)
+
+
+def many(number: int) -> list[WorkspaceRow]:
+    return [WorkspaceRow(f"w{n}", f"Workspace {n}", "#0d7d74", Path(f"/x/{n}")) for n in range(number)]
+
+
+@pytest.fixture
+def rail(theme: Theme) -> Iterator[WorkspaceRail]:
+    """In a window 600 pixels high, which does not grow with it."""
+    window = QWidget()
+    made = WorkspaceRail(theme, window)
+    window.resize(56, 600)
+    made.setGeometry(0, 0, 56, 600)
+    window.show()
+    yield made
+    window.deleteLater()
+
+
+def shown(rail: WorkspaceRail, number: int) -> list[WorkspaceButton]:
+    rail.show_workspace_buttons(many(number), f"w{number - 1}")
+    QApplication.processEvents()
+    return squares(rail)
+
+
+@pytest.mark.parametrize("number", [3, 47, 500])
+def test_any_number_of_workspaces_keeps_its_squares_apart_and_the_tools_in_sight(
+    rail: WorkspaceRail, number: int
+) -> None:
+    placed = [square.mapTo(rail, QPoint(0, 0)).y() for square in shown(rail, number)]
+    assert all(below - above >= 36 for above, below in itertools.pairwise(placed))
+    tools = [QRect(tool.mapTo(rail, QPoint(0, 0)), tool.size()) for tool in (rail._add, rail._settings)]
+    assert all(rail.rect().contains(tool) for tool in tools)
+    assert not tools[0].intersects(tools[1])
+    if number == 3:
+        assert tools[0].top() - (placed[-1] + 36) < 30  # right below the last square
+
+
+def test_the_open_one_is_scrolled_into_sight_and_the_wheel_brings_the_others(rail: WorkspaceRail) -> None:
+    placed = shown(rail, 47)
+    last = placed[-1].mapTo(rail, QPoint(0, 0)).y()
+    assert 0 <= last <= rail.height() - 36
+    bar = rail.area.verticalScrollBar()
+    before = bar.value()
+    QApplication.sendEvent(rail.area.viewport(), wheel(120))
+    assert bar.value() < before
+
+
+def test_squares_are_ordered_by_dragging_and_by_the_menu(rail: WorkspaceRail) -> None:
+    placed = shown(rail, 5)
+    ordered = QSignalSpy(rail.ordered)
+    chosen = QSignalSpy(rail.chosen)
+    middle = placed[0].rect().center()
+    QTest.mousePress(placed[0], Qt.MouseButton.LeftButton, pos=middle)
+    QTest.mouseMove(placed[0], middle + QPoint(0, 100))
+    QTest.mouseRelease(placed[0], Qt.MouseButton.LeftButton, pos=middle)
+    assert ordered.at(0) == [["w1", "w2", "w0", "w3", "w4"]]
+    assert chosen.count() == 0
+    rail.move_workspace(rail.workspace_id_at(5), -4)
+    assert ordered.at(1) == [["w4", "w1", "w2", "w0", "w3"]]
+    assert [rail.workspace_id_at(n) for n in range(1, 6)] == ["w4", "w1", "w2", "w0", "w3"]

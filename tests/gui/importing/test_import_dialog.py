@@ -1,0 +1,101 @@
+"""Bringing in conversations: what is found is ticked, what came is told, and can be taken back."""
+
+from __future__ import annotations
+
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton
+
+from helix_desktop.gui.importing.history_import_port import ImportOutcome
+from helix_desktop.gui.importing.import_dialog import ImportConversationsDialog
+from helix_desktop.gui.main_window import MainWindow
+from tests.gui.fake_setup import FakeHistories
+
+
+def shown(
+    window: MainWindow, histories: FakeHistories
+) -> tuple[ImportConversationsDialog, list[ImportOutcome], list[bool]]:
+    brought: list[ImportOutcome] = []
+    changed: list[bool] = []
+    dialog = ImportConversationsDialog(
+        window, window.background_runner, histories, brought.append, lambda: changed.append(True)
+    )
+    dialog.open()
+    return dialog, brought, changed
+
+
+def words(dialog: ImportConversationsDialog) -> str:
+    return " ".join(label.text() for label in dialog.findChildren(QLabel))
+
+
+def pressed(dialog: ImportConversationsDialog, text: str) -> None:
+    button = next(one for one in dialog.findChildren(QPushButton) if one.text() == text)
+    assert button.isVisible()
+    button.click()
+
+
+def test_what_was_found_is_listed_and_all_of_it_ticked(window: MainWindow) -> None:
+    dialog, _, _ = shown(window, FakeHistories())
+    dialog.find_conversations()
+    assert "13 conversations were found" in words(dialog)
+    assert dialog.import_button.text() == "Import 13 conversations"
+    box, _ = dialog._boxes[1]
+    box.setChecked(False)
+    assert dialog.import_button.text() == "Import 12 conversations"
+    dialog._boxes[0][0].setChecked(False)
+    assert not dialog.import_button.isEnabled()
+
+
+def test_what_came_is_told_and_taken_back(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, brought, changed = shown(window, histories)
+    dialog.find_conversations(at_once=True)
+    assert [len(groups) for groups in histories.done] == [2]
+    assert brought[0].new_count == 13
+    assert "13 conversations were imported. Workspaces: Imported, thesis. 2 conversations had already" in words(dialog)
+    pressed(dialog, "Undo")
+    assert histories.undone
+    assert changed == [True]
+    assert "was undone" in words(dialog)
+
+
+def test_keys_are_shown_masked_and_forgotten_after_a_question(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations(at_once=True)
+    assert "sk-ant-…9f" in words(dialog)
+    pressed(dialog, "Forget the key…")
+    box = dialog.findChild(QMessageBox)
+    assert box is not None
+    assert not histories.forgotten
+    next(button for button in box.buttons() if button.text() == "Forget them").click()
+    assert histories.forgotten
+
+
+def test_closing_while_it_goes_on_stops_it(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations()
+    dialog._show_import_running(going=True)
+    dialog.reject()
+    assert histories.stopped
+
+
+def test_what_is_ticked_is_watched_until_it_is_switched_off(window: MainWindow) -> None:
+    histories = FakeHistories()
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations()
+    dialog._boxes[1][0].setChecked(False)
+    dialog._watch.click()
+    assert [group.program for group in histories.watched] == ["Claude Code"]
+    again, _, _ = shown(window, histories)
+    assert again._watch.isChecked()
+    again._watch.click()
+    assert not histories.is_watching_histories
+
+
+def test_nothing_found_is_said(window: MainWindow) -> None:
+    histories = FakeHistories()
+    histories.groups = []
+    dialog, _, _ = shown(window, histories)
+    dialog.find_conversations(at_once=True)
+    assert "No conversations from other programs were found" in words(dialog)
+    assert histories.done == []

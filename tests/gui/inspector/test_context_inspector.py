@@ -1,0 +1,266 @@
+"""The inspector shows what the session would send, now and at any step, and changes it only by commands."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine import legal_messages
+from helix_desktop.engine.blocks import Request, TextDelta
+from helix_desktop.engine.facts import Cover, Excluded, FoldKind, Included, Pinned, Text, Unpinned, UserSaid
+from helix_desktop.engine.session_events import FactAppended, FoldProgress, ReplyStreamed
+from helix_desktop.gui import engine_sentences
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.inspector.context_inspector import ContextInspector
+from helix_desktop.gui.inspector.request_dialog import RequestDialog, format_request_as_text
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.chat_intents import ChatIntent, OpenFold, ShowInChat
+from tests.gui import story
+from tests.gui.fake_desk import FakeSession, FakeWorkbench, now
+
+Settle = Callable[[], None]
+
+
+class Commanded(FakeSession):
+    """Pins and exclusions are appended, requests are made, as the real session does."""
+
+    async def pin_part(self, ref: Cover) -> None:
+        self.append(Pinned(ref))
+
+    async def unpin_part(self, ref: Cover) -> None:
+        self.append(Unpinned(ref))
+
+    async def exclude_part(self, ref: Cover) -> None:
+        self.append(Excluded(ref))
+
+    async def include_part(self, ref: Cover) -> None:
+        self.append(Included(ref))
+
+    async def rebuild_request(self, seq: int | None = None) -> Request:
+        return legal_messages.build_request(
+            (self.state if seq is None else self.state.past_moment(seq - 1)).take_view(), {}
+        )
+
+
+@pytest.fixture
+def session() -> Commanded:
+    return Commanded(story.CONVERSATION, story.recorded())
+
+
+@pytest.fixture
+def settle() -> Callable[[], None]:
+    def run() -> None:
+        for _ in range(40):
+            QApplication.processEvents()
+
+    return run
+
+
+@pytest.fixture
+def panel(theme: Theme, session: Commanded, settle: Settle) -> Iterator[ContextInspector]:
+    made = ContextInspector(theme, BackgroundRunner(now))
+    made._refresh_timer.setInterval(0)
+    made.resize(300, 1_200)
+    made.show()
+    session.subscribe_to_events(lambda event: made.update_inspector_from_events([event]))
+    made.inspect_conversation(session)
+    settle()
+    yield made
+    made.close()
+
+
+def act(panel: ContextInspector, name: str) -> None:
+    """Do what the place with this name does."""
+    stack = panel.view._stack
+    spot = next(s for s in stack.list_hot_spots() if name in stack.hot_spot_and_rect(s)[0].name)
+    panel.view._activate_hot_spot(stack.hot_spot_and_rect(spot)[0])
+
+
+def choose(panel: ContextInspector, block: str, words: str) -> None:
+    """An action of a block's menu."""
+    number = next(part.number for part in panel._parts if block in part.block_name)
+    menu = panel.build_block_menu(number)
+    next(action for action in menu.actions() if words in action.text()).trigger()
+
+
+def test_it_shows_the_sessions_own_meter(panel: ContextInspector, session: Commanded) -> None:
+    text = panel.view.all_text()
+    meter = session.next_request_meter()
+    assert "Context · ≈ 43.5K of 128K" in text
+    assert abs(meter.used - 43_500) < 100
+    for line in ("System and tools  5.1K", "Handover 3  11.4K", "Tool outputs  16.8K"):
+        assert line in text
+    assert session.describe_next_fold() in text
+
+
+def test_what_comes_next_is_told_in_the_users_language(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
+    engine_sentences.install_sentence_table({session.describe_next_fold(): "接下来：交接文档"})
+    try:
+        panel._show_chosen_step()
+        settle()
+        assert "接下来：交接文档" in panel.view.all_text()
+    finally:
+        engine_sentences.install_sentence_table({})
+
+
+def test_at_an_earlier_step_it_shows_what_was_seen(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+    panel.slider.setValue(1)
+    settle()
+    step = panel._steps[1]
+    then = session.state.past_moment(step.seq - 1)
+    assert [part.block for part in panel._parts] == list(then.take_view().blocks)
+    assert panel._step.text().startswith("Step 2 of 3")
+    assert panel._now_button.isVisible()
+    panel._go_to_present()
+    settle()
+    assert [part.block for part in panel._parts] == list(session.view().blocks)
+
+
+def test_the_request_is_the_sessions(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "Show the request")
+    settle()
+    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
+    wanted = format_request_as_text(legal_messages.build_request(session.view(), {}))
+    assert [dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines))] == wanted
+    assert any("The guard must never" in line for line in wanted)
+
+
+def test_the_request_is_shown_as_the_provider_gets_it_too(
+    panel: ContextInspector, session: Commanded, settle: Settle
+) -> None:
+    bench = FakeWorkbench("w", "#0d7d74", Path("/w"))
+    bench.sessions[session.id] = session
+    panel.inspect_conversation(session, bench)
+    settle()
+    act(panel, "Show the request")
+    settle()
+    (dialog,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, RequestDialog) and w.isVisible()]
+    dialog.form.setCurrentText(f"As sent to {story.MODEL}")
+    shown = "\n".join(dialog.view.viewed_lines[i] for i in range(len(dialog.view.viewed_lines)))
+    assert json.loads(shown)["model"] == story.MODEL
+
+
+def test_tab_into_it_shows_where_it_is(panel: ContextInspector) -> None:
+    panel.view.clearFocus()
+    panel.view.setFocus(Qt.FocusReason.TabFocusReason)
+    assert panel.view._spot == panel.view._stack.list_hot_spots()[0]
+
+
+def test_the_blocks_stand_under_their_heading(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "blocks, in order")
+    settle()
+    stack = panel.view._stack
+    names = [stack.hot_spot_and_rect(spot)[0].name for spot in stack.list_hot_spots()]
+    heading = next(at for at, name in enumerate(names) if "blocks, in order" in name)
+    assert panel._parts[0].block_name in names[heading + 1]
+
+
+def test_what_the_provider_gets_is_written_beside_the_painting_thread(
+    panel: ContextInspector, session: Commanded, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[int] = set()
+
+    class Body(dict[str, Any]):
+        def items(self) -> Any:
+            seen.add(threading.get_ident())
+            return super().items()
+
+    async def wire(_conversation: str, _seq: int | None, _request: Request) -> tuple[str, Body]:
+        return story.MODEL, Body(model=story.MODEL)
+
+    bench = FakeWorkbench("w", "#0d7d74", Path("/w"))
+    bench.sessions[session.id] = session
+    monkeypatch.setattr(bench, "request_as_sent", wire)
+    panel.inspect_conversation(session, bench)
+    settle()
+    act(panel, "Show the request")
+    settle()
+    assert seen
+    assert threading.get_ident() not in seen
+
+
+def test_blocks_are_listed_and_can_be_pinned(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "blocks, in order")
+    settle()
+    choose(panel, "The guard must never", "Pin")
+    settle()
+    assert isinstance(session.state.facts[-1].fact, Pinned)
+    assert any(part.block.pinned for part in panel._parts)
+    choose(panel, "The guard must never", "Unpin")
+    settle()
+    assert isinstance(session.state.facts[-1].fact, Unpinned)
+
+
+def test_what_is_left_out_can_be_taken_in_again(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+    act(panel, "blocks, in order")
+    settle()
+    choose(panel, "edit_file", "Exclude")
+    settle()
+    excluded = session.state.facts[-1].fact
+    assert isinstance(excluded, Excluded)
+    act(panel, "excluded")
+    settle()
+    assert session.state.facts[-1].fact == Included(excluded.ref)
+
+
+def test_a_fold_is_restored_and_opened(panel: ContextInspector, session: Commanded) -> None:
+    wanted: list[ChatIntent] = []
+    panel.intent_requested.connect(wanted.append)
+    choose(panel, "Handover 3", "Restore")
+    choose(panel, "Handover 3", "Open the fold")
+    choose(panel, "The guard", "Show in chat")
+    assert session.done == ["undo fold-3"]
+    assert wanted == [OpenFold("fold-3"), ShowInChat(story.CONVERSATION, 14)]
+
+
+def test_what_is_being_folded_is_said(panel: ContextInspector, settle: Settle) -> None:
+    panel.update_inspector_from_events([FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, "it pays")])
+    settle()
+    assert "In progress: handover. it pays" in panel.view.all_text()
+    panel.update_inspector_from_events([FoldProgress(story.CONVERSATION, FoldKind.HANDOVER, done=True)])
+    settle()
+    assert "In progress" not in panel.view.all_text()
+
+
+def test_it_is_live(panel: ContextInspector, session: Commanded, settle: Settle) -> None:
+    before = len(panel._parts)
+    session.append(UserSaid((Text("One more.", 4),)))
+    settle()
+    assert len(panel._parts) == before + 1
+
+
+def test_without_a_conversation_it_says_what_will_be_here(theme: Theme, settle: Settle) -> None:
+    made = ContextInspector(theme, BackgroundRunner(now))
+    made.inspect_conversation(None)
+    settle()
+    assert "appears here" in made.view.all_text()
+    assert made.slider.isHidden()  # there is nothing to go through
+    made.update_inspector_from_events([FactAppended(story.recorded()[0])])
+
+
+def test_a_menu_of_nothing_is_empty(panel: ContextInspector) -> None:
+    assert panel.build_block_menu(999).isEmpty()
+
+
+def test_while_an_answer_streams_nothing_is_worked_out_anew(
+    panel: ContextInspector, session: Commanded, settle: Settle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole view would be looked through eight times a second for nothing."""
+    parts = panel._parts
+    session.tell(ReplyStreamed(session.id, TextDelta("a word")))
+    settle()
+    assert panel._parts is parts
+    steps = len(panel._steps)
+    panel.update_inspector_from_events([FactAppended(recorded) for recorded in session.state.facts])
+    settle()
+    assert panel._parts is not parts
+    assert len(panel._steps) == steps

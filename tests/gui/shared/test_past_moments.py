@@ -1,0 +1,45 @@
+"""A conversation as it was is what the engine says it was, and only the last question is answered."""
+
+from __future__ import annotations
+
+import pytest
+from PySide6.QtCore import QObject
+
+from helix_desktop.engine.history.moment import Moment
+from helix_desktop.engine.view import build_state
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.shared.past_moments import PastMomentLoader, format_view_as_text
+from helix_desktop.gui.theme import Theme
+from tests.gui import story
+from tests.gui.fake_desk import FakeSession, Held
+
+
+@pytest.mark.parametrize("order", [(3, 9, 16), (16, 9, 3), (9, 9, 1)])
+def test_any_step_in_any_order(theme: Theme, order: tuple[int, ...]) -> None:
+    session, held, owner, found = FakeSession("c", story.recorded()), Held(), QObject(), list[Moment]()
+    past = PastMomentLoader(BackgroundRunner(held), owner)
+    for seq in order:
+        past.compute_moment_at(session, seq, found.append)
+        held.let()
+        assert found[-1].take_view() == build_state(session.state.facts[:seq]).take_view()
+
+
+def test_a_later_question_takes_the_place_of_an_earlier_one(theme: Theme) -> None:
+    session, held, owner, found = FakeSession("c", story.recorded()), Held(), QObject(), list[Moment]()
+    past = PastMomentLoader(BackgroundRunner(held), owner)
+    past.compute_moment_at(session, 3, found.append)
+    past.compute_moment_at(session, 5, found.append)
+    held.let()
+    past.compute_moment_at(session, 7, found.append)
+    past.cancel_pending_question()
+    held.let()
+    assert [moment.seq for moment in found] == [5]
+
+
+def test_a_view_as_text_names_every_block(theme: Theme) -> None:
+    facts = story.recorded()
+    state = build_state(facts)
+    text = format_view_as_text(state.take_view(), facts)
+    assert text.count("── ") >= len(state.take_view().blocks)
+    assert "You are Helix." in text
+    assert "Handover" in text

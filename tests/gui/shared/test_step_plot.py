@@ -1,0 +1,29 @@
+"""A plot shows the extremes of any number of steps."""
+
+from __future__ import annotations
+
+from array import array
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.gui.shared.step_plot import MinMaxPyramid
+
+POINTS = st.lists(st.integers(0, 1_000), min_size=1, max_size=700)
+
+
+@given(POINTS, st.integers(1, 40))
+def test_no_extreme_is_lost(points: list[int], pixels: int) -> None:
+    found = MinMaxPyramid(array("q", points)).sample_lows_and_highs(0, len(points) - 1, pixels)
+    assert max(high for _, _, high in found) == max(points)
+    assert min(low for _, low, _ in found) == min(points)
+    assert len(found) <= 2 * pixels + 10 or len(points) <= 8
+
+
+@given(POINTS, POINTS)
+def test_a_pyramid_that_grew_is_one_that_was_built(points: list[int], more: list[int]) -> None:
+    growing = array("q", points)
+    pyramid = MinMaxPyramid(growing)
+    growing.extend(more)
+    pyramid.add_new_values()
+    assert pyramid._levels == MinMaxPyramid(array("q", points + more))._levels

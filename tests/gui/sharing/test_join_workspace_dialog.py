@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.sharing.join_workspace_dialog import JoinWorkspaceDialog
+
+ADDRESS = "postgresql://me@host/helix"
+
+
+@pytest.fixture
+def dialog(window: MainWindow) -> JoinWorkspaceDialog:
+    window.window_actions["join-workspace"].trigger()
+    return next(iter(window.findChildren(JoinWorkspaceDialog)))
+
+
+def fill(dialog: JoinWorkspaceDialog, key: str, folder: Path) -> None:
+    dialog.address.setText(ADDRESS)
+    dialog.key.setText(key)
+    dialog.folder.setText(str(folder))
+
+
+def test_it_needs_an_address_a_key_and_a_folder(dialog: JoinWorkspaceDialog, tmp_path: Path) -> None:
+    assert not dialog.join.isEnabled()
+    fill(dialog, "", tmp_path)
+    assert not dialog.join.isEnabled()
+    fill(dialog, "helix1-key", tmp_path)
+    assert dialog.join.isEnabled()
+
+
+def test_a_wrong_key_is_said_and_can_be_corrected(
+    dialog: JoinWorkspaceDialog, window: MainWindow, tmp_path: Path
+) -> None:
+    fill(dialog, "helix1-other", tmp_path)
+    dialog.join.click()
+    assert "This is not the key of a shared workspace" in dialog.status_label.text()
+    assert dialog.join.isEnabled()
+    layout = dialog.layout()
+    assert layout is not None
+    assert dialog.height() >= layout.totalHeightForWidth(dialog.width())  # nothing is cut off
+    assert tmp_path.name not in [row.name for row in window.listed_workspaces()]
+
+
+def test_the_workspace_that_was_joined_is_shown(
+    dialog: JoinWorkspaceDialog, window: MainWindow, tmp_path: Path
+) -> None:
+    fill(dialog, "helix1-key", tmp_path)
+    dialog.join.click()
+    assert window.current_workbench is not None
+    assert window.current_workbench.name == tmp_path.name
+    assert window.current_workbench.sharing.sharing_state.address == ADDRESS
+    assert not window.findChildren(JoinWorkspaceDialog) or not dialog.isVisible()

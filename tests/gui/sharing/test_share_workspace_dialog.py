@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QLabel
+
+from helix_desktop.gui.main_window import MainWindow
+from helix_desktop.gui.sharing.share_workspace_dialog import ShareWorkspaceDialog
+from helix_desktop.workbench.conversation_sharing import SharingStatus
+from tests.gui.fake_desk import FakeWorkbench
+
+ADDRESS = "postgresql://me@host/helix"
+
+
+@pytest.fixture
+def dialog(window: MainWindow, bench: FakeWorkbench) -> ShareWorkspaceDialog:
+    made = ShareWorkspaceDialog(bench, window.background_runner, window)
+    made.open()
+    return made
+
+
+def shown(dialog: ShareWorkspaceDialog) -> str:
+    return "\n".join(label.text() for label in dialog.findChildren(QLabel) if label.isVisibleTo(dialog))
+
+
+def test_it_says_what_is_sent_and_does_nothing_without_an_address(dialog: ShareWorkspaceDialog) -> None:
+    assert "12 conversations and 345 cache entries (6.7 MB)" in shown(dialog)
+    assert not dialog.test.isEnabled()
+    assert not dialog.share.isEnabled()
+
+
+def test_a_store_is_tested_before_anything_is_sent(dialog: ShareWorkspaceDialog, bench: FakeWorkbench) -> None:
+    dialog.address.setText(ADDRESS)
+    dialog.test.setFocus()
+    dialog.test.click()
+    assert dialog.focusWidget() is dialog.test  # and not Close, which comes after it
+    assert f"Connected to PostgreSQL 15.6 at {ADDRESS}." in shown(dialog)
+    assert bench.sharing.sharing_state.state == "off"
+    bench.sharing.refusing = "The shared store rejected the user name or the password."
+    dialog.share.click()
+    assert "rejected the user name or the password" in shown(dialog)
+    assert dialog.share.isEnabled()
+
+
+def test_once_it_is_shared_the_key_can_be_copied_for_another_computer(dialog: ShareWorkspaceDialog) -> None:
+    dialog.address.setText(ADDRESS)
+    dialog.share.click()
+    assert "Everything is in sync" in shown(dialog)
+    assert not dialog.address.isVisibleTo(dialog)
+    assert dialog.line.text() == ADDRESS
+    dialog.copy_address.click()
+    assert QGuiApplication.clipboard().text() == ADDRESS
+    dialog.copy_key.click()
+    assert QGuiApplication.clipboard().text() == "helix1-key"
+
+
+def test_it_follows_how_things_stand(dialog: ShareWorkspaceDialog, bench: FakeWorkbench) -> None:
+    bench.sharing.stand(SharingStatus("away", 212, 1_000_000.0, "The shared store is not responding."))
+    assert "212 changes have not been sent yet" in shown(dialog)
+    assert "The shared store is not responding." in shown(dialog)
+    bench.sharing.stand(SharingStatus("away", 0, 1_000_000.0, "The shared store is not responding."))
+    assert "not been sent" not in shown(dialog)
+    dialog.reject()
+    assert len(bench.sharing.listeners) == 1  # the window's own

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from PySide6.QtGui import QColor
+
+from helix_desktop import resources
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.engine.context_policy import PRESETS
+from helix_desktop.gui import colour_tokens
+from helix_desktop.gui.colour_tokens import (
+    DARK,
+    LIGHT,
+    POLICIES,
+    ColourTokens,
+    colour_token_of_policy,
+    contrast_ratio,
+    fill_token_of_kind,
+)
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
+
+STYLE = (resources.resources_folder() / "style" / "helix.qss").read_text("utf-8")
+SCHEMES = pytest.mark.parametrize("scheme", [LIGHT, DARK], ids=["light", "dark"])
+SURFACES = ("window", "panel", "rail", "selected", "code", "accent_soft", "danger_soft", "added_soft")
+CONTROL = re.compile(
+    r"(QPushButton|QToolButton|QLineEdit|QPlainTextEdit|QTextEdit|QSpinBox|QComboBox|Q\w+::indicator|QScrollBar::handle)"
+)
+TEXT = ("text", "muted", "faint", "accent", "danger")
+KIND_TEXT = tuple(name for name in colour_tokens.colour_token_names() if name.endswith("_text"))
+KINDS = [name.removesuffix("_text") for name in KIND_TEXT]
+SYNTAX = [name for name in colour_tokens.colour_token_names() if name.startswith("code_")]
+
+
+@SCHEMES
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("name", TEXT + KIND_TEXT)
+def test_text_can_be_read_on_every_surface(scheme: ColourTokens, surface: str, name: str) -> None:
+    assert contrast_ratio(getattr(scheme, name), getattr(scheme, surface)) >= 4.5
+
+
+@SCHEMES
+@pytest.mark.parametrize("surface", ["code", "panel", "added_soft", "danger_soft"])
+@pytest.mark.parametrize("name", SYNTAX)
+def test_code_can_be_read_in_blocks_and_differences(scheme: ColourTokens, surface: str, name: str) -> None:
+    assert contrast_ratio(getattr(scheme, name), getattr(scheme, surface)) >= 4.5
+
+
+@SCHEMES
+def test_words_on_coloured_ground_can_be_read(scheme: ColourTokens) -> None:
+    assert contrast_ratio(scheme.on_accent, scheme.accent) >= 4.5
+    assert contrast_ratio(scheme.danger, scheme.danger_soft) >= 4.5
+    assert contrast_ratio(scheme.muted, scheme.found) >= 4.5
+    assert contrast_ratio(scheme.text, scheme.found_current) >= 4.5
+
+
+@SCHEMES
+def test_what_is_found_or_selected_is_in_the_texts_colour(scheme: ColourTokens, application: object) -> None:
+    """Faint and coloured words could not be read on these: 1.97:1 on a place that was found in the dark."""
+    ink = DrawingStyle(Theme(scheme="dark" if scheme is DARK else "light"))
+    overlays = ink.overlay_formats(TextMarks((2, 4), ((0, 1), (5, 6)), 1))
+    assert [each.format.foreground().color().name() for each in overlays] == [scheme.text] * 3
+    over, share = ink.selection_colour, ink.selection_colour.alphaF()
+    for under in map(QColor, (scheme.panel, scheme.code, scheme.window)):
+        channels = ((under.red(), over.red()), (under.green(), over.green()), (under.blue(), over.blue()))
+        mixed = QColor(*(round(one + (other - one) * share) for one, other in channels))
+        assert contrast_ratio(scheme.text, mixed.name()) >= 4.5
+
+
+@SCHEMES
+@pytest.mark.parametrize("kind", ContextKind)
+def test_a_kind_stands_out_from_the_free_part_of_the_meter(scheme: ColourTokens, kind: ContextKind) -> None:
+    assert contrast_ratio(getattr(scheme, fill_token_of_kind(kind)), scheme.free) >= 3
+
+
+@SCHEMES
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policys_line_can_be_seen_and_is_no_kinds_colour(scheme: ColourTokens, name: str) -> None:
+    assert contrast_ratio(getattr(scheme, name), scheme.panel) >= 3
+    assert contrast_ratio(getattr(scheme, name), scheme.free) >= 3
+    assert getattr(scheme, name) not in {getattr(scheme, kind) for kind in KINDS}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_policy_has_a_colour(name: str) -> None:
+    assert colour_token_of_policy(name) in POLICIES
+
+
+@pytest.mark.parametrize("colour", colour_tokens.WORKSPACE_COLOURS)
+def test_white_initials_can_be_read_on_every_workspace_colour(colour: str) -> None:
+    assert contrast_ratio("#ffffff", colour) >= 4.5
+
+
+@SCHEMES
+@pytest.mark.parametrize("surface", SURFACES)
+@pytest.mark.parametrize("name", ["edge", "accent", "faint", "danger", "handover"])
+def test_the_edge_of_a_control_can_be_seen(scheme: ColourTokens, surface: str, name: str) -> None:
+    assert contrast_ratio(getattr(scheme, name), getattr(scheme, surface)) >= 3
+
+
+def test_no_control_has_the_line_that_divides_surfaces() -> None:
+    for selectors, rules in re.findall(r"([^{}]+)\{([^}]*)\}", STYLE):
+        if any(CONTROL.match(each.strip()) for each in selectors.split(",")) and ":pressed" not in selectors:
+            assert "$line" not in rules.replace("border-bottom: 1px solid $line", ""), selectors
+
+
+def test_what_a_field_is_for_can_be_read() -> None:
+    """Where the style sheet does not say it, Qt takes half of the text's colour: 3.28:1."""
+    inputs = next(block for block in STYLE.split("}") if "QLineEdit, QPlainTextEdit, QTextEdit" in block)
+    assert "placeholder-text-color: $faint" in inputs
+    assert "border: 1px solid $edge" in inputs
+
+
+@SCHEMES
+def test_every_token_is_a_colour(scheme: ColourTokens) -> None:
+    assert all(re.fullmatch(r"#[0-9a-f]{6}", getattr(scheme, name)) for name in colour_tokens.colour_token_names())
+
+
+def test_contrast_knows_its_ends() -> None:
+    assert contrast_ratio("#000000", "#ffffff") == pytest.approx(21)
+    assert contrast_ratio("#777777", "#777777") == 1

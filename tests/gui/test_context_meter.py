@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.blocks import ContextKind
+from helix_desktop.gui.colour_tokens import LIGHT
+from helix_desktop.gui.context_meter import (
+    ContextMeter,
+    describe_meter,
+    format_token_count,
+    meter_segments,
+    window_percent,
+)
+from helix_desktop.gui.theme import Theme
+
+PARTS = [
+    (ContextKind.SYSTEM, 5_100),
+    (ContextKind.HANDOVER, 11_400),
+    (ContextKind.OBSERVATIONS, 0),
+    (ContextKind.OUTPUT, 16_800),
+]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "shown"),
+    [(0, "0"), (31, "31"), (999, "999"), (4_812, "4.8K"), (128_000, "128K"), (999_949, "999.9K"), (2_910_000, "2.91M")],
+)
+def test_numbers_are_short(tokens: int, shown: str) -> None:
+    assert format_token_count(tokens) == shown
+
+
+def test_the_meter_says_in_words_what_it_shows() -> None:
+    assert describe_meter(PARTS, 128_000).splitlines() == [
+        "33.3K of 128K tokens, 26%",
+        "System and tools: 5.1K",
+        "Handover: 11.4K",
+        "Tool outputs: 16.8K",
+    ]
+
+
+def test_an_unknown_window_is_not_full() -> None:
+    assert window_percent(PARTS, 0) == 0
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ContextKind), st.integers(0, 500_000)), max_size=5),
+    st.integers(0, 200_000),
+    st.integers(40, 800),
+)
+def test_segments_never_leave_the_bar(parts: list[tuple[ContextKind, int]], window: int, width: int) -> None:
+    placed = meter_segments(parts, window, width)
+    assert [kind for kind, _, _ in placed] == [kind for kind, tokens in parts if tokens]
+    assert all(0 <= start <= width and start + size <= width + 1.001 for _, start, size in placed)
+
+
+def test_the_bar_is_painted_in_the_colours_of_the_kinds(theme: Theme) -> None:
+    meter = ContextMeter(theme, height=12)
+    meter.resize(200, 12)
+    meter.show_meter_parts([(ContextKind.CONVERSATION, 50), (ContextKind.OUTPUT, 50)], 200)
+    image = meter.grab().toImage()
+    assert [image.pixelColor(x, 6).name() for x in (20, 80, 150)] == [LIGHT.conversation, LIGHT.output, LIGHT.free]
+    assert meter.accessibleDescription().startswith("100 of 200 tokens")

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QFileDialog
+
+from helix_desktop.engine.facts import ToolReturned
+from helix_desktop.gui.main_window import MainWindow
+from tests.gui import story
+from tests.gui.fake_desk import FakeSession, FakeWorkbench
+
+
+def save_to(window: MainWindow, file: Path) -> None:
+    dialog = window.findChildren(QFileDialog)[-1]
+    dialog.filesSelected.emit([str(file)])
+    dialog.close()
+
+
+@pytest.mark.parametrize(
+    ("action", "name", "begins"),
+    [
+        ("export-markdown", "a.md", "# Extract the lock manager"),
+        ("export-html", "a.html", "<!doctype html>"),
+        ("export-json", "a.json", "{"),
+        ("export-claude-code", "a.jsonl", '{"parentUuid": null'),
+        ("export-openai", "a.jsonl", '{"role": '),
+    ],
+)
+def test_a_conversation_is_written_in_each_form(
+    window: MainWindow, tmp_path: Path, action: str, name: str, begins: str
+) -> None:
+    window.window_actions[action].trigger()
+    save_to(window, tmp_path / name)
+    text = (tmp_path / name).read_text("utf-8")
+    assert text.startswith(begins)
+    assert "The guard must never be held across an await." in text
+    assert window.notices.shown_text == f"Saved as {name}."
+
+
+def test_what_an_export_could_not_hold_is_said(
+    window: MainWindow, bench: FakeWorkbench, session: FakeSession, tmp_path: Path
+) -> None:
+    gone = story.stored("long ago")
+    session.append(ToolReturned("1", gone, 3))
+    bench.workspace.gone = {gone.digest}
+    window.window_actions["export-markdown"].trigger()
+    save_to(window, tmp_path / "a.md")
+    assert "1 output is missing: it was removed from the cache or is damaged." in window.notices.shown_text
+    assert f"{gone.digest}: removed from the cache since, or damaged]" in (tmp_path / "a.md").read_text("utf-8")
+
+
+def test_the_json_form_is_json(window: MainWindow, tmp_path: Path) -> None:
+    window.window_actions["export-json"].trigger()
+    save_to(window, tmp_path / "a.json")
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["title"] == "Extract the lock manager"
+
+
+def test_a_place_that_cannot_be_written_is_said(window: MainWindow, tmp_path: Path) -> None:
+    window.window_actions["export-markdown"].trigger()
+    save_to(window, tmp_path / "no such folder" / "a.md")
+    assert "No such file or directory." in window.notices.shown_text
+    assert "Nothing was lost" in window.notices.shown_text

@@ -1,0 +1,57 @@
+"""The small dialogs; here the one for files and folders, with its keyboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QItemSelectionModel, Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QFileDialog, QFileSystemModel, QLineEdit, QListView, QWidget
+
+from helix_desktop.gui import question_dialogs
+
+WRITTEN = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
+
+
+def line_of(dialog: QFileDialog) -> QLineEdit:
+    """Where a path is typed, with the keyboard on it."""
+    assert QTest.qWaitForWindowActive(dialog)
+    line = dialog.findChild(QLineEdit)
+    assert line is not None
+    line.setFocus()
+    return line
+
+
+def select_another(dialog: QFileDialog, folder: Path) -> None:
+    """What Qt's dialog does by itself, when its thread has listed a folder on the way."""
+    shown, files = dialog.findChild(QListView, "listView"), dialog.findChild(QFileSystemModel)
+    assert shown is not None
+    assert files is not None
+    shown.selectionModel().select(files.index(str(folder)), WRITTEN)
+
+
+@pytest.mark.parametrize("by", ["word", "home"])
+def test_a_folder_typed_as_a_whole_is_taken_whatever_is_selected(
+    application: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "one" / "two"
+    folder.mkdir(parents=True)
+    parent, taken = QWidget(), list[Path]()
+    dialog = question_dialogs.ask_folder(parent, "A folder", taken.append)
+    line = line_of(dialog)
+    QTest.keyClicks(line, str(folder) if by == "word" else "~/one/two")
+    select_another(dialog, tmp_path / "one")
+    QTest.keyClick(line, Qt.Key.Key_Return)
+    assert taken == [folder]
+    assert not dialog.isVisible()
+
+
+def test_a_name_is_one_line_and_not_endless(application: object) -> None:
+    parent, names = QWidget(), list[str]()
+    dialog = question_dialogs.ask_text(parent, "Rename", "Title", "", names.append)
+    dialog.setTextValue(" one\u2028 two\tthree " + "x" * 1_000)
+    dialog.accept()
+    assert names[0].startswith("one two three x")
+    assert len(names[0]) == question_dialogs.LONGEST_NAME

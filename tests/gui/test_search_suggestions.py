@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.gui import search_suggestions
+from helix_desktop.gui.chat.completion_list import CompletionRequest
+from helix_desktop.gui.deep_links import WindowPlace
+from helix_desktop.gui.main_window import MainWindow
+from tests.gui import story
+from tests.gui.fake_desk import FakeWorkbench
+
+ROWS = [Row("a", "Older", 1.0), Row("b", "Newer", 2.0, archived=True), Row("c", "Gone", 3.0, trashed=True)]
+
+
+def test_conversations_are_found_newest_first_and_never_in_the_trash() -> None:
+    went: list[WindowPlace] = []
+    finds = search_suggestions.suggest_conversations(ROWS, "one", went.append)
+    assert [(find.text, find.note) for find in finds] == [("Newer", "archived"), ("Older", "conversation")]
+    finds[0].act()
+    assert went == [WindowPlace("conversation", "one", "b")]
+
+
+def test_a_hit_leads_to_its_message_or_entry() -> None:
+    went: list[WindowPlace] = []
+    digest = story.stored(story.TABLE).digest
+    hits = [
+        SearchHit("said\n  here", conversation="a", seq=7),
+        SearchHit("text", digest=digest, about=EntryOrigin("read_file", "a.rs")),
+    ]
+    finds = search_suggestions.suggest_search_hits(hits, {"a": "Older"}, "one", went.append)
+    assert [(find.text, find.kind) for find in finds] == [("said here", "message"), ("text", "entry")]
+    assert finds[0].note == "Older"
+    assert finds[1].note.startswith("read_file · a.rs · ")
+    for find in finds:
+        find.act()
+    assert went == [WindowPlace("conversation", "one", "a", 7), WindowPlace("entry", "one", digest=digest)]
+
+
+def test_every_command_is_an_action(window: MainWindow) -> None:
+    assert all(window.window_actions[action] is not None for action in search_suggestions.COMMANDS.values())
+    window.window_actions.set_action_handler("tour", lambda: None)
+    offers = search_suggestions.offer_slash_commands(window.window_actions, CompletionRequest("/", "", 0))
+    assert {offer.text for offer in offers} == {f"/{name}" for name in search_suggestions.COMMANDS}
+    assert [
+        offer.text
+        for offer in search_suggestions.offer_slash_commands(window.window_actions, CompletionRequest("/", "mo", 0))
+    ][:2] == ["/model", "/mode"]
+
+
+def test_a_command_that_cannot_be_done_now_is_not_offered(window: MainWindow) -> None:
+    window.show_session_or_new(None)
+    assert "/fork" not in {
+        offer.text
+        for offer in search_suggestions.offer_slash_commands(window.window_actions, CompletionRequest("/", "fork", 0))
+    }
+
+
+def test_mentions_are_files_and_then_entries() -> None:
+    bench = FakeWorkbench("one", "#0d7d74", Path("/x"))
+    offers = asyncio.run(search_suggestions.offer_mentions(bench, CompletionRequest("@", "Shard", 0)))
+    assert [offer.value for offer in offers] == [story.stored(story.TABLE).digest]
+    offers = asyncio.run(search_suggestions.offer_mentions(bench, CompletionRequest("@", "lock", 0)))
+    assert [offer.inserted_text for offer in offers][:2] == ["@src/lock/manager.rs ", "@src/lock/table.rs "]

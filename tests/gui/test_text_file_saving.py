@@ -1,0 +1,26 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import StoreFailed
+from helix_desktop.gui.text_file_saving import file_name_from_title, save_text_file
+
+
+async def test_a_text_is_written_as_it_is(tmp_path: Path) -> None:
+    await save_text_file(tmp_path / "a.md", lambda: "历程 \ud83d\n")
+    assert (tmp_path / "a.md").read_bytes() == "历程 ?\n".encode(), "half a sign of a model's is no text"
+
+
+async def test_what_cannot_be_written_is_said_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(StoreFailed, match="No such file or directory") as raised:
+        await save_text_file(tmp_path / "nowhere" / "a.md", lambda: "text")
+    assert "Choose another location" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("title", "name"), [("Fix: a/b?", "Fix  a b"), ("历程 1", "历程 1"), ("///", "story"), ("", "story")]
+)
+def test_a_title_as_the_name_of_a_file(title: str, name: str) -> None:
+    assert file_name_from_title(title, "story") == name

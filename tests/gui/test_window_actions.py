@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from collections import Counter
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QWidget
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.window_actions import ActionRegistry, declare_actions
+from helix_desktop.program_settings import SHORTCUTS, ProgramSettings
+
+
+def test_no_two_actions_share_an_id_or_a_shortcut() -> None:
+    actions = declare_actions()
+    assert max(Counter(each.id for each in actions).values()) == 1
+    assert max(Counter(each.shortcut for each in actions if each.shortcut).values()) == 1
+
+
+def test_an_action_is_disabled_until_somebody_does_it(theme: Theme, settings: ProgramSettings) -> None:
+    window, done = QWidget(), list[str]()
+    actions = ActionRegistry(window, settings)
+    assert not actions["new"].isEnabled()
+    actions.set_action_handler("new", lambda: done.append("new"))
+    window.show()
+    assert QTest.qWaitForWindowActive(window)
+    QTest.keyClick(window, Qt.Key.Key_N, Qt.KeyboardModifier.ControlModifier)
+    assert done == ["new"]
+
+
+def test_a_changed_shortcut_is_kept_and_taken_from_the_one_that_had_it(theme: Theme, settings: ProgramSettings) -> None:
+    window = QWidget()
+    actions = ActionRegistry(window, settings)
+    robbed = actions.change_shortcut("rename", QKeySequence("Ctrl+N"))
+    assert robbed == actions["new"].text()
+    again = ActionRegistry(window, settings)
+    assert again["rename"].shortcut() == QKeySequence("Ctrl+N")
+    assert again["new"].shortcut().isEmpty()
+    again.reset_shortcuts()
+    assert settings[SHORTCUTS] == {}
+    assert again["new"].shortcut() == QKeySequence("Ctrl+N")
+
+
+def test_the_menus_hold_every_action(theme: Theme, settings: ProgramSettings) -> None:
+    window = QWidget()
+    actions = ActionRegistry(window, settings)
+    assert sum(len(each) for each in actions.actions_by_menu().values()) == len(declare_actions())

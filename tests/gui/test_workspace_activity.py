@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject
+from PySide6.QtTest import QSignalSpy
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.facts import Folded, FoldKind, Recorded, Span, Text, UserSaid
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    FactAppended,
+    MessagesQueued,
+    ReplyStreamed,
+)
+from helix_desktop.gui.window_memory import WindowMemory
+from helix_desktop.gui.workspace_activity import WorkspaceActivity
+from tests.gui import story
+from tests.gui.fake_desk import FakeWorkbench
+
+
+@pytest.fixture
+def bench() -> FakeWorkbench:
+    return FakeWorkbench("one", "#0d7d74", Path("/x"), [Row("a", "A", 0.0), Row("b", "B", 0.0)])
+
+
+@pytest.fixture
+def watched(application: QApplication, bench: FakeWorkbench, memory: WindowMemory) -> WorkspaceActivity:
+    return WorkspaceActivity(bench, memory, application)
+
+
+def tell(bench: FakeWorkbench, watched: WorkspaceActivity, *events: Event) -> None:
+    for event in events:
+        bench._heard(event)
+    watched._bridge.emit_waiting_events()
+
+
+def test_the_most_urgent_state_counts(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+    tell(
+        bench,
+        watched,
+        ActivityChanged("a", ConversationActivity.TOOLS),
+        ActivityChanged("b", ConversationActivity.ASKING),
+    )
+    seen = [watched.most_urgent_state]
+    tell(bench, watched, ActivityChanged("b", ConversationActivity.IDLE))
+    seen.append(watched.most_urgent_state)
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.FAILED, "no answer"))
+    seen.append(watched.most_urgent_state)
+    watched.note_failure_seen("a")
+    assert [*seen, watched.most_urgent_state] == [
+        ConversationActivity.ASKING,
+        ConversationActivity.TOOLS,
+        ConversationActivity.FAILED,
+        ConversationActivity.IDLE,
+    ]
+
+
+def test_only_what_came_to_rest_is_settled(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+    spy = QSignalSpy(watched.activity_ended)
+    states = (
+        ConversationActivity.THINKING,
+        ConversationActivity.TOOLS,
+        ConversationActivity.THINKING,
+        ConversationActivity.IDLE,
+    )
+    tell(bench, watched, *(ActivityChanged("a", state) for state in states))
+    tell(bench, watched, ActivityChanged("b", ConversationActivity.ASKING, "Run a command"))
+    assert [spy.at(at) for at in range(spy.count())] == [
+        ["a", ConversationActivity.IDLE, ""],
+        ["b", ConversationActivity.ASKING, "Run a command"],
+    ]
+
+
+def test_what_becomes_of_a_sub_agent_is_no_news_while_somebody_waits_for_it(
+    bench: FakeWorkbench, watched: WorkspaceActivity
+) -> None:
+    bench.rows |= {"child": Row("child", "C", 0.0, parent="a"), "its": Row("its", "D", 0.0, parent="child")}
+    spy = QSignalSpy(watched.activity_ended)
+    sent = [
+        ActivityChanged(name, state)
+        for name in ("child", "its")
+        for state in (ConversationActivity.THINKING, ConversationActivity.FAILED)
+    ]
+    tell(
+        bench,
+        watched,
+        ActivityChanged("a", ConversationActivity.TOOLS),
+        *sent,
+        ActivityChanged("a", ConversationActivity.IDLE),
+    )
+    assert (watched.most_urgent_state, [spy.at(at)[0] for at in range(spy.count())]) == (
+        ConversationActivity.IDLE,
+        ["a"],
+    )
+    tell(bench, watched, ActivityChanged("child", ConversationActivity.FAILED, "asked by hand"))
+    assert watched.most_urgent_state is ConversationActivity.FAILED
+
+
+def test_streams_do_not_reach_the_list(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+    bench._heard(ReplyStreamed("a", TextDelta("x")))
+    assert not watched._bridge._waiting
+
+
+def test_many_facts_make_one_list(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+    changed = QSignalSpy(watched.list_changed)
+    bench.rows[story.CONVERSATION] = Row(story.CONVERSATION, "T", 0.0)
+    from helix_desktop.engine.session_events import FactAppended
+
+    tell(bench, watched, *(FactAppended(recorded) for recorded in story.recorded()))
+    assert changed.wait(2_000)
+    assert changed.count() == 1
+
+
+def test_leaving_ends_it(bench: FakeWorkbench, memory: WindowMemory) -> None:
+    parent = QObject()
+    watched = WorkspaceActivity(bench, memory, parent)
+    watched.stop_watching_workspace()
+    assert bench._listeners == []
+
+
+def test_a_fold_shows_in_the_bars_of_the_list(bench: FakeWorkbench, watched: WorkspaceActivity) -> None:
+    spy = QSignalSpy(watched.list_changed)
+    fold = Folded("h1", FoldKind.HANDOVER, Span(1, 2), "short", 5, 500)
+    tell(bench, watched, FactAppended(Recorded("a", 3, 0.0, fold)))
+    assert spy.wait(2_000)
+
+
+def test_a_failure_is_said_in_the_list_until_the_conversation_goes_on_also_after_a_restart(
+    bench: FakeWorkbench, watched: WorkspaceActivity, memory: WindowMemory, application: QApplication
+) -> None:
+    tell(bench, watched, ActivityChanged("a", ConversationActivity.FAILED, "no answer"))
+    watched.note_failure_seen("a")
+    watched.stop_watching_workspace()
+    again = WorkspaceActivity(bench, memory, application)
+    assert (again.failed_conversations(), again.most_urgent_state) == (("a",), ConversationActivity.FAILED)
+    tell(bench, again, ActivityChanged("a", ConversationActivity.THINKING))
+    again.stop_watching_workspace()
+    last = WorkspaceActivity(bench, memory, application)
+    assert last.failed_conversations() == ()
+    last.stop_watching_workspace()
+
+
+def test_a_message_is_kept_until_the_journal_has_it(
+    bench: FakeWorkbench, watched: WorkspaceActivity, memory: WindowMemory
+) -> None:
+    """Between the queue and the journal hooks run and long texts are stored."""
+    first, second = (Text("first"),), (Text("second"),)
+
+    def kept() -> list[str]:
+        return [each["text"] for each in memory.get_remembered("waiting", "one", "a", default=list[dict[str, str]]())]
+
+    tell(bench, watched, MessagesQueued("a", (first,)), MessagesQueued("a", ()))
+    assert kept() == ["first"]
+    tell(bench, watched, MessagesQueued("a", (second,)))
+    assert kept() == ["first", "second"]
+    tell(bench, watched, FactAppended(Recorded("a", 2, 0.0, UserSaid(first))))
+    assert kept() == ["second"]
+    tell(bench, watched, MessagesQueued("a", ()))
+    watched.remove_unrecorded_message("a", second)
+    assert kept() == []

@@ -1,0 +1,89 @@
+"""Folds and documents in words."""
+
+from __future__ import annotations
+
+import json
+
+from helix_desktop.engine.changes.line_comparison import diff_rows
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Attachment, Folded, FoldKind, PartRef, Stored, Text, UserSaid
+from helix_desktop.gui import translation as spoken
+from helix_desktop.gui.timeline import fold_sentences
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline
+from tests.gui import story as told
+from tests.gui.timeline.conftest import HASH, Written
+
+
+def story_of(written: Written) -> ConversationTimeline:
+    story = ConversationTimeline()
+    story.read_all_facts(written.facts)
+    return story
+
+
+def test_titles_and_lines(written: Written) -> None:
+    story = story_of(written)
+    assert [fold_sentences.describe_event_title(event) for event in story.events] == [
+        "Conversation started",
+        "Cached 3 tool outputs",
+        "Handover 1",
+        "Handover 2",
+    ]
+    assert fold_sentences.describe_event_briefly(story.events[0], story.model_window) == "Layered policy · 128K window"
+    spoken.set_translations(json.loads(spoken.catalogue_file("zh_CN").read_text("utf-8")))
+    try:
+        assert fold_sentences.describe_event_briefly(story.events[0], 0) == "分层策略"
+    finally:
+        spoken.set_translations({})
+    assert fold_sentences.describe_event_briefly(story.events[1], 0) == "15K → 90 tokens · one cache rewrite"
+    assert fold_sentences.describe_event_briefly(story.events[2], 0).endswith("42 of 42 details kept")
+    assert fold_sentences.describe_fold_figures(story.events[3]).endswith("9.8 s · fast · in the background")
+    assert fold_sentences.describe_fold_details(story.events[3]) == (
+        "42 details found: 38 kept by the model, 3 added by Helix Desktop, 1 in the reference entry"
+    )
+
+
+def test_sections_of_a_document() -> None:
+    found = fold_sentences.split_document_sections(told.DOCUMENT)
+    assert [name for name, _ in found] == [
+        "",
+        "Project Background",
+        "Technical Details",
+        "Completed Work",
+        "Current Issues",
+        "TODO Items",
+        "User Preferences",
+    ]
+
+
+def test_sources_become_links() -> None:
+    text = fold_sentences.link_hashes_and_messages(f"see [14] and [a](http://b) and {HASH}")
+    assert text == f"see [14](helix-seq:14) and [a](http://b) and `{HASH[:4]}…{HASH[-4:]}`"
+    assert fold_sentences.find_named_entries(f"{HASH} {HASH} deadbeef") == [Digest.from_hex(HASH)]
+
+
+def test_only_the_changed_sentence_differs(written: Written) -> None:
+    story = story_of(written)
+    old, new = (fold_sentences.split_document_sections(event.current_folds[0].text) for event in story.events[2:4])
+    a, b = fold_sentences.align_document_sections(old, new)
+    changed = [row.text for row in diff_rows(a.split("\n"), b.split("\n")) if row.sign != " "]
+    assert any("12 call sites" in line for line in changed)
+    assert not any("Rust storage engine" in line for line in changed)
+
+
+def test_the_story_as_markdown(written: Written) -> None:
+    text = fold_sentences.format_timeline_as_markdown(story_of(written), "Extract")
+    assert text.startswith("# Extract\n")
+    assert "## Handover 2" in text
+    assert "### User Preferences" in text
+    assert f"- `{Digest.of_content(b'0').hex}`" in text
+
+
+def test_an_excerpt_names_the_call_or_the_attachment_it_is_of() -> None:
+    written = Written()
+    attached = Attachment("build.log", Stored(Digest.of_content(b"log"), 80_000, 900), 20_000)
+    said = written.add(UserSaid((Text("look", 1), attached)))
+    written.add(Folded("e0", FoldKind.EXCERPT, PartRef(said, 1), "…", 400, 20_000))
+    out = written.output(7)
+    written.add(Folded("e1", FoldKind.EXCERPT, PartRef(out), "…", 400, 5_000))
+    titles = [fold_sentences.describe_event_title(event) for event in story_of(written).events if event.current_folds]
+    assert titles == ["Excerpt: build.log", "Excerpt: read_file src/7.rs"]

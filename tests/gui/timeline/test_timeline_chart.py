@@ -1,0 +1,69 @@
+"""The chart finds the step and the fold under the pointer, and zooms."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
+
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.conversation_timeline import ConversationTimeline, TimelineEvent
+from helix_desktop.gui.timeline.timeline_chart import TimelineChart
+from tests.gui.timeline.conftest import Written
+
+
+def chart_of(theme: Theme, written: Written) -> tuple[TimelineChart, ConversationTimeline]:
+    story = ConversationTimeline()
+    story.read_all_facts(written.facts)
+    chart = TimelineChart(theme)
+    chart.resize(640, 130)
+    chart.plot_timeline(story, ())
+    chart.show()
+    return chart, story
+
+
+def test_a_click_on_a_mark_chooses_it(theme: Theme, written: Written) -> None:
+    chart, story = chart_of(theme, written)
+    chosen: list[TimelineEvent] = []
+    chart.chosen.connect(chosen.append)
+    x = round(chart._pixel_x_of_point(story.events[2].point))
+    QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=QPoint(x, 60))
+    assert chosen == [story.events[2]]
+
+
+def test_a_click_beside_a_mark_goes_to_the_step(theme: Theme) -> None:
+    written = Written()
+    for number in range(40):
+        written.step(1_000 * number)
+    chart, _ = chart_of(theme, written)
+    steps: list[int] = []
+    chart.step_chosen.connect(steps.append)
+    QTest.mouseClick(chart, Qt.MouseButton.LeftButton, pos=QPoint(320, 60))
+    assert steps == [21]
+
+
+def test_zooming_keeps_the_place_and_ends_at_the_ends(theme: Theme) -> None:
+    written = Written()
+    for number in range(200):
+        written.step(1_000 + number)
+    chart, _ = chart_of(theme, written)
+    chart.zoom_plot(0.5, 100.0)
+    first, last = chart._first, chart._last
+    assert first <= 100 <= last
+    assert round(last - first) == round(199 / 2)
+    for _ in range(30):
+        chart.zoom_plot(0.5)
+    assert chart._last - chart._first >= 12
+    chart.zoom_plot(1_000)
+    assert (chart._first, chart._last) == (0.0, 199.0)
+    chart.setFocus()
+    QTest.keyClick(chart, Qt.Key.Key_Plus)
+    assert (chart._first, chart._last) != (0.0, 199.0)
+    QTest.keyClick(chart, Qt.Key.Key_0)
+    assert (chart._first, chart._last) == (0.0, 199.0)
+
+
+def test_a_step_in_words(theme: Theme, written: Written) -> None:
+    chart, story = chart_of(theme, written)
+    assert chart.words_at(0).startswith("step 1 · 20K tokens · ")
+    assert chart.words_at(story.events[2].point).endswith("Handover 1")
+    assert " steps, 3 folds, now " in chart.accessibleDescription()

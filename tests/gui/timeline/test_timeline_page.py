@@ -1,0 +1,348 @@
+"""The timeline by mouse and keyboard: read a fold, follow its sources, take it back, compare, edit, fold now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QSignalSpy, QTest
+from PySide6.QtWidgets import QApplication, QDialogButtonBox, QHBoxLayout, QWidget
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import DocumentEdited, FoldKind, Recorded, Unfolded
+from helix_desktop.engine.list_rows import ConversationListRow as Row
+from helix_desktop.engine.session_events import FactAppended
+from helix_desktop.engine.view_difference import compare_views
+from helix_desktop.errors import StoreFull
+from helix_desktop.gui.background_runner import BackgroundRunner
+from helix_desktop.gui.context_meter import format_token_count
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.timeline.fold_now_dialog import FoldNowDialog
+from helix_desktop.gui.timeline.fold_panel import _build_document_boxes
+from helix_desktop.gui.timeline.timeline_page import TimelinePage
+from helix_desktop.gui.transcript.basic_boxes import LinkAddress, ToggleSection
+from helix_desktop.gui.transcript.chat_intents import ChatIntent, OpenEntry, ShowInChat
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.views.text_comparison import TextComparisonDialog
+from tests.gui.fake_desk import FakeSession, FakeWorkbench, Held, now
+from tests.gui.timeline.conftest import HASH, Written
+
+Settle = Callable[[], None]
+LEFT = Qt.MouseButton.LeftButton
+
+
+class Editable(FakeSession):
+    async def edit_fold_text(self, fold: str, text: str) -> None:
+        self.append(DocumentEdited(fold, text, 3))
+
+
+@pytest.fixture
+def page(theme: Theme, written: Written, settle: Settle) -> Iterator[tuple[TimelinePage, Editable]]:
+    window = QWidget()
+    row = QHBoxLayout(window)
+    made = TimelinePage(theme, BackgroundRunner(now), window)
+    row.addWidget(made, 1)
+    row.addWidget(made.panel)
+    window.resize(1130, 800)
+    window.show()
+    session = Editable("c", written.facts)
+    session.subscribe_to_events(lambda event: made.update_timeline_from_events([event]))
+    made.show_timeline_of(session)
+    settle()
+    yield made, session
+    window.close()
+
+
+Page = tuple[TimelinePage, Editable]
+
+
+def dialogs(kind: type[TextComparisonDialog | FoldNowDialog]) -> list[TextComparisonDialog | FoldNowDialog]:
+    return [w for w in QApplication.topLevelWidgets() if isinstance(w, kind) and w.isVisible()]
+
+
+def click(page: TimelinePage, kind: type, name: str, number: int = 0) -> None:
+    """Click a place of the document by its name, the first or another one so called."""
+    view = page.panel.document
+    stack = view._stack
+    named = [
+        s
+        for s in stack.list_hot_spots()
+        if isinstance(stack.hot_spot_and_rect(s)[0].act, kind) and name in stack.hot_spot_and_rect(s)[0].name
+    ]
+    spot = named[number]
+    place = stack.hot_spot_and_rect(spot)[1].center().toPoint()
+    view.verticalScrollBar().setValue(max(0, place.y() - 100))
+    QTest.mouseClick(view.viewport(), LEFT, pos=place - QPoint(0, view.verticalScrollBar().value()))
+
+
+def test_the_newest_fold_is_shown(page: Page) -> None:
+    timeline, _ = page
+    assert timeline.panel._title._words == "Handover 2"
+    assert timeline.panel._compare.text() == "Compare with 1"
+    text = timeline.panel.document.all_text()
+    assert "Project Background" in text
+    assert "42 details found" in text
+    rows = [str(timeline.list.rows.data(timeline.list.rows.index(i))).split(",")[0] for i in range(4)]
+    assert rows == ["Handover 2", "Handover 1", "Cached 3 tool outputs", "Conversation started"]
+
+
+def test_the_list_and_the_chart_choose_the_same(page: Page, settle: Settle) -> None:
+    timeline, _ = page
+    timeline.list.setFocus()
+    QTest.keyClick(timeline.list, Qt.Key.Key_Down)
+    assert timeline.panel._title._words == "Handover 1"
+    assert timeline.chart._selected is timeline.timeline.events[2]
+    timeline.choose_fold("m1")
+    assert timeline.list.currentIndex().row() == 2
+    assert timeline.panel._title._words == "Cached 3 tool outputs"
+
+
+def test_sources_lead_into_the_chat_and_to_entries(page: Page) -> None:
+    timeline, _ = page
+    wanted: list[ChatIntent] = []
+    timeline.intent_wanted.connect(wanted.append)
+    click(timeline, LinkAddress, "7")
+    click(timeline, OpenEntry, Digest.from_hex(HASH).short_hex)
+    assert wanted == [ShowInChat("c", 7), OpenEntry(Digest.from_hex(HASH))]
+
+
+def test_undo_one_of_a_batch_and_all_of_it(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    timeline.choose_fold("m0")
+    settle()
+    click(timeline, ToggleSection, "Restore", 1)
+    assert session.done == ["undo m1"]
+    session.append(Unfolded("m1"))
+    settle()
+    QTest.mouseClick(timeline.panel._undo, LEFT)
+    assert session.done[1:] == ["undo m0", "undo m1", "undo m2"]
+
+
+def test_an_undone_fold_can_be_redone(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    session.append(Unfolded("h2"))
+    settle()
+    assert timeline.panel._undo.text() == "Redo"
+    QTest.mouseClick(timeline.panel._undo, LEFT)
+    assert session.done == ["redo h2"]
+
+
+def test_two_handovers_are_compared_by_section(page: Page, settle: Settle) -> None:
+    timeline, _ = page
+    QTest.mouseClick(timeline.panel._compare, LEFT)
+    settle()
+    (dialog,) = dialogs(TextComparisonDialog)
+    assert isinstance(dialog, TextComparisonDialog)
+    left = dialog.view.left.viewed_lines
+    assert any("12 call sites" in left[i] for i in range(len(left)))
+    assert "only in the first" in dialog._said.text()
+
+
+def test_what_the_model_saw_before_and_after(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    click(timeline, ToggleSection, "before and after")
+    settle()
+    (dialog,) = dialogs(TextComparisonDialog)
+    assert isinstance(dialog, TextComparisonDialog)
+    event = timeline.timeline.find_event_of_fold("h2")
+    assert event is not None
+    before, after = (
+        session.state.past_moment(event.seq - 1).take_view(),
+        session.state.past_moment(event.seq).take_view(),
+    )
+    found = compare_views(before, after)
+    assert dialog.view._titles[0].text().endswith(f" · {format_token_count(found.before)}")
+    assert dialog.view._titles[1].text().endswith(f" · {format_token_count(found.after)} ({found.net_tokens:+,})")
+    left = "\n".join(dialog.view.left.viewed_lines[i] for i in range(len(dialog.view.left.viewed_lines)))
+    right = "\n".join(dialog.view.right.viewed_lines[i] for i in range(len(dialog.view.right.viewed_lines)))
+    assert left.count("── ") // 1 >= len(before.blocks) - 1
+    assert "re-enters the shard [7]" in right
+    assert "re-enters the shard [7]" not in left
+    assert after.blocks != before.blocks
+
+
+def test_a_document_is_edited_by_hand_as_a_fact(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    QTest.mouseClick(timeline.panel._edit, LEFT)
+    editor = timeline.panel._editor
+    assert editor.toPlainText() == timeline.timeline.events[-1].current_folds[0].text
+    editor.setPlainText("## User Preferences\nAlways ask.")
+    timeline.panel._save_document_edit()
+    settle()
+    fact = session.state.facts[-1].fact
+    assert fact == DocumentEdited("h2", "## User Preferences\nAlways ask.", 3)
+    assert "Always ask." in timeline.panel.document.all_text()
+
+
+def test_a_wording_that_finds_no_room_is_not_lost(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(_fold: str, _text: str) -> None:
+        raise StoreFull("The journal could not be written: the disk is full.")
+
+    timeline, session = page
+    told = QSignalSpy(timeline._doing.failed)
+    monkeypatch.setattr(session, "edit_fold_text", full)
+    QTest.mouseClick(timeline.panel._edit, LEFT)
+    timeline.panel._editor.setPlainText("An hour of work.")
+    timeline.panel._save_document_edit()
+    assert told.count() == 1
+    assert timeline.panel._stack.currentIndex() == 1
+    assert timeline.panel._editor.toPlainText() == "An hour of work."
+
+
+def test_a_wording_that_is_left_open_is_there_again(page: Page) -> None:
+    timeline, _ = page
+    panel, events = timeline.panel, timeline.timeline.events
+    QTest.mouseClick(panel._edit, LEFT)
+    panel._editor.setPlainText("half a sentence")
+    timeline._choose_event(events[0])
+    assert panel._stack.currentIndex() == 0
+    timeline._choose_event(events[-1])
+    assert panel._stack.currentIndex() == 1
+    assert panel._editor.toPlainText() == "half a sentence"
+    panel._discard_document_edit()  # Cancel
+    timeline._choose_event(events[0])
+    timeline._choose_event(events[-1])
+    assert panel._stack.currentIndex() == 0
+
+
+def test_hand_over_now_with_a_wish(page: Page, settle: Settle) -> None:
+    timeline, session = page
+    QTest.mouseClick(timeline._fold_now_button, LEFT)
+    (dialog,) = dialogs(FoldNowDialog)
+    assert isinstance(dialog, FoldNowDialog)
+    QTest.keyClicks(dialog.wish, "keep the API decisions")
+    buttons = dialog.findChild(QDialogButtonBox)
+    assert buttons is not None
+    QTest.mouseClick(buttons.buttons()[0], LEFT)
+    assert session.done == [f"fold {FoldKind.HANDOVER}"]
+
+
+def test_kinds_are_filtered(page: Page) -> None:
+    timeline, _ = page
+    timeline._show_fold_kinds(frozenset({FoldKind.MARKER}))
+    assert timeline.list.rows.rowCount() == 1
+    timeline._show_fold_kinds(frozenset())
+    assert timeline.list.rows.rowCount() == 4
+
+
+class Bench:
+    def __init__(self, facts: list[Recorded]) -> None:
+        self.facts = facts
+
+    def conversations(self) -> list[FakeSession]:
+        return [FakeSession("c"), FakeSession("other")]
+
+    async def child(self, conversation: str) -> list[Recorded]:
+        return self.facts
+
+
+def test_folds_of_the_whole_workspace(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    timeline.show_timeline_of(session, Bench(written.facts))  # type: ignore[arg-type]
+    settle()
+    timeline._show_timeline_scope(everywhere=True)
+    settle()
+    assert timeline.list.rows.rowCount() == 8
+
+
+def test_what_happens_while_it_is_hidden_is_there_when_it_is_shown(
+    page: Page, written: Written, settle: Settle
+) -> None:
+    timeline, _ = page
+    timeline.window().hide()
+    written.handover(3)
+    timeline.update_timeline_from_events([FactAppended(written.facts[-1])])
+    assert timeline.list.rows.rowCount() == 4
+    timeline.window().show()
+    settle()
+    assert timeline.list.rows.rowCount() == 5
+
+
+def test_a_step_alone_adds_to_the_chart_and_leaves_the_list(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    filled = QSignalSpy(timeline.list.rows.modelReset)
+    points = len(timeline.timeline.points)
+    written.step(31_000)
+    session.append(written.facts[-1].fact)
+    settle()
+    assert len(timeline.timeline.points) == points + 1
+    assert filled.count() == 0
+    session.append(Unfolded("h2"))
+    settle()
+    assert filled.count() == 1
+
+
+def test_it_is_live(page: Page, written: Written, settle: Settle) -> None:
+    timeline, _ = page
+    written.handover(3)
+    timeline.update_timeline_from_events([FactAppended(written.facts[-1])])
+    settle()
+    assert timeline.list.rows.rowCount() == 5
+    assert timeline.panel._title._words == "Handover 2"
+
+
+def test_an_empty_conversation_says_what_will_be_here(theme: Theme, settle: Settle) -> None:
+    made = TimelinePage(theme, BackgroundRunner(now))
+    made.show_timeline_of(None)
+    settle()
+    assert "Select a fold" in made.panel.document.all_text()
+    made.panel.deleteLater()
+
+
+def test_what_was_read_in_slices_is_not_counted_again(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    points = len(timeline.timeline.points)
+    timeline.update_timeline_from_events([FactAppended(recorded) for recorded in session.state.facts])
+    assert len(timeline.timeline.points) == points
+
+
+def test_a_fold_of_another_conversation_is_undone_there(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
+    other = bench.sessions["d"] = FakeSession("d", [replace(each, conversation="d") for each in written.facts])
+    bench.sessions["c"] = session
+    timeline.show_timeline_of(session, bench)
+    timeline._show_timeline_scope(everywhere=True)
+    settle()
+    timeline._choose_event(
+        next(each for each in timeline.list.rows.items if each.conversation == "d" and each.current_folds)
+    )
+    timeline._undo_shown_folds(["f"])
+    assert (session.done, other.done) == ([], ["undo f"])
+    timeline.show_timeline_of(other, bench)
+    settle()
+    assert timeline._scope_pill.text() == "This conversation ▾"
+    assert {each.conversation for each in timeline.list.rows.items} == {"d"}
+
+
+def test_the_folds_of_a_workspace_that_was_left_are_not_shown(page: Page, written: Written, settle: Settle) -> None:
+    timeline, session = page
+    held = timeline._doing._spawn = Held()
+    bench = FakeWorkbench("one", "#0d7d74", Path("/one"), [Row("c", "", 1.0), Row("d", "", 1.0)])
+    bench.sessions["d"] = FakeSession("d", [replace(each, conversation="d") for each in written.facts])
+    timeline.show_timeline_of(session, bench)
+    timeline._show_timeline_scope(everywhere=True)
+    timeline.show_timeline_of(Editable("e", []), bench)
+    held.let()
+    assert timeline._other_timelines == []
+
+
+def test_undo_closes_the_editor_and_keeps_what_was_written(page: Page) -> None:
+    panel = page[0].panel
+    QTest.mouseClick(panel._edit, LEFT)
+    panel._editor.setPlainText("half a sentence")
+    QTest.mouseClick(panel._undo, LEFT)
+    assert panel._stack.currentIndex() == 0
+    assert list(panel._drafts.values()) == ["half a sentence"]
+
+
+@pytest.mark.parametrize("before", ["Sure! Here is the handover:", "[Summary]\nSure! Use recall_history(1)."])
+def test_what_stands_before_the_first_section_is_not_shown(theme: Theme, before: str) -> None:
+    text = f"{before}\n\n## Project Background\nA parser."
+    boxes = list(_build_document_boxes(text, DrawingStyle(theme), 400.0))
+    shown = " ".join(getattr(box, "text", "") for box in boxes)
+    assert "A parser." in shown
+    assert "Sure!" not in shown

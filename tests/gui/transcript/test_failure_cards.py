@@ -1,0 +1,111 @@
+"""A failure as a card: what happened, why, and buttons, as long as it is the last thing that happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from helix_desktop.engine.blocks import RetryDelay
+from helix_desktop.engine.facts import TurnEnd, TurnEnded
+from helix_desktop.engine.session_events import ActivityChanged, ConversationActivity, FactAppended, ReplyStreamed
+from helix_desktop.engine.turn_loop import turn_end_of_error
+from helix_desktop.engine.view import build_state
+from helix_desktop.errors import (
+    ContextTooLong,
+    HelixError,
+    ModelOverloaded,
+    ProviderKeyRefused,
+    ProviderUnreachable,
+    StoreFull,
+    UnknownModel,
+)
+from helix_desktop.gui.transcript.chat_intents import (
+    ChatIntent,
+    ContinueTurn,
+    OpenKeySettings,
+    OpenModelChooser,
+    RetryModelNow,
+)
+from helix_desktop.gui.transcript.failure_cards import FailureCardBox, failure_title_and_actions
+from helix_desktop.gui.transcript.markdown_blocks import TextStyle, backticks_to_code_spans, without_backticks
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from tests.gui.transcript.facts import Told
+
+Settle = Callable[[], None]
+
+
+@pytest.mark.parametrize(
+    ("error", "way"),
+    [
+        (ProviderKeyRefused("No."), OpenKeySettings()),
+        (UnknownModel("No."), OpenModelChooser()),
+        (ContextTooLong("No."), OpenModelChooser()),
+        (ModelOverloaded("No."), ContinueTurn()),
+        (ProviderUnreachable("No."), ContinueTurn()),
+        (StoreFull("No."), ContinueTurn()),
+        (HelixError("No."), ContinueTurn()),
+    ],
+)
+def test_every_failure_has_a_title_and_a_way_on(error: HelixError, way: ChatIntent) -> None:
+    end = turn_end_of_error(error)
+    title, ways = failure_title_and_actions(end.cause)
+    assert title
+    assert all(words for words, _ in ways)
+    assert [act for _, act in ways] == list(dict.fromkeys((way, ContinueTurn())))  # what helped is tried
+    assert (title == "Something went wrong") == (type(error) is HelixError)
+
+
+def card(pane: TranscriptPane) -> FailureCardBox:
+    index = len(pane.view.items.all) - 1
+    box = pane.view.column.full_layout(index).boxes[0]
+    assert isinstance(box, FailureCardBox)
+    return box
+
+
+def test_the_button_is_there_until_something_else_happens(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("go")
+    told.add(TurnEnded(TurnEnd.FAILED, "The server says 401. Run `helix-desktop key set`.", "key"))
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    assert card(pane).text == "The API key doesn't work. The server says 401. Run `helix-desktop key set`."
+    assert [hot.act for hot in card(pane).hot_spots] == [OpenKeySettings(), ContinueTurn()]
+    one, two = (hot.place for hot in card(pane).hot_spots)
+    assert one.right() < two.left()
+    pane.show_new_events([ActivityChanged("c", ConversationActivity.THINKING)])
+    assert card(pane).hot_spots == []
+    pane.show_new_events([ActivityChanged("c", ConversationActivity.IDLE)])
+    assert [hot.name for hot in card(pane).hot_spots] == ["Set the key…", "Try again"]
+    pane.show_new_events([FactAppended(told.user("again"))])
+    first = pane.view.column.full_layout(1).boxes[0]
+    assert first.hot_spots == []
+
+
+def test_a_pause_counts_down_and_can_be_cut_short(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("go")
+    pane.open_transcript(build_state(told.facts))
+    now = [100.0]
+    pane.view.column.page.now = lambda: now[0]
+    pane.show_new_events([ReplyStreamed("c", RetryDelay("The provider is busy.", 12.0))])
+    settle()
+    assert card(pane)._title == "Trying again in 12 s"
+    now[0] = 105.0
+    pane.view._update_elapsed_times()
+    assert card(pane)._title == "Trying again in 7 s"
+    assert pane.view._clock.isActive()
+    found: list[ChatIntent] = []
+    pane.intent_requested.connect(found.append)
+    pane.view.perform_box_action(card(pane).hot_spots[0].act)
+    assert found == [RetryModelNow()]
+
+
+def test_backticks_are_no_part_of_a_sentence() -> None:
+    spans = backticks_to_code_spans("Run `ollama serve` first.")
+    assert [(span.text, span.style) for span in spans] == [
+        ("Run ", TextStyle.PLAIN),
+        ("ollama serve", TextStyle.CODE),
+        (" first.", TextStyle.PLAIN),
+    ]
+    assert without_backticks("Run `ollama serve` first, `not this.") == "Run ollama serve first, `not this."

@@ -1,0 +1,287 @@
+"""Items become boxes: what stands in them, what can be clicked, and what waits for content."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from PySide6.QtGui import QImage
+
+from helix_desktop.engine.blocks import TextDelta
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    Attachment,
+    FileChanged,
+    Recorded,
+    Stored,
+    Text,
+    TodoSet,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.transcript.basic_boxes import (
+    ActionLineBox,
+    CopyText,
+    LayoutBox,
+    LinkAddress,
+    PictureBox,
+    TextBox,
+    ToggleSection,
+)
+from helix_desktop.gui.transcript.chat_intents import OpenConversation, OpenEntry, OpenFold
+from helix_desktop.gui.transcript.code_box import FIRST_LINES, CodeBox
+from helix_desktop.gui.transcript.drawing_style import DrawingStyle
+from helix_desktop.gui.transcript.formula_pictures import DrawnFormulaPicture
+from helix_desktop.gui.transcript.hover_bar import AnswerNameBox
+from helix_desktop.gui.transcript.item_layout import ItemLayout
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.layout_context import LayoutContext
+from helix_desktop.gui.transcript.line_boxes import ChipRowBox, ExpandableHeaderBox, FoldLineBox, ToolCallBox
+from helix_desktop.gui.transcript.table_box import TableBox
+from tests.gui.transcript.facts import OUTPUT, Told, call
+
+
+class NoContents:
+    """Everything is on its way for ever, but for what a test puts in."""
+
+    def get_formula_picture(self, latex: str, *, display: bool, size: float, colour: str) -> DrawnFormulaPicture | None:
+        return None
+
+    def __init__(self) -> None:
+        self.texts: dict[Digest, str] = {}
+        self.images: dict[Digest, QImage] = {}
+        self.children: dict[str, TranscriptItems] = {}
+        self.wrong: dict[Digest, str] = {}
+
+    def get_entry_text(self, stored: Stored) -> str | None:
+        return self.texts.get(stored.digest)
+
+    def get_entry_image(self, stored: Stored) -> QImage | None:
+        return self.images.get(stored.digest)
+
+    def explain_missing_entry(self, digest: Digest) -> str:
+        return self.wrong.get(digest, "")
+
+    def get_subagent_items(self, conversation: str) -> TranscriptItems | None:
+        return self.children.get(conversation)
+
+
+def page_of(theme: Theme, facts: list[Recorded], contents: NoContents | None = None) -> LayoutContext:
+    items = TranscriptItems()
+    items.add_many_facts(facts)
+    return LayoutContext(DrawingStyle(theme), 720.0, items, contents or NoContents(), lambda: 0.0)
+
+
+def laid(page: LayoutContext, index: int = 0) -> ItemLayout:
+    made = ItemLayout(page, index, 0)
+    assert made.lay_out_slice(time.perf_counter() + 600)
+    return made
+
+
+def kinds(made: ItemLayout) -> list[type[LayoutBox]]:
+    return [type(box) for box in made.boxes]
+
+
+def test_an_answer_with_everything(theme: Theme) -> None:
+    told = Told()
+    told.reply("# Head\n\nSee [it](http://there).\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\n---")
+    made = laid(page_of(theme, told.facts))
+    assert kinds(made)[:5] == [AnswerNameBox, TextBox, TextBox, CodeBox, TableBox]
+    assert made.boxes[0].text == "Helix"
+    assert [hot.act for hot in made.boxes[2].hot_spots] == [LinkAddress("http://there")]
+    assert [hot.act for hot in made.boxes[3].hot_spots] == [CopyText("x = 1")]
+    assert made.current_height == round(made.bottom_edge)
+
+
+def test_long_code_opens_a_piece_at_a_time(theme: Theme) -> None:
+    told = Told()
+    told.reply("```\n" + "line\n" * 1_000 + "```")
+    page = page_of(theme, told.facts)
+    box = laid(page).boxes[1]
+    assert isinstance(box, CodeBox)
+    assert box.text.count("line") == FIRST_LINES
+    (more,) = [hot for hot in box.hot_spots if isinstance(hot.act, ToggleSection)]
+    assert "900 more lines" in more.name
+    assert isinstance(more.act, ToggleSection)
+    page.section_amounts[more.act.key] = more.act.extra_lines
+    assert laid(page).boxes[1].text.count("line") == FIRST_LINES + more.act.extra_lines
+    (copy,) = [hot.act for hot in box.hot_spots if isinstance(hot.act, CopyText)]
+    assert copy.text.count("line") == 1_000
+
+
+def test_a_long_message_is_shown_to_a_limit_that_can_be_moved(theme: Theme) -> None:
+    told = Told()
+    told.user("word " * 10_000)
+    page = page_of(theme, told.facts)
+    made = laid(page)
+    last = made.boxes[-1]
+    assert isinstance(last, ActionLineBox)
+    assert "46,000" in last.hot_spots[0].name
+    assert made.current_height < 2_000
+
+
+def test_a_call_opens_to_its_output(theme: Theme) -> None:
+    told = Told()
+    told.reply("", call(1))
+    told.returned("c1")
+    page = page_of(theme, told.facts)
+    (line,) = laid(page).boxes
+    toggle = line.hot_spots[-1].act
+    assert isinstance(toggle, ToggleSection)
+    page.section_amounts[toggle.key] = 1
+    made = laid(page)
+    assert kinds(made) == [ToolCallBox, CodeBox, ActionLineBox]
+    assert made.boxes[1].text.replace("\N{LINE SEPARATOR}", "\n") == "one\ntwo"
+    assert made.boxes[2].hot_spots[0].act == OpenEntry(OUTPUT.digest)
+
+
+def test_an_output_that_is_not_in_the_fact_is_asked_for(theme: Theme) -> None:
+    told = Told()
+    told.reply("", call(1))
+    big = Stored(Digest.of_content(b"big"), 90_000, 900)
+    told.add(ToolReturned("c1", big, 20_000, head="first"))
+    contents = NoContents()
+    page = page_of(theme, told.facts, contents)
+    page.section_amounts["open", 1, 0] = 1
+    assert "Loading" in laid(page).boxes[1].text
+    contents.wrong[big.digest] = "The bytes do not match the hash."
+    assert laid(page).boxes[1].text == "The bytes do not match the hash."
+    contents.texts[big.digest] = "loaded\nnow"
+    assert "loaded" in laid(page).boxes[1].text
+
+
+def test_pictures_come_from_the_cache_alone(theme: Theme) -> None:
+    told = Told()
+    picture = Stored(Digest.of_content(b"png"), 100, 0, "image/png")
+    told.add(UserSaid((Text("look ![x](http://evil/x.png)"), Attachment("a.png", picture, 900))))
+    contents = NoContents()
+    contents.images[picture.digest] = QImage(40, 20, QImage.Format.Format_RGB32)
+    made = laid(page_of(theme, told.facts, contents))
+    assert kinds(made) == [TextBox, PictureBox, ChipRowBox]
+    assert "[picture: x]" in made.boxes[0].text
+    assert made.boxes[2].hot_spots[0].act == OpenEntry(picture.digest)
+
+
+def test_a_sub_agent_is_nested(theme: Theme) -> None:
+    told, child = Told(), Told()
+    child.user("find it")
+    child.reply("Found.")
+    told.reply("", call(1, "delegate"))
+    told.add(ToolReturned("c1", OUTPUT, 10, head="one\ntwo\n", child="child"))
+    contents = NoContents()
+    items = TranscriptItems()
+    items.add_many_facts(child.facts)
+    contents.children["child"] = items
+    page = page_of(theme, told.facts, contents)
+    page.section_amounts["open", 1, 0] = 1
+    made = laid(page)
+    nested = [box for box in made.boxes if box.is_from_subagent]
+    assert [box.text for box in nested] == ["find it", "Helix", "Found."]
+    assert all(box.left >= 18 for box in nested)
+    assert any(hot.act == OpenConversation("child") for box in made.boxes for hot in box.hot_spots)
+
+
+def test_what_a_fold_did_stands_where_it_happened(theme: Theme) -> None:
+    told = Told()
+    told.add(UserSaid((Text("one", 9_000),)))
+    told.add(TurnEnded(TurnEnd.DONE))
+    told.handover(1, 1)
+    made = laid(page_of(theme, told.facts), 1)
+    (box,) = made.boxes
+    assert isinstance(box, FoldLineBox)
+    assert box.text == "Handover 1 · 9K → 900 tokens"
+    assert box.hot_spots[0].act == OpenFold("h")
+
+
+def test_a_plan_shows_what_is_done(theme: Theme) -> None:
+    told = Told()
+    told.add(TodoSet((("one", "done"), ("two", "open"))))
+    made = laid(page_of(theme, told.facts))
+    assert kinds(made) == [ExpandableHeaderBox, TextBox, TextBox]
+    assert made.boxes[0].text == "Plan · 1 of 2 done"
+    assert made.text_between_offsets(0, made.text_length).splitlines() == ["Plan · 1 of 2 done", "☑ one", "☐ two"]
+
+
+def test_changed_files_are_counted(theme: Theme) -> None:
+    told = Told()
+    told.reply("", call(1, "edit_file"))
+    changed = (FileChanged("a", Digest.of_content(b"a"), Digest.of_content(b"b")),)
+    told.add(ToolReturned("c1", OUTPUT, 9, head="--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n", changes=changed))
+    (box,) = laid(page_of(theme, told.facts)).boxes
+    assert isinstance(box, ToolCallBox)
+    assert [chip.text for chip, _ in box._chips] == ["+1 −1"]
+
+
+@pytest.mark.parametrize("cut", [1, 7, 40, 77, 120])
+def test_an_answer_that_grows_is_laid_out_like_one_that_was_there(theme: Theme, cut: int) -> None:
+    text = "One **two**\n\n- a\n- b\n\n```py\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\nThe end [x](http://y)."
+    told = Told()
+    page = page_of(theme, told.facts)
+    page.items.append_reply_delta(TextDelta(text[:cut]))
+    made = laid(page)
+    for at in range(cut, len(text), 9):
+        page.items.append_reply_delta(TextDelta(text[at : at + 9]))
+        made.extend_answer_layout(0)
+        assert made.lay_out_slice(time.perf_counter() + 600)
+    told.reply(text)
+    page.items.show_fact(told.facts[-1])
+    assert made.take_over_item(0)
+    fresh = laid(page)
+    assert [(type(box), box.text) for box in made.boxes] == [(type(box), box.text) for box in fresh.boxes]
+    assert made.current_height == fresh.current_height
+
+
+def test_only_the_last_chunk_of_a_growing_answer_is_laid_out_again(theme: Theme) -> None:
+    page = page_of(theme, [])
+    page.items.append_reply_delta(TextDelta("First.\n\nSecond.\n\nThi"))
+    made = laid(page)
+    kept = made.boxes[:3]
+    page.items.append_reply_delta(TextDelta("rd."))
+    made.extend_answer_layout(0)
+    made.lay_out_slice(time.perf_counter() + 600)
+    assert made.boxes[:3] == kept
+    assert made.boxes[-1].text == "Third."
+
+
+def test_text_and_markdown_of_a_part(theme: Theme) -> None:
+    told = Told()
+    source = "First **bold**.\n\n- one\n- two\n\nLast 👩‍💻 word."
+    told.reply(source)
+    made = laid(page_of(theme, told.facts))
+    assert made.copyable_markdown(0, made.text_length) == source
+    start = made.text_between_offsets(0, made.text_length).index("one")
+    assert made.text_between_offsets(0, 5 + 1 + 5) == "Helix\nFirst"
+    part = made.copyable_markdown(6, made.text_length - 3)
+    assert "- one\n- two" in part
+    assert "**bold**" in part
+    assert start > 0
+    places = made.find_text_ranges("word")
+    assert [made.text_between_offsets(at, at + size) for at, size in places] == ["word"]
+
+
+def test_a_long_list_is_copied_as_one(theme: Theme) -> None:
+    told = Told()
+    source = "Before.\n\n" + "\n".join(f"- the item {number}" for number in range(200)) + "\n\nAfter."
+    told.reply(source)
+    made = laid(page_of(theme, told.facts))
+    assert made.copyable_markdown(len("Helix\n"), made.text_length - 1) == source
+
+
+def test_a_message_that_is_only_an_attachment_stands_as_high_as_one_of_words(theme: Theme) -> None:
+    alone = Attachment("notes.txt", OUTPUT, 3)
+    page = page_of(
+        theme, [Recorded("c", 1, 0.0, UserSaid((alone,))), Recorded("c", 2, 0.0, UserSaid((Text("Hello"),)))]
+    )
+    assert [laid(page, index).boxes[0].gap for index in (0, 1)] == [0.0, 0.0]
+
+
+def test_code_stands_under_its_language_with_a_copy_button(theme: Theme) -> None:
+    told = Told()
+    told.reply("```python\nx = 1\n```\n\n```\nplain\n```")
+    named, plain = [box for box in laid(page_of(theme, told.facts)).boxes if isinstance(box, CodeBox)]
+    assert named.height > plain.height
+    assert [hot.only_when_near for hot in named.hot_spots] == [False]
+    assert [hot.only_when_near for hot in plain.hot_spots] == [True]

@@ -1,0 +1,320 @@
+"""Facts become the items a reader expects, step by step as well as all at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.blocks import CallDelta, ReasoningDelta, RetryDelay, TextDelta
+from helix_desktop.engine.facts import (
+    Decided,
+    PartRef,
+    Pinned,
+    Reasoning,
+    Recorded,
+    Refolded,
+    Rewound,
+    Stop,
+    Text,
+    TodoSet,
+    TurnEnd,
+    TurnEnded,
+    Unfolded,
+    Unpinned,
+)
+from helix_desktop.engine.facts import ModelReplied as Replied
+from helix_desktop.engine.session_events import CallStage, ConversationActivity
+from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
+from helix_desktop.gui.transcript.transcript_item import TranscriptItem, TranscriptItemKind
+from tests.gui.transcript.facts import Told, call
+
+
+def kinds(items: TranscriptItems) -> list[TranscriptItemKind]:
+    return [item.kind for item in items.all]
+
+
+def grown(facts: list[Recorded]) -> TranscriptItems:
+    items = TranscriptItems()
+    for recorded in facts:
+        items.show_fact(recorded)
+    return items
+
+
+def test_a_turn_in_order() -> None:
+    told = Told()
+    told.user("do it")
+    told.add(Replied((Reasoning("hm", 9), Text("I will."), call(1), call(2)), "m", Stop.CALLS))
+    told.returned("c1")
+    told.returned("c2", ok=False)
+    told.reply("Done.")
+    items = grown(told.facts)
+    k = TranscriptItemKind
+    assert kinds(items) == [k.USER, k.REASONING, k.REPLY, k.CALL, k.CALL, k.REPLY]
+    assert [item.is_first_of_answer for item in items.all if item.kind is k.REPLY] == [True, False]
+    assert items.tool_call_state(3).returned_seq == 3
+    state = items.tool_call_state(4)
+    assert state.returned is not None
+    assert not state.returned.ok
+
+
+ACTS = st.lists(
+    st.sampled_from(["user", "reply", "call", "return", "marker", "handover", "undo", "redo", "rewind", "end"]),
+    max_size=30,
+)
+
+
+def tell(told: Told, number: int, act: str) -> None:
+    """One fact of some kind, that may refer to others that are there or not."""
+    last = len(told.facts)
+    acts = {
+        "user": lambda: told.user(f"said {number}"),
+        "reply": lambda: told.reply(f"answer {number}"),
+        "call": lambda: told.reply("", call(number)),
+        "return": lambda: told.returned(f"c{max(number - 1, 0)}"),
+        "marker": lambda: told.marker(max(last, 1), f"f{number}", batch=f"b{number // 3}"),
+        "handover": lambda: told.handover(1, max(last, 1), f"f{number}"),
+        "undo": lambda: told.add(Unfolded(f"f{max(number - 1, 0)}")),
+        "redo": lambda: told.add(Refolded(f"f{max(number - 2, 0)}")),
+        "rewind": lambda: told.add(Rewound(last // 2)),
+        "end": lambda: told.add(TurnEnded(TurnEnd.STOPPED)),
+    }
+    acts[act]()
+
+
+@given(ACTS)
+def test_step_by_step_is_the_same_as_all_at_once(acts: list[str]) -> None:
+    told = Told()
+    for number, act in enumerate(acts):
+        tell(told, number, act)
+    once, steps = TranscriptItems(), grown(told.facts)
+    once.add_many_facts(told.facts)
+    assert once.all == steps.all
+    assert [once.is_item_hidden(i) for i in range(len(once.all))] == [
+        steps.is_item_hidden(i) for i in range(len(steps.all))
+    ]
+    assert once.history.branch.live == steps.history.branch.live
+
+
+@given(ACTS)
+def test_a_change_names_everything_that_looks_different(acts: list[str]) -> None:
+    told, items = Told(), TranscriptItems()
+    told.user("begin")
+    items.show_fact(told.facts[-1])
+    for number, act in enumerate(acts):
+        before = list(items.all)
+        looks = [looks_like(items, i) for i in range(len(before))]
+        if act in ("call", "reply"):
+            recorded = told.reply("words" if act == "reply" else "", *([call(number)] if act == "call" else []))
+        elif act == "return":
+            recorded = told.returned(f"c{max(number - 1, 0)}")
+        elif act == "marker":
+            recorded = told.marker(max(len(told.facts), 1), f"f{number}")
+        else:
+            recorded = told.user("more")
+        change = items.show_fact(recorded)
+        kept = [i for i in range(min(change.first_new, len(before))) if i not in change.changed_items]
+        assert all(looks_like(items, i) == looks[i] for i in kept)
+
+
+def looks_like(items: TranscriptItems, index: int) -> object:
+    item = items.all[index]
+    return (item, items.tool_call_state(index)) if item.kind is TranscriptItemKind.CALL else item
+
+
+def test_a_marker_shows_at_its_call_and_goes_when_it_is_undone() -> None:
+    told = Told()
+    told.reply("", call(1))
+    told.returned("c1")
+    told.marker(2)
+    items = grown(told.facts)
+    fold = items.tool_call_state(0).fold
+    assert fold is not None
+    assert fold.fold == "f"
+    change = items.show_fact(told.add(Unfolded("f")))
+    assert 0 in change.changed_items
+    assert items.tool_call_state(0).fold is None
+    items.show_fact(told.add(Refolded("f")))
+    assert items.tool_call_state(0).fold is not None
+
+
+def test_folds_of_a_batch_are_one_line() -> None:
+    told = Told()
+    told.reply("", call(1), call(2))
+    told.returned("c1")
+    told.returned("c2")
+    told.marker(2, "f1", batch="b")
+    told.marker(3, "f2", batch="b")
+    items = grown(told.facts)
+    assert kinds(items).count(TranscriptItemKind.FOLD) == 1
+    assert [fold.fold for fold in items.folds_of_line(2)] == ["f1", "f2"]
+    assert items.item_of_fold("f2") == items.item_of_fold("f1") == 2
+
+
+def test_a_rewind_sets_aside_and_restores_the_folds_of_its_time() -> None:
+    told = Told()
+    told.user("one")
+    told.reply("", call(1))
+    told.returned("c1")
+    told.marker(3)
+    told.user("two")
+    told.add(Rewound(3))
+    told.user("another way")
+    items = grown(told.facts)
+    assert [items.is_item_hidden(i) for i in range(len(items.all))] == [False, False, True, True, False, False]
+    assert items.tool_call_state(1).fold is None
+    index = kinds(items).index(TranscriptItemKind.REWOUND)
+    items.toggle_rewound_items(index)
+    assert not any(items.is_item_hidden(i) for i in range(len(items.all)))
+
+
+def test_a_rewind_away_and_back_shows_what_is_live_again() -> None:
+    """The defect: the first rewind went on hiding what the second one brought back, and the fold counted as undone."""
+    told = Told()
+    told.user("one")
+    told.reply("", call(1))
+    told.returned("c1")
+    told.marker(3)
+    told.reply("the answer")
+    there = len(told.facts)
+    told.add(Pinned(PartRef(1)))
+    told.add(Rewound(1))
+    told.user("another way")
+    told.add(Rewound(there))
+    items = grown(told.facts)
+    texts = [item.source_fact for index, item in enumerate(items.all) if not items.is_item_hidden(index)]
+    assert [type(fact).__name__ for fact in texts] == ["UserSaid", "ModelReplied", "Folded", "ModelReplied", "Rewound"]
+    assert items.is_fold_active("f")
+    assert not items.is_part_pinned(PartRef(1))
+    last = len(items.all) - 1
+    items.toggle_rewound_items(last)
+    opened = [index for index in range(len(items.all)) if not items.is_item_hidden(index)]
+    assert len(opened) == len(items.all)
+    items.toggle_rewound_items(last)
+    assert [index for index in range(len(items.all)) if items.is_item_hidden(index)] == [4, 5]
+
+
+def test_what_is_written_live_becomes_its_fact() -> None:
+    told = Told()
+    told.user("go")
+    items = grown(told.facts)
+    items.append_reply_delta(ReasoningDelta("hm"))
+    items.append_reply_delta(TextDelta("Hel"))
+    items.append_reply_delta(TextDelta("lo"))
+    items.append_reply_delta(CallDelta(0, "c1", "read_file", '{"path"'))
+    items.append_reply_delta(CallDelta(0, "", "", ': "a"}'))
+    assert [item.text for item in items.all[1:3]] == ["hm", "Hello"]
+    assert items.live_call_text(3) == ("read_file", '{"path": "a"}')
+    change = items.show_fact(told.reply("Hello", call(1)))
+    assert change.first_new == 1
+    assert kinds(items) == [TranscriptItemKind.USER, TranscriptItemKind.REPLY, TranscriptItemKind.CALL]
+    assert items.all[1].is_first_of_answer
+
+
+def test_a_fact_in_the_middle_of_a_stream_stands_before_it() -> None:
+    told = Told()
+    told.user("go")
+    items = grown(told.facts)
+    items.append_reply_delta(TextDelta("half a"))
+    items.show_fact(told.add(TodoSet((("one", "open"),))))
+    items.append_reply_delta(TextDelta(" sentence"))
+    assert kinds(items) == [TranscriptItemKind.USER, TranscriptItemKind.PLAN, TranscriptItemKind.LIVE_REPLY]
+    assert items.all[2].text == "half a sentence"
+
+
+def test_waiting_is_said_once_and_gone_with_the_answer() -> None:
+    items = TranscriptItems()
+    items.append_reply_delta(RetryDelay("overloaded", 12.0))
+    items.append_reply_delta(RetryDelay("overloaded", 24.0))
+    assert kinds(items) == [TranscriptItemKind.WAITING]
+    items.append_reply_delta(TextDelta("now"))
+    assert kinds(items) == [TranscriptItemKind.LIVE_REPLY]
+
+
+def test_a_running_call_shows_what_it_prints_and_stops_with_its_result() -> None:
+    told = Told()
+    told.reply("", call(1))
+    items = grown(told.facts)
+    items.set_run_state(ConversationActivity.TOOLS)
+    items.append_tool_output("c1", "line\n")
+    assert items.running_call_items() == [0]
+    assert items.tool_call_state(0).running
+    assert items.tool_call_state(0).printed_text == "line\n"
+    change = items.show_fact(told.returned("c1"))
+    assert 0 in change.changed_items
+    assert items.running_call_items() == []
+    assert items.tool_call_state(0).printed_text == ""
+
+
+def test_an_interrupted_call_does_not_run_for_ever() -> None:
+    told = Told()
+    told.reply("", call(1))
+    told.add(TurnEnded(TurnEnd.STOPPED))
+    items = grown(told.facts)
+    items.set_run_state(ConversationActivity.TOOLS)
+    assert not items.tool_call_state(0).running
+
+
+def test_a_decision_and_a_pin_belong_to_their_item() -> None:
+    told = Told()
+    told.reply("", call(1))
+    told.add(Decided("c1", allowed=False, by="user", why="too dangerous"))
+    items = grown(told.facts)
+    decided = items.tool_call_state(0).decided
+    assert decided is not None
+    assert decided.why == "too dangerous"
+    items.show_fact(told.add(Pinned(PartRef(1))))
+    assert items.is_part_pinned(PartRef(1))
+    items.show_fact(told.add(Unpinned(PartRef(1))))
+    assert not items.is_part_pinned(PartRef(1))
+
+
+def test_the_end_of_a_turn_is_said_only_when_there_is_something_to_say() -> None:
+    told = Told()
+    told.add(TurnEnded(TurnEnd.DONE))
+    told.add(TurnEnded(TurnEnd.FAILED, "The provider answered 500."))
+    told.reply("cut", stop=Stop.LENGTH)
+    items = grown(told.facts)
+    assert kinds(items) == [TranscriptItemKind.ERROR, TranscriptItemKind.REPLY, TranscriptItemKind.NOTE]
+    assert "500" in items.all[0].text
+
+
+def test_a_fact_is_found_by_its_number() -> None:
+    told = Told()
+    told.user("one")
+    told.reply("two", call(1))
+    told.returned("c1")
+    items = grown(told.facts)
+    assert [items.item_of_fact(seq) for seq in (1, 2, 3)] == [0, 1, 2]
+    assert TranscriptItems().item_of_fact(4) == -1
+    assert isinstance(items.all[0], TranscriptItem)
+
+
+def test_a_refusal_is_known_also_when_it_is_recorded_after_the_result() -> None:
+    told = Told()
+    told.reply("", call(1), call(2))
+    told.returned("c1", ok=False)
+    told.returned("c2")
+    told.add(Decided("c1", allowed=False, by="user"))
+    items = grown(told.facts)
+    decided = items.tool_call_state(0).decided
+    assert decided is not None
+    assert not decided.allowed
+    assert items.tool_call_state(1).decided is None
+
+
+def test_a_call_that_waits_for_the_user_or_another_does_not_run_and_its_time_begins_when_it_does() -> None:
+    told = Told()
+    told.reply("", call(1), call(2))
+    items = grown(told.facts)
+    items.set_run_state(ConversationActivity.ASKING)
+    change = items.note_question(7, "c1")
+    assert change.changed_items == {0}
+    assert (items.tool_call_state(0).waiting, items.tool_call_state(1).waiting) == (True, False)
+    items.note_answer(7, 5_000.0)
+    state = items.tool_call_state(0)
+    assert (state.waiting, state.running, state.begun_at) == (False, True, 5_000.0)
+    items.note_answer(8, 6_000.0)  # of a server that asked by itself
+    assert items.set_call_stage("c2", CallStage.IN_LINE, 6_500.0).changed_items == {1}
+    assert items.tool_call_state(1).stage is CallStage.IN_LINE
+    assert items.set_call_stage("c2", CallStage.RUNNING, 7_000.0).changed_items == {1}
+    assert (items.tool_call_state(1).stage, items.tool_call_state(1).begun_at) == (CallStage.RUNNING, 7_000.0)

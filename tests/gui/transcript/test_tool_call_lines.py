@@ -1,0 +1,98 @@
+"""A tool call in one line says what it was about and how it went."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.engine.facts import Decided, Folded, FoldKind, PartRef, ToolCall, ToolReturned
+from helix_desktop.engine.session_events import CallStage
+from helix_desktop.engine.tool_calls import UNREAD
+from helix_desktop.gui.transcript.chat_intents import OpenEntry, OpenSubAgent, RecallEntry
+from helix_desktop.gui.transcript.tool_call_lines import (
+    CallStatus,
+    build_call_line,
+    call_subject,
+    format_call,
+    format_diff_counts,
+)
+from helix_desktop.gui.transcript.transcript_item import ToolCallState
+from tests.gui.transcript.facts import OUTPUT
+
+CALL = ToolCall("c1", "read_file", '{"path": "src/lock/table.rs"}')
+
+
+def state(**changes: object) -> ToolCallState:
+    return ToolCallState(**{"call": CALL, "said": 100.0, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("read_file", '{"path": "src/lock/table.rs", "lines": [1, 2]}', "read_file src/lock/table.rs"),
+        ("run_command", '{"command": "cargo test --workspace"}', "cargo test --workspace"),
+        ("search", '{"pattern": "LockGuard", "path": "src/"}', "search LockGuard in src/"),
+        ("github.list_issues", '{"state": "open"}', "github.list_issues open"),
+        ("write_file", '{"path": "a.txt", "text": "' + "x" * 100_000, "write_file a.txt"),
+        ("odd", "not json", "odd"),
+        ("run_command", '{"command": "a\\nb\\u001b[31m"}', "a b"),
+    ],
+)
+def test_what_a_call_is_about(name: str, arguments: str, words: str) -> None:
+    assert format_call(name, arguments) == words
+
+
+@given(st.text(max_size=300))
+def test_any_arguments_have_a_line(arguments: str) -> None:
+    assert "\n" not in call_subject(arguments)
+
+
+def test_a_marker_can_be_recalled_and_shows_its_hash() -> None:
+    fold = Folded("f", FoldKind.MARKER, PartRef(2), "x", 31, 4_812)
+    line = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 4_812), returned_seq=2, fold=fold), 101.0)
+    assert line.status is CallStatus.CACHED
+    assert line.want == RecallEntry(OUTPUT.digest)
+    assert [chip.text for chip in line.chips] == [OUTPUT.digest.short_hex, "4.8K → 31 tokens"]
+    assert line.chips[0].want == OpenEntry(OUTPUT.digest)
+
+
+def test_an_excerpt_says_what_the_agent_asked_to_keep() -> None:
+    fold = Folded("f", FoldKind.EXCERPT, PartRef(2), "x", 612, 18_240, asked="failing tests")
+    line = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 18_240), fold=fold), 101.0)
+    assert [chip.text for chip in line.chips] == ["kept: the agent asked for “failing tests”", "18.2K → 612"]
+
+
+def test_how_it_went() -> None:
+    assert build_call_line(state(running=True), 101.2).outcome == "running… 1.2 s"
+    assert build_call_line(state(running=True, stage=CallStage.IN_LINE), 101.2).outcome == "queued"
+    assert build_call_line(state(running=True, stage=CallStage.DONE), 101.2).outcome == "done"
+    assert build_call_line(state(), 101.2).status is CallStatus.REFUSED
+    asked = build_call_line(state(running=True, waiting=True), 101.2)
+    assert (asked.outcome, asked.spoken_line) == ("waiting for you", "read_file src/lock/table.rs, waiting for you")
+    failed = build_call_line(state(returned=ToolReturned("c1", OUTPUT, 9, ok=False, exit_code=101)), 102.0)
+    assert (failed.status, failed.outcome) == (CallStatus.FAILED, "exit 101")
+    refused = state(returned=ToolReturned("c1", OUTPUT, 9, ok=False), decided=Decided("c1", allowed=False, by="user"))
+    assert build_call_line(refused, 102.0).status is CallStatus.REFUSED
+    assert "denied" in build_call_line(refused, 102.0).spoken_line
+    for returned in (
+        ToolReturned("c1", OUTPUT, 9, ok=False, head=UNREAD),
+        ToolReturned("c1", OUTPUT, 9, ok=False, stopped=True),
+    ):
+        stopped = build_call_line(state(returned=returned), 102.0)
+        assert (stopped.status, stopped.outcome) == (CallStatus.REFUSED, "stopped")
+        assert "stopped" in stopped.spoken_line
+
+
+def test_changed_lines_of_a_difference() -> None:
+    assert format_diff_counts("--- a\n+++ b\n@@ -1 +1,2 @@\n-x\n+y\n+z\n") == "+2 −1"
+    assert format_diff_counts("- a list\n- of things") == ""
+
+
+def test_a_running_sub_agent_can_be_opened() -> None:
+    delegated = ToolCall("c7", "delegate", '{"task": "count"}')
+    for running in (state(call=delegated, running=True), state(call=delegated, running=True, waiting=True)):
+        (chip,) = build_call_line(running, 101.0).chips
+        assert chip.want == OpenSubAgent("c7")
+    assert build_call_line(state(call=delegated), 101.0).chips == ()
+    assert build_call_line(state(running=True), 101.0).chips == ()

@@ -1,0 +1,81 @@
+"""Finding in the chat: counts, steps, and marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+
+from helix_desktop.engine.view import build_state
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from tests.gui.transcript.facts import Told, call
+
+Settle = Callable[[], None]
+
+
+def talk() -> Told:
+    told = Told()
+    for number in range(60):
+        told.user(f"Message {number} about a needle." if number % 10 == 0 else f"Message {number}.")
+        told.reply("Two: needle, Needle." if number == 30 else "Nothing here.", call(number))
+        told.returned(f"c{number}")
+    return told
+
+
+def test_all_places_are_counted_and_stepped_through(pane: TranscriptPane, settle: Settle) -> None:
+    pane.open_transcript(build_state(talk().facts))
+    settle()
+    pane.view.jump_to_end()
+    QTest.keyClick(pane.view, Qt.Key.Key_F, Qt.KeyboardModifier.ControlModifier)
+    assert pane.bar.isVisible()
+    QTest.keyClicks(pane.bar.field, "needle")
+    settle()
+    assert pane.bar.counts.text().endswith("of 8")
+    seen = []
+    for _ in range(8):
+        QTest.keyClick(pane.bar.field, Qt.Key.Key_Return)
+        settle()
+        finding = pane.view.finding
+        assert finding is not None
+        index = finding.places[pane.view.current]
+        y, height = pane.view.verticalScrollBar().value(), pane.view.viewport().height()
+        assert index in list(pane.view.column.visible_items(y, height))
+        seen.append(index)
+    assert len(set(seen)) == 7
+    assert not pane.view.is_following_end
+    QTest.keyClick(pane.bar.field, Qt.Key.Key_Escape)
+    assert not pane.bar.isVisible()
+    assert pane.view.finding is None
+
+
+def test_nothing_found_is_said(pane: TranscriptPane, settle: Settle) -> None:
+    pane.open_transcript(build_state(talk().facts))
+    pane.find()
+    QTest.keyClicks(pane.bar.field, "zebra")
+    settle()
+    assert pane.bar.counts.text() == "Nothing found"
+
+
+def test_the_selected_words_are_what_is_looked_for(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("one needle")
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    pane.view.select_all_items()
+    pane.find()
+    assert pane.bar.field.text() == "one needle"
+
+
+def test_the_end_is_offered_only_where_it_cannot_be_seen(pane: TranscriptPane, settle: Settle) -> None:
+    told = Told()
+    told.user("Short.")
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    pane.view._set_following_end(following=False)
+    assert not pane._end.isVisible()
+    pane.open_transcript(build_state(talk().facts))
+    settle()
+    assert not pane._end.isVisible()
+    pane.view._set_following_end(following=False)
+    assert pane._end.isVisible()

@@ -1,0 +1,222 @@
+"""Selecting, copying, clicking and walking through the chat, by real mouse and keyboard events."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from PySide6.QtCore import QPoint, QRectF, Qt
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from helix_desktop.engine.facts import PartRef
+from helix_desktop.engine.view import build_state
+from helix_desktop.gui.transcript.basic_boxes import ToggleSection
+from helix_desktop.gui.transcript.chat_intents import (
+    ChatIntent,
+    EditMessage,
+    ForkConversation,
+    OpenEntry,
+    OpenLink,
+    PinPart,
+    RecallEntry,
+    RewindConversation,
+)
+from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
+from tests.gui.transcript.facts import OUTPUT, Told, call
+
+Settle = Callable[[], None]
+LEFT = Qt.MouseButton.LeftButton
+CONTROL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+
+
+@pytest.fixture
+def told() -> Told:
+    made = Told()
+    made.user("The first message.")
+    made.reply("An **answer** with [a link](https://example.org/x).", call(1))
+    made.returned("c1")
+    made.marker(3)
+    made.user("The last message.")
+    return made
+
+
+@pytest.fixture
+def wanted(pane: TranscriptPane, told: Told, settle: Settle) -> list[ChatIntent]:
+    pane.open_transcript(build_state(told.facts))
+    settle()
+    found: list[ChatIntent] = []
+    pane.intent_requested.connect(found.append)
+    pane.view.setFocus()
+    return found
+
+
+def at(pane: TranscriptPane, index: int, inner: QRectF) -> QPoint:
+    return pane.view.rect_in_viewport(index, inner).center().toPoint()
+
+
+def hot(pane: TranscriptPane, index: int, kind: type) -> QPoint:
+    laid = pane.view.column.full_layout(index)
+    found = next(
+        place
+        for spot in laid.list_hot_spots()
+        for act, place in [laid.hot_spot_and_rect(spot)]
+        if isinstance(act.act, kind)
+    )
+    return at(pane, index, found)
+
+
+def drag(pane: TranscriptPane, start: QPoint, end: QPoint) -> None:
+    view = pane.view.viewport()
+    QTest.mousePress(view, LEFT, pos=start)
+    QTest.mouseMove(view, start + QPoint(0, 12))
+    move(pane, end)
+    QTest.mouseRelease(view, LEFT, pos=end)
+
+
+def move(pane: TranscriptPane, point: QPoint) -> None:
+    from PySide6.QtCore import QEvent, QPointF
+    from PySide6.QtGui import QMouseEvent
+
+    where = QPointF(point)
+    event = QMouseEvent(QEvent.Type.MouseMove, where, where, LEFT, LEFT, Qt.KeyboardModifier.NoModifier)
+    QApplication.sendEvent(pane.view.viewport(), event)
+
+
+def test_a_selection_goes_across_messages(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    column = pane.view.column
+    start = at(pane, 0, column.full_layout(0).caret_rect_at(4))
+    last = len(pane.view.items.all) - 1
+    end = at(pane, last, column.full_layout(last).caret_rect_at(8))
+    drag(pane, start, end)
+    QTest.keyClick(pane.view, Qt.Key.Key_C, CONTROL)
+    text = QGuiApplication.clipboard().text()
+    assert text.startswith("first message.")
+    assert text.endswith("The last")
+    assert "An answer with a link." in text
+    assert not wanted
+
+
+def test_all_is_copied_as_markdown(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    QTest.keyClick(pane.view, Qt.Key.Key_A, CONTROL)
+    QTest.keyClick(pane.view, Qt.Key.Key_C, CONTROL | SHIFT)
+    text = QGuiApplication.clipboard().text()
+    assert "An **answer** with [a link](https://example.org/x)." in text
+    assert "`read_file src/a.rs`" in text
+    assert text.endswith("The last message.")
+
+
+def test_the_keyboard_selects(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    column = pane.view.column
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 0, column.full_layout(0).caret_rect_at(0)))
+    for _ in range(3):
+        QTest.keyClick(pane.view, Qt.Key.Key_Right, SHIFT)
+    assert pane.view.selected_text() == "The"
+    QTest.keyClick(pane.view, Qt.Key.Key_End, SHIFT)
+    assert pane.view.selected_text() == "The first message."
+    QTest.keyClick(pane.view, Qt.Key.Key_End, SHIFT | CONTROL)
+    assert pane.view.selected_text().endswith("The last message.")
+    QTest.keyClick(pane.view, Qt.Key.Key_Up, SHIFT)
+    assert not pane.view.selected_text().endswith("The last message.")
+    QTest.keyClick(pane.view, Qt.Key.Key_Escape)
+    assert pane.view.selected_text() == ""
+
+
+def test_a_double_click_selects_a_word(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    point = at(pane, 0, pane.view.column.full_layout(0).caret_rect_at(6))
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
+    QTest.mouseDClick(pane.view.viewport(), LEFT, pos=point)
+    assert pane.view.selected_text() == "first"
+
+
+def test_a_click_opens_and_closes_a_call(pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle) -> None:
+    before = pane.view.column.full_layout(2).current_height
+    top = pane.view.column.content_top(2)
+    point = at(pane, 2, QRectF(20, 19, 2, 2))
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
+    settle()
+    assert pane.view.column.full_layout(2).current_height > before
+    assert pane.view.column.content_top(2) == top
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=point)
+    settle()
+    assert pane.view.column.full_layout(2).current_height == before
+    assert not wanted
+
+
+def test_recall_and_the_hash_are_wanted(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, 2, RecallEntry))
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, 2, OpenEntry))
+    assert wanted == [RecallEntry(OUTPUT.digest), OpenEntry(OUTPUT.digest)]
+
+
+def test_a_link_asks_before_it_opens(pane: TranscriptPane, wanted: list[ChatIntent], settle: Settle) -> None:
+    laid = pane.view.column.full_layout(1)
+    spot = next(spot for spot in laid.list_hot_spots() if laid.hot_spot_and_rect(spot)[0].name == "a link")
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=at(pane, 1, laid.hot_spot_and_rect(spot)[1]))
+    settle()
+    assert wanted == []
+    (box,) = [w for w in QApplication.topLevelWidgets() if isinstance(w, QMessageBox) and w.isVisible()]
+    assert "https://example.org/x" in box.text()
+    opening = next(b for b in box.buttons() if "Open" in b.text())
+    QTest.mouseClick(opening, LEFT)
+    assert wanted == [OpenLink("https://example.org/x")]
+
+
+def test_tab_walks_through_what_can_be_clicked(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    pane.window().activateWindow()
+    names = []
+    for _ in range(12):
+        if not pane.view.focusNextPrevChild(True):
+            break
+        found = pane.view._focused_hot_spot()
+        if found is None:
+            break
+        names.append(found.name)
+        if found.name == "Recall":
+            QTest.keyClick(pane.view, Qt.Key.Key_Return)
+    assert names[:3] == ["Copy message", "a link", "Copy message"]
+    assert "Recall" in names
+    assert any(name.startswith("read_file src/a.rs, cached") for name in names)
+    assert wanted == [RecallEntry(OUTPUT.digest)]
+
+
+def test_what_can_be_done_with_an_item(pane: TranscriptPane, wanted: list[ChatIntent]) -> None:
+    assert [want for _, want in pane.view.intents_for_item(0)] == [
+        EditMessage(1),
+        ForkConversation(1),
+        RewindConversation(1),
+        PinPart(PartRef(1)),
+    ]
+    assert PinPart(PartRef(3)) in [want for _, want in pane.view.intents_for_item(2)]
+
+
+def test_a_rewound_part_opens_with_a_click(
+    pane: TranscriptPane, told: Told, wanted: list[ChatIntent], settle: Settle
+) -> None:
+    from helix_desktop.engine.facts import Rewound
+    from helix_desktop.engine.session_events import FactAppended
+
+    pane.show_new_events([FactAppended(told.add(Rewound(1)))])
+    settle()
+    assert pane.view.items.is_item_hidden(1)
+    QTest.mouseClick(pane.view.viewport(), LEFT, pos=hot(pane, len(pane.view.items.all) - 1, ToggleSection))
+    settle()
+    assert not pane.view.items.is_item_hidden(1)
+
+
+def test_names_for_a_screen_reader(pane: TranscriptPane) -> None:
+    assert pane.view.accessibleName() == "Conversation"
+    assert pane._end.accessibleName() == "Jump to the end"
+    assert pane.bar.field.accessibleName() == "Find in this conversation"
+
+
+@pytest.mark.parametrize(
+    ("reason", "which"), [(Qt.FocusReason.TabFocusReason, 0), (Qt.FocusReason.BacktabFocusReason, -1)]
+)
+def test_tab_into_the_chat_shows_where_it_is(
+    pane: TranscriptPane, wanted: list[ChatIntent], reason: Qt.FocusReason, which: int
+) -> None:
+    pane.view.clearFocus()
+    pane.view.setFocus(reason)
+    assert pane.view._spot == pane.view._visible_hot_spots()[which]

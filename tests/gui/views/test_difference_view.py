@@ -1,0 +1,158 @@
+"""The view of a difference: long lines wrap, and no row is lower than what is laid out in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QFontMetrics, QGuiApplication, QPainter
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from helix_desktop.engine.changes.diff_hunks import find_hunks
+from helix_desktop.gui.theme import Theme
+from helix_desktop.gui.views.difference_view import DifferenceView
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_long_lines_wrap_and_nothing_is_cut(theme: Theme, *, two: bool) -> None:
+    lines = [b"short", b"x" * 500, b"\ta tab " * 40, "漢字".encode() * 90, "naïve".encode() * 60]
+    view = DifferenceView(theme)
+    view.show_columns(two=two)
+    for width in (420, 700, 1_100):
+        view.resize(width, 300)
+        view.show_hunks(find_hunks(b"", b"\n".join(lines) + b"\n"))
+        view.show()
+        QApplication.processEvents()
+        for number, row in enumerate(view._rows):
+            if row.right is None:
+                continue
+            view.verticalScrollBar().setValue(int(view._tops[number]))
+            laid = view._layout_difference_line(number, row.right, right=True)
+            high = view._tops[number + 1] - view._tops[number]
+            assert laid.lineCount() * view._ink.code_line_height <= high + 0.01
+            right = max(laid.lineAt(at).naturalTextWidth() for at in range(laid.lineCount()))
+            assert view._left_edge_of_code(True) + right <= view.viewport().width()
+
+
+def opened(theme: Theme, width: int = 900, *, two: bool = False) -> DifferenceView:
+    view = DifferenceView(theme)
+    view.show_columns(two=two)
+    view.resize(width, 300)
+    view.show_hunks(find_hunks(b"one\ntwo\nthree\n", b"one\nzwei\nthree\nfour\n"))
+    view.show()
+    QApplication.processEvents()
+    return view
+
+
+def drag(view: DifferenceView, start: tuple[int, int], end: tuple[int, int]) -> None:
+    """From a letter of a row to a letter of another one, in the column on the right."""
+    points = []
+    for row, letter in (start, end):
+        x = view._left_edge_of_code(view._columns) + round(letter * view._ink.code_letter_width)
+        points.append(QPoint(x, round(view._tops[row] + view._ink.code_line_height / 2)))
+    port = view.viewport()
+    QTest.mousePress(port, Qt.MouseButton.LeftButton, pos=points[0])
+    QTest.mouseMove(port, points[1])
+    QTest.mouseRelease(port, Qt.MouseButton.LeftButton, pos=points[1])
+
+
+def test_what_is_drawn_over_is_selected_and_copied_and_is_no_comment(theme: Theme) -> None:
+    view = opened(theme)
+    drag(view, (1, 1), (3, 2))
+    assert view.selected_difference_text() == "ne\ntwo\nzw"
+    assert not view._comment.isVisible()
+    QTest.keyClick(view, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == "ne\ntwo\nzw"
+    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(300, round(view._tops[3]) + 4))
+    assert view.selected_difference_text() == ""
+    assert view._comment.isVisible()
+
+
+def test_in_two_columns_a_selection_stays_in_one(theme: Theme) -> None:
+    view = opened(theme, two=True)
+    drag(view, (1, 0), (4, 4))
+    assert view.selected_difference_text() == "one\nzwei\nthree\nfour"
+
+
+@pytest.mark.parametrize("width", [900, 330, 260])
+def test_the_head_of_a_hunk_ends_before_its_buttons(theme: Theme, width: int) -> None:
+    view = opened(theme, width)
+    (buttons,) = view._buttons
+    words = view._elided_hunk_head(view._rows[0])
+    assert words.startswith("@@")
+    assert QFontMetrics(view._ink.mono).horizontalAdvance(words) + view._ink.scaled_pixels(12) < buttons.x()
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_a_long_file_is_laid_out_where_it_is_looked_at(theme: Theme, *, two: bool) -> None:
+    before = [b"%d " % number + b"word " * 60 for number in range(20_000)]
+    after = [line.replace(b"word", b"other", 1) for line in before]
+    view = DifferenceView(theme)
+    view.show_columns(two=two)
+    view.resize(900, 600)
+    view.show()
+    found = find_hunks(b"\n".join(before), b"\n".join(after))
+    view.show_hunks(found)
+    QApplication.processEvents()
+    assert len(view._laid) < 200
+    bar = view.verticalScrollBar()
+    for value in (bar.maximum() // 2, bar.maximum()):
+        bar.setValue(value)
+        QApplication.processEvents()
+        first, last = view._visible_row_range()
+        for number in range(first, last):
+            laid = view._laid[number, True]
+            assert laid.lineCount() * view._ink.code_line_height == pytest.approx(
+                view._tops[number + 1] - view._tops[number]
+            )
+
+
+def test_colours_and_changed_words_come_after_the_first_frame(theme: Theme) -> None:
+    view = DifferenceView(theme)
+    view.show_hunks(find_hunks(b"return first_name\n", b"return second_name\n"), language="python")
+    view.resize(900, 300)
+    view.show()
+    for _ in range(1_000):
+        QApplication.processEvents()
+        if view._laid and not view._plain:
+            break
+    formats = [(each.start, each.length) for each in view._laid[2, True].formats()]
+    assert (0, 6) in formats, "the keyword"
+    assert (7, 11) in formats, "the word that changed"
+
+
+def test_only_the_rows_of_the_parts_that_changed_are_drawn(theme: Theme, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+    usual = DifferenceView._draw_difference_line
+
+    def paint_line(view: DifferenceView, painter: QPainter, number: int, *rest: Any, **named: Any) -> None:
+        drawn.append(number)
+        usual(view, painter, number, *rest, **named)
+
+    view = DifferenceView(theme)
+    view.resize(600, 600)
+    view.show_hunks(find_hunks(b"", b"line\n" * 100))
+    view.show()
+    QApplication.processEvents()
+    monkeypatch.setattr(DifferenceView, "_draw_difference_line", paint_line)
+    view._plain.clear()
+    first, last = 5, 25
+    for number in (first, last):
+        view.viewport().update(0, int(view._tops[number]) + 3, 600, 5)
+    QApplication.processEvents()
+    assert drawn == [first, last]
+
+
+def test_a_comment_stays_at_its_line_in_the_other_form(theme: Theme) -> None:
+    said: list[tuple[int, str, str]] = []
+    view = DifferenceView(theme)
+    view.commented.connect(lambda *what: said.append(what))
+    view.show_hunks(find_hunks(b"one\ntwo\n", b"eins\nzwei\n"))
+    view.open_comment_on_row(len(view._rows) - 1)
+    view.show_columns(two=True)
+    view._comment.words.setPlainText("Why?")
+    view._comment._send_comment()
+    assert said == [(2, "zwei", "Why?")]
+    assert view._tops[-1] == sum(view._heights)

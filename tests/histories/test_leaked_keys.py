@@ -1,0 +1,29 @@
+"""What looks like a key."""
+
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.histories.leaked_keys import LeakedKeyPlaces, find_keys, mask_key
+
+MADE_UP = ["sk-" + "ant-api03-" + "aB3" * 10, "ghp_" + "aB3d" * 9, "AKIA" + "ABCD1234EFGH5678", "AIza" + "aB3d" * 9]
+
+
+@pytest.mark.parametrize("key", MADE_UP)
+def test_keys_of_the_usual_makes_are_found_in_any_text(key: str) -> None:
+    assert list(find_keys(f"export KEY={key}\nls")) == [key]
+    assert key not in mask_key(key)
+
+
+def test_a_private_key_is_found_whole() -> None:
+    key = "-----BEGIN " + "PRIVATE KEY-----\n" + "QUJD" * 20 + "\n-----END " + "PRIVATE KEY-----"
+    assert list(find_keys(f"{key}\n")) == [key]
+    assert mask_key(key) == "-----BEGIN " + "PRIVATE KEY-----…"
+
+
+def test_ordinary_text_has_none_and_each_place_is_counted() -> None:
+    assert list(find_keys("ask-me, task-force, AKIA, sk-short")) == []
+    keys = LeakedKeyPlaces()
+    for key in find_keys(f"{MADE_UP[0]} {MADE_UP[0]} {MADE_UP[0]}"):
+        keys.note_key("a", key)
+    assert keys.places == {MADE_UP[0]: {"a": 3}}

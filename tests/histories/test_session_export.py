@@ -1,0 +1,49 @@
+"""What is exported reads back as the same conversation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Recorded, SystemSet
+from helix_desktop.histories import history_reading, recording_facts, session_export
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
+from tests.histories import written
+from tests.histories.test_recording_facts import Words
+
+
+def conversation(recording: RecordedSession) -> tuple[list[Recorded], dict[Digest, bytes]]:
+    drafts = recording_facts.draft_facts(recording, Words(), lambda _: "")
+    contents = {Digest.of_content(content): content for draft in drafts for content, _ in draft.contents}
+    return [Recorded("c", at, draft.time, draft.fact) for at, draft in enumerate(drafts, 1)], contents
+
+
+def said(message: RecordedMessage) -> tuple[object, ...]:
+    return message.role, message.text, [(one.id, one.name) for one in message.calls], message.answers, message.ok
+
+
+@pytest.mark.parametrize("kind", written.KINDS)
+@pytest.mark.parametrize("form", session_export.FORMATS)
+def test_an_export_reads_back(tmp_path: Path, kind: str, form: str) -> None:
+    (recording,) = history_reading.read_history_file(written.KINDS[kind](tmp_path)).recordings
+    facts, contents = conversation(recording)
+    write = session_export.claude_code_lines if form == "claude-code" else session_export.openai_lines
+    path = written.lines(tmp_path / "out.jsonl", write(facts, contents.get, "/home/me/project"))
+    imported = history_reading.read_history_file(path)
+    assert imported.complaints == ()
+    (again,) = imported.recordings
+    expected = [one for one in recording.messages if form == "openai" or one.role != "system"]
+    if not any(isinstance(one.fact, SystemSet) for one in facts):
+        expected = [one for one in expected if one.role != "system"]
+    assert [said(one) for one in again.messages] == [said(one) for one in expected]
+
+
+def test_a_call_that_was_never_answered_gets_a_result_that_says_so(tmp_path: Path) -> None:
+    (recording,) = history_reading.read_history_file(
+        written.lines(tmp_path / "s.jsonl", [*written.claude_session()[:4], *written.claude_session()[6:]])
+    ).recordings
+    facts, contents = conversation(recording)
+    roles = [line["role"] for line in session_export.openai_lines(facts, contents.get)]
+    assert roles == ["user", "assistant", "tool", "user", "assistant"]

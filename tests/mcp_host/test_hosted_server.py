@@ -1,0 +1,281 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.ports import PermissionAnswer
+from helix_desktop.errors import ProviderUnreachable
+from helix_desktop.mcp_host import hosted_server as module
+from helix_desktop.mcp_host.hosted_server import HostedServer, McpConnectionState
+from helix_desktop.mcp_host.server_config import ServerConfig
+from tests.conftest import Expect
+from tests.mcp_host.world import hosting, strange
+from tests.turns import lasted
+
+
+async def test_a_server_gives_its_tools_and_answers() -> None:
+    async with hosting(strange("well")) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        assert (tool.spec.name, tool.title_for_question) == ("strange__echo", "strange: echo")
+        assert tool.spec.description == "[strange] Says it again"
+        result = await tool.call_foreign_tool({"a": "é"}, here.context)
+        assert (result.ok, json.loads(result.text)) == (True, {"a": "é"})
+        assert str(here.host.hosted_servers[0]._client.protocol_version) == "2025-06-18"
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (strange("hang at start", starts=1), "did not respond within 1 s"),
+        (strange("hang at list", starts=1), "did not respond within 1 s"),
+        (strange("fail at start"), "no configuration found"),
+    ],
+)
+async def test_a_server_that_does_not_come_up_says_why_and_hinders_nobody(config: ServerConfig, words: str) -> None:
+    async with hosting(config) as here:
+        assert here.host.list_ready_tools() == []
+        await here.settled()
+        status = here.host.hosted_servers[0].status
+        assert status.state is McpConnectionState.FAILED
+        assert words in status.why
+        assert "Retrying in 1 s" in status.why
+
+
+async def test_a_command_that_is_not_there_is_named() -> None:
+    async with hosting(ServerConfig("gone", command="no-such-program")) as here:
+        await here.settled()
+        assert "The program no-such-program was not found." in here.host.hosted_servers[0].status.why
+
+
+async def test_a_defect_of_ours_is_found_in_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: object) -> None:
+        raise AttributeError("no such attribute")
+
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(HostedServer, "_open_client", broken)
+    async with hosting(strange("plain")) as here:
+        await here.settled()
+    assert caplog.text.count("in broken") == 1
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+async def test_an_address_nobody_answers_at_is_a_sentence(kind: str) -> None:
+    async with hosting(ServerConfig("web", kind, url="http://127.0.0.1:1/mcp", start_seconds=60)) as here:
+        await here.settled()
+        assert here.host.hosted_servers[0].status.state is McpConnectionState.FAILED
+        assert "connect" in here.host.hosted_servers[0].status.why.lower()
+
+
+async def test_a_call_without_an_answer_ends_in_time() -> None:
+    async with hosting(strange("hang at call", "/dev/null", answers=1)) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match="strange did not respond to echo within 1 s"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+
+
+async def test_a_cancelled_call_is_cancelled_over_there(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    async with hosting(strange("hang at call", str(mark))) as here:
+        await here.settled()
+        call = asyncio.ensure_future(here.host.list_ready_tools()[0].call_foreign_tool({}, here.context))  # noqa: TID251 -- to cancel it
+        async with asyncio.timeout(60):
+            while not mark.exists():
+                await asyncio.sleep(0.01)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            while mark.read_text() != "cancelled":
+                await asyncio.sleep(0.01)
+
+
+async def test_a_server_that_dies_in_the_middle_is_named_and_comes_back() -> None:
+    async with hosting(strange("die")) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        with pytest.raises(ProviderUnreachable, match="closed the connection"):
+            await tool.call_foreign_tool({}, here.context)
+        await here.until(lambda: here.host.hosted_servers[0].status.state is McpConnectionState.FAILED)
+        assert "out of luck" in here.host.hosted_servers[0].status.why
+        with pytest.raises(ProviderUnreachable, match="not ready"):
+            await tool.call_foreign_tool({}, here.context)
+        await here.until(lambda: here.host.hosted_servers[0].status.state is McpConnectionState.READY)
+
+
+async def test_rubbish_on_standard_output_is_logged_and_passed_over() -> None:
+    async with hosting(strange("rubbish")) as here:
+        await here.settled()
+        result = await here.host.list_ready_tools()[0].call_foreign_tool({"a": 1}, here.context)
+        assert json.loads(result.text) == {"a": 1}
+        assert any("Listening on port 3000" in line for line in here.host.hosted_servers[0].server_log_lines)
+
+
+async def test_a_message_of_fifty_megabytes_ends_the_connection_with_a_reason() -> None:
+    async with hosting(strange("huge")) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match=r"message of more than 25,165,824 bytes"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+
+
+async def test_a_large_message_does_not_hold_the_loop() -> None:
+    async with hosting(strange("large")) as here:
+        await here.settled()
+        assert len((await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text) == 5 << 20
+
+
+async def test_an_answer_that_is_none_is_a_sentence_and_stands_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with hosting(strange("damaged")) as here:
+        await here.settled()
+        with pytest.raises(ProviderUnreachable, match="The server strange failed during echo"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+    assert "a call of MCP server strange failed" in caplog.text
+    assert "not a list" not in caplog.text  # what the server said
+
+
+async def test_of_many_tools_some_are_offered_and_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOOLS", 100)
+    async with hosting(strange("many")) as here:
+        await here.settled()
+        assert len(here.host.list_ready_tools()) == module.MOST_TOOLS == 100
+        assert "The server has 500 tools" in here.host.hosted_servers[0].status.why
+
+
+async def test_a_changed_list_is_taken_up_and_a_changed_description_asks_again(tmp_path: Path) -> None:
+    async with hosting(strange("changing", str(tmp_path / "mark"))) as here:
+        await here.settled()
+        (tool,) = here.host.list_ready_tools()
+        assert not tool.has_changed_description
+        tool.note_allowed()
+        assert here.approved == {"strange__echo": tool.fingerprint}
+        await tool.call_foreign_tool({}, here.context)
+        await here.until(lambda: len(here.host.list_ready_tools()) == 2)
+        changed, new = here.host.list_ready_tools()
+        assert (changed.has_changed_description, new.has_changed_description) == (True, False)
+        changed.note_allowed()
+        assert not changed.has_changed_description
+        assert here.approved["strange__echo"] == changed.fingerprint != tool.fingerprint
+
+
+async def test_ending_takes_no_two_seconds_though_a_server_will_not() -> None:
+    async with hosting(strange("hang at shutdown")) as here:
+        await here.settled()
+        assert here.host.list_ready_tools()
+        assert await lasted(here.host.aclose()) < 2
+
+
+def modern() -> ServerConfig:
+    script = Path(__file__).with_name("modern_server.py")
+    return ServerConfig("modern", command=sys.executable, args=("-W", "ignore", str(script)), start_seconds=60)
+
+
+async def test_a_server_of_todays_specification() -> None:
+    async with hosting(modern()) as here:
+        await here.settled()
+        tools = {tool.own_name: tool for tool in here.host.list_ready_tools()}
+        assert str(here.host.hosted_servers[0]._client.protocol_version) >= "2026-07-28"
+        assert (await tools["grow"].call_foreign_tool({}, here.context)).ok
+        await here.until(lambda: len(here.host.list_ready_tools()) == 4)
+        assert [name for name, tool in tools.items() if not tool.runs_alone] == ["count"]  # it says that it only reads
+        counted = await tools["count"].call_foreign_tool({}, here.context)
+        assert json.loads(counted.text) == {"counted": 3}
+        assert here.shown == ["1 of 3 at 1\n", "2 of 3 at 2\n", "3 of 3 at 3\n"]
+
+
+@pytest.mark.parametrize(
+    ("config", "answer", "said"),
+    [
+        (modern(), PermissionAnswer(allowed=True, values='{"name": "Ada"}'), "accept"),
+        (strange("asks"), PermissionAnswer(allowed=True, values='{"name": "Ada"}'), "accept"),
+        (strange("asks"), PermissionAnswer(allowed=False), "decline"),
+        (strange("asks"), PermissionAnswer(allowed=False, scope="cancel"), "cancel"),
+        (strange("asks"), PermissionAnswer(allowed=True, values="{"), "cancel"),
+    ],
+)
+async def test_a_server_may_ask_the_user_under_its_own_name(
+    config: ServerConfig, answer: PermissionAnswer, said: str
+) -> None:
+    async with hosting(config) as here:
+        await here.settled()
+        here.answer = answer
+        tools = {tool.own_name: tool for tool in here.host.list_ready_tools()}
+        result = (await (tools.get("ask") or tools["echo"]).call_foreign_tool({}, here.context)).text
+        assert result.startswith(said)
+        assert ("Ada" in result) is (said == "accept")
+        (question,) = here.asked
+        assert question.title == f"The server {config.name} asks"
+        assert question.preview == "What is your name?"
+        assert "name" in json.loads(question.form)["properties"]
+
+
+class Forgetful:
+    """A server over HTTP, of the older handshake, that can forget who was there: as one that was started anew."""
+
+    def __init__(self) -> None:
+        self.sessions: set[str] = set()
+        self.headers: list[str] = []
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        self.headers.append(head)
+        fields = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+        body = json.loads(await reader.readexactly(int(fields.get("content-length", 0))) or "{}")
+        status, more, result = self.reply(head.split()[0], fields.get("mcp-session-id", ""), body)
+        content = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **result}).encode() if result else b""
+        lines = [f"HTTP/1.1 {status} x", "content-type: application/json", f"content-length: {len(content)}", *more]
+        writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + content)
+        await writer.drain()
+        writer.close()
+
+    def reply(  # noqa: PLR0911 -- one answer after the other
+        self, verb: str, session: str, body: dict[str, Any]
+    ) -> tuple[int, list[str], dict[str, Any]]:
+        method = body.get("method")
+        if verb != "POST":
+            return 405, [], {}
+        if method == "initialize":
+            self.sessions.add(name := f"s{len(self.headers)}")
+            info = {"name": "web", "version": "1"}
+            result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+            return 200, [f"mcp-session-id: {name}"], {"result": result}
+        if method == "server/discover":
+            return 400, [], {"error": {"code": -32601, "message": "unknown"}}
+        if session not in self.sessions:
+            return 404, [], {"error": {"code": -32001, "message": "Session not found"}}
+        if "id" not in body:
+            return 202, [], {}
+        if method == "tools/list":
+            return 200, [], {"result": {"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]}}
+        return 200, [], {"result": {"content": [{"type": "text", "text": "said"}]}}
+
+
+async def test_a_server_over_http_that_forgot_us_is_connected_to_again(expect: Expect) -> None:
+    expect("Session termination failed")
+    web = Forgetful()
+    listening = await asyncio.start_server(web.answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    config = ServerConfig("web", "http", url=url, headers={"Authorization": "Bearer ${secret:mcp/web/Authorization}"})
+    async with listening, hosting(config, secrets={"mcp/web/Authorization": "abc"}) as here:
+        await here.settled()
+        assert (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text == "said"
+        assert all("bearer abc" in head.lower() for head in web.headers)
+        web.sessions.clear()
+        with pytest.raises(ProviderUnreachable, match="web stopped during echo"):
+            await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)
+        await here.until(lambda: len(here.host.list_ready_tools()) == 1)
+        assert (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text == "said"
+
+
+async def test_a_secret_that_is_not_there_is_named() -> None:
+    config = ServerConfig("web", "http", url="http://127.0.0.1:1/", headers={"Authorization": "${secret:mcp/web/key}"})
+    async with hosting(config) as here:
+        await here.settled()
+        assert "The secret mcp/web/key for the server web is missing." in here.host.hosted_servers[0].status.why

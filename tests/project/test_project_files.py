@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.project import project_files
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(project_files, "user_home", lambda: tmp_path / "own")
+    made = tmp_path / "project"
+    for place, name, text in (
+        (".claude/skills/pdf", "SKILL.md", "---\nname: pdf\ndescription: Reads PDF files\n---\nBody"),
+        (".claude/commands", "go.md", "Go"),
+        (".claude/agents", "tester.md", "Test"),
+        (".", "AGENTS.md", "Rules"),
+        (".", "CLAUDE.md", "Rules"),
+    ):
+        (made / place).mkdir(parents=True, exist_ok=True)
+        (made / place / name).write_text(text)
+    return made
+
+
+def test_nothing_of_a_folder_is_in_force_before_it_is_trusted(root: Path) -> None:
+    found = project_files.read_project_files([str(root)], {})
+    assert [(item.kind, item.name) for item in found.items_to_ask_about()] == [
+        ("rules", "AGENTS.md"), ("skill", "pdf"), ("command", "go"), ("agent", "tester"),
+    ]  # fmt: skip
+    assert all(not found.items_in_force(kind) for kind in ("rules", "skill", "command", "agent"))
+
+
+def test_trust_is_in_exactly_this_content(root: Path) -> None:
+    trusted = {
+        item.settings_key: item.content_sha256
+        for item in project_files.read_project_files([str(root)], {}).items_to_ask_about()
+    }
+    assert project_files.read_project_files([str(root)], trusted).items_to_ask_about() == ()
+    (root / ".claude/commands/go.md").write_text("Stop")
+    (item,) = project_files.read_project_files([str(root)], trusted).items_to_ask_about()
+    assert (item.name, item.describe_state) == ("go", "changed: not trusted yet")
+
+
+def test_what_is_switched_off_asks_nobody_and_is_not_used(root: Path) -> None:
+    trusted = {
+        item.settings_key: item.content_sha256
+        for item in project_files.read_project_files([str(root)], {}).items_to_ask_about()
+    }
+    found = project_files.read_project_files([str(root)], trusted, [str(root / "AGENTS.md")])
+    assert [item.name for item in found.items_in_force("rules")] == []
+    assert found.items_to_ask_about() == ()
+
+
+def test_the_users_own_are_trusted_and_the_folders_come_first(root: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "own" / ".claude" / "commands"
+    mine.mkdir(parents=True)
+    (mine / "go.md").write_text("Mine")
+    (mine / "rest.md").write_text("Rest")
+    found = project_files.read_project_files([str(root)], {})
+    assert {item.name: item.body for item in found.items_in_force("command")} == {"go": "Mine", "rest": "Rest"}
+    trusted = {item.settings_key: item.content_sha256 for item in found.items_to_ask_about()}
+    assert project_files.read_project_files([str(root)], trusted).find_item("command", "go").body == "Go"  # type: ignore[union-attr]

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from helix_desktop.errors import InvalidInput
+from helix_desktop.project.project_item import (
+    LARGEST,
+    ProjectItem,
+    list_value,
+    path_fits_glob,
+    read_plain_file,
+    split_front_matter,
+)
+
+
+@given(st.text(max_size=200))
+def test_any_text_is_read_or_refused_in_a_sentence(text: str) -> None:
+    with suppress(InvalidInput):
+        values, _ = split_front_matter(f"---\n{text}\n---\nbody")
+        assert all(isinstance(name, str) for name in values)
+
+
+def test_yaml_makes_texts_and_nothing_else() -> None:
+    values, body = split_front_matter("---\na: yes\nb: 1\nc: !!python/object/apply:os.system ['true']\n---\nrest")
+    assert (values["a"], values["b"], body) == ("yes", "1", "rest")
+    assert values["c"] == ["true"]
+
+
+def test_only_plain_files_inside_are_read(tmp_path: Path) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    (tmp_path / "out.md").write_text("out")
+    (inside / "link.md").symlink_to(tmp_path / "out.md")
+    (inside / "large.md").write_text("x" * (LARGEST + 1))
+    (inside / "good.md").write_text("good")
+    os.mkfifo(inside / "pipe.md")
+    assert [read_plain_file(inside / name, inside) for name in ("link.md", "large.md", "pipe.md", "gone.md", "good.md")] == [
+        None, None, None, None, "good",
+    ]  # fmt: skip
+
+
+def test_a_changed_file_is_read_anew(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one")
+    assert read_plain_file(tmp_path / "a", tmp_path) == "one"
+    (tmp_path / "a").write_text("three")
+    assert read_plain_file(tmp_path / "a", tmp_path) == "three"
+
+
+@pytest.mark.parametrize(
+    ("said", "names"),
+    [("Read, Bash(git add:*)", ("Read", "Bash(git add:*)")), (["a", "b"], ("a", "b")), ("", ()), (3, ())],
+)
+def test_lists_are_read_in_every_form(said: object, names: tuple[str, ...]) -> None:
+    assert list_value(said) == names
+
+
+def test_the_state_is_said_in_words() -> None:
+    item = ProjectItem("skill", "x", Path("x"), "t", "b")
+    assert item.describe_state == "new: not trusted yet"
+    assert not item.is_in_force
+
+
+@pytest.mark.parametrize(
+    ("path", "glob", "yes"),
+    [("a/b.ts", "**/*.ts", True), ("b.ts", "**/*.ts", True), ("a/b.py", "*.py", True), ("a", "*.py", False)],
+)
+def test_globs(path: str, glob: str, yes: bool) -> None:
+    assert path_fits_glob(path, glob) is yes

@@ -1,0 +1,289 @@
+"""The scripted demonstration: it goes by what stands in the request, works in any folder, and says what it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from helix_desktop.engine import legal_messages
+from helix_desktop.engine.blocks import CallDelta, Message, Reply, Request, Role, TextDelta, ToolResult
+from helix_desktop.engine.facts import Purpose, Stop, Text, ToolCall, ToolSpec, Usage
+from helix_desktop.providers import demo_tour
+from helix_desktop.providers.demo_model import DemoModel
+from tests.providers.asking import Instant, assistant, heard, user
+
+NAMES = (
+    "set_todo",
+    "list_files",
+    "read_file",
+    "search_files",
+    "run_command",
+    "recall_cached_content",
+    "search_cached_content",
+)
+KEEP = '{"type":"object","properties":{"keep":{"type":"string"}}}'
+TOOLS = tuple(ToolSpec(name, "", KEEP) for name in NAMES)
+DIGEST = "ab" * 32
+LISTING = "src/\nREADME.md  1,200\nnotes.txt  80\nhuge.csv  9,000,000\nphoto.jpg  5,000"
+EXCERPT = f'[EXCERPT of 50,000 tokens (preview); the whole: recall_cached_content("{DIGEST}")]\nrecord 1 value 1'
+
+
+async def reply_to(*messages: Message, tools: Sequence[ToolSpec] = TOOLS, purpose: Purpose = Purpose.STEP) -> Reply:
+    request = Request("demo/demo", "system", tuple(messages), tuple(tools), purpose=purpose)
+    assert purpose is not Purpose.STEP or legal_messages.find_violations(request) == []
+    return (await heard(DemoModel(), request))[1]
+
+
+def words(reply: Reply) -> str:
+    return "".join(part.text for part in reply.parts if isinstance(part, Text))
+
+
+def calls(reply: Reply) -> list[ToolCall]:
+    return [part for part in reply.parts if isinstance(part, ToolCall)]
+
+
+def result_of(call: ToolCall) -> str:
+    """What a small folder would answer."""
+    if call.name == "run_command" and "record" in call.arguments:
+        return EXCERPT
+    answers = {
+        "list_files": LISTING,
+        "read_file": "some documentation of a wonderful program",
+        "recall_cached_content": f"record {demo_tour.WANTED} value 9",
+    }
+    return answers.get(call.name, "fine")
+
+
+async def tour(
+    tools: Sequence[ToolSpec] = TOOLS, *, refuse: str = "", most: int = 20, asked: str = "tour"
+) -> tuple[list[Message], str]:
+    """The whole tour: every call answered, until it calls no more."""
+    messages = [user(asked)]
+    for _ in range(most):
+        reply = await reply_to(*messages, tools=tools)
+        if not calls(reply):
+            return messages, words(reply)
+        messages.append(Message(Role.ASSISTANT, reply.parts))
+        results = [ToolResult(call.id, result_of(call), ok=call.name != refuse) for call in calls(reply)]
+        messages.append(user(*results))
+    raise AssertionError("the tour does not end")
+
+
+def called(messages: Sequence[Message]) -> list[str]:
+    return [part.name for message in messages for part in message.parts if isinstance(part, ToolCall)]
+
+
+async def test_the_tour_reads_searches_runs_recalls_and_ends() -> None:
+    messages, closing = await tour()
+    assert called(messages) == [
+        "set_todo", "list_files", "read_file", "read_file", "search_files", "run_command", "run_command",
+        "recall_cached_content", "set_todo",
+    ]  # fmt: skip
+    assert f"record {demo_tour.WANTED}" in closing
+    assert "9 calls" in closing
+
+
+async def test_it_says_at_once_what_it_is() -> None:
+    assert "not a language model" in words(await reply_to(user("tour")))
+
+
+async def test_it_reads_what_the_listing_names_and_not_what_is_too_long() -> None:
+    messages, _ = await tour()
+    arguments = [part.arguments for message in messages for part in message.parts if isinstance(part, ToolCall)]
+    assert [json.loads(one)["path"] for one in arguments if "path" in one] == ["README.md", "notes.txt"]
+
+
+async def test_the_recall_takes_the_hash_that_stands_in_the_result_and_the_call_says_what_to_keep() -> None:
+    messages, _ = await tour()
+    made = {
+        part.name: json.loads(part.arguments)
+        for message in messages
+        for part in message.parts
+        if isinstance(part, ToolCall)
+    }
+    assert made["recall_cached_content"] == {"sha256": DIGEST, "grep": f"^record {demo_tour.WANTED} "}
+    assert str(demo_tour.WANTED) in made["run_command"]["keep"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_without_a_tool_the_tour_goes_on(name: str) -> None:
+    messages, closing = await tour([tool for tool in TOOLS if tool.name != name])
+    assert name not in called(messages)
+    assert closing
+
+
+async def test_in_an_empty_folder_with_no_tools_it_just_says_so() -> None:
+    messages, closing = await tour([])
+    assert called(messages) == []
+    assert "0 calls" in closing
+
+
+async def test_a_refusal_is_told_not_hidden() -> None:
+    _, closing = await tour(refuse="run_command")
+    assert "refused: run_command" in closing
+
+
+async def test_where_it_stands_is_read_from_what_is_still_to_be_seen() -> None:
+    """A handover has taken the first half away, and old outputs are markers."""
+    messages, _ = await tour()
+    at = next(index for index, message in enumerate(messages) if "run_command" in called([message]))
+    summary = user("[Conversation History Summary]\nearlier", "tour")
+    marked = user(ToolResult(calls_in(messages[at])[0].id, f'[CACHED] recall_cached_content("{DIGEST}")\nrun_command'))
+    reply = await reply_to(summary, messages[at], marked)
+    assert "record" in calls(reply)[0].arguments
+
+
+def calls_in(message: Message) -> list[ToolCall]:
+    return [part for part in message.parts if isinstance(part, ToolCall)]
+
+
+async def test_a_note_on_the_way_is_acknowledged_and_the_tour_goes_on() -> None:
+    first = await reply_to(user("tour"))
+    reply = await reply_to(
+        user("tour"), Message(Role.ASSISTANT, first.parts), user(ToolResult(calls(first)[0].id, "ok"), "be quick")
+    )
+    assert "be quick" in words(reply)
+    assert calls(reply)[0].name == "list_files"
+
+
+async def test_a_reply_that_was_cut_off_is_gone_on_with() -> None:
+    reply = await reply_to(user("tour"), assistant("I am the"), user(legal_messages.GO_ON))
+    assert calls(reply)[0].name == "set_todo"
+
+
+@pytest.mark.parametrize("text", ["Refactor the parser, please.", "", "What is 2+2?"])
+async def test_anything_else_is_answered_honestly(text: str) -> None:
+    reply = await reply_to(user(text or "?"))
+    assert "scripted demonstration, not a language model" in words(reply)
+    assert (calls(reply), reply.stop) == ([], Stop.END)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        ("list", "list_files", {}),
+        ("list src", "list_files", {"path": "src"}),
+        ("Read README.md", "read_file", {"path": "README.md"}),
+        ("search def main", "search_files", {"pattern": "def main"}),
+        ("run: ls -l", "run_command", {"command": "ls -l"}),
+        (f"recall {DIGEST}", "recall_cached_content", {"sha256": DIGEST}),
+        ("find adapter", "search_cached_content", {"query": "adapter"}),
+        ("todo one; two", "set_todo", {"items": [{"text": "one", "state": "open"}, {"text": "two", "state": "open"}]}),
+        ("write a/b.txt: hello: world", "write_file", {"path": "a/b.txt", "content": "hello: world\n"}),
+        ("delegate read README.md", "delegate", {"task": "read README.md"}),
+    ],
+)
+async def test_single_words_call_the_tool_and_tell_what_came(text: str, name: str, arguments: object) -> None:
+    tools = [ToolSpec(name, "", KEEP)]
+    reply = await reply_to(user(text), tools=tools)
+    (call,) = calls(reply)
+    assert (call.name, json.loads(call.arguments), reply.stop) == (name, arguments, Stop.CALLS)
+    after = await reply_to(
+        user(text), Message(Role.ASSISTANT, reply.parts), user(ToolResult(call.id, "a\n```\nb")), tools=tools
+    )
+    assert (calls(after), "3 lines" in words(after)) == ([], True)
+    assert "````" in words(after), "a fence longer than any in the output"
+    missing = await reply_to(user(text), tools=())
+    assert "does not offer" in words(missing)
+
+
+async def test_words_stream_at_a_pace_and_calls_at_the_end() -> None:
+    clock = Instant()
+    request = Request("demo/demo", "", (user("tour"),), TOOLS)
+    deltas, reply = await heard(DemoModel(sleep=clock.sleep_seconds), request)
+    assert "".join(delta.text for delta in deltas if isinstance(delta, TextDelta)) == words(reply)
+    assert [delta.name for delta in deltas if isinstance(delta, CallDelta)] == ["set_todo"]
+    assert 0 < sum(clock.slept) < 5
+
+
+async def test_usage_is_what_somebody_counted() -> None:
+    request = Request("demo/demo", "1234", (user("tour"),))
+    assert (await heard(DemoModel(), request))[1].usage == Usage()
+    used = (await heard(DemoModel(count=len), request))[1].usage
+    assert used.input == len("1234tour")
+    assert used.output > 10
+
+
+# --- summaries -------------------------------------------------------------------------------------------------------
+
+WORK = (
+    user("Never touch vendor/. Please fix parser.py."),
+    assistant("On it.", ToolCall("demo_00000001", "read_file", '{"path":"src/parser.py"}')),
+    user(ToolResult("demo_00000001", "ERROR: bad token in line 7\nfine", ok=False)),
+    assistant(ToolCall("demo_00000002", "set_todo", '{"items":[{"text":"Write a test","state":"doing"}]}')),
+)
+QUESTION = "Write a handover document about everything. You must use exactly these six headings."
+TRANSCRIPT = """<material>
+[1] user: Never touch vendor/. Please fix parser.py.
+[2] assistant: On it.
+[2] call of read_file: {"path":"src/parser.py"}
+[3] output of read_file:
+ERROR: bad token in line 7
+[4] call of set_todo: {"items":[{"text":"Write a test","state":"doing"}]}
+</material>"""
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [(*WORK, user(ToolResult("demo_00000002", "ok"), QUESTION)), (user(TRANSCRIPT, QUESTION),)],
+    ids=["the conversation itself", "its transcript"],
+)
+async def test_a_handover_has_the_six_sections_from_what_really_stands_there(messages: tuple[Message, ...]) -> None:
+    from helix_desktop.engine.strategies import handover
+
+    text = words(await reply_to(*messages, purpose=Purpose.HANDOVER))
+    found = handover.split_handover_sections(text)
+    assert handover.find_missing_sections(found) == []
+    assert set(found) == set(handover.SECTIONS)
+    expected = {
+        "Project Background": "fix parser.py",
+        "Technical Details": "src/parser.py",
+        "Completed Work": "read_file src/parser.py",
+        "Current Issues": "ERROR: bad token in line 7",
+        "TODO Items": "Write a test (doing)",
+        "User Preferences": "Never touch vendor/.",
+    }
+    for name, words_ in expected.items():
+        assert words_ in found[name]
+    assert "headings" not in text, "the question itself is nobody's preference"
+
+
+async def test_a_compaction_finds_the_lines_that_were_asked_for() -> None:
+    material = "\n".join(f"record {number} value {number * 7}" for number in range(1, 2000))
+    question = (
+        "The material is the output of run. Write down what is needed from it: the line of record 1234\nKeep paths."
+    )
+    text = words(await reply_to(user(f"<material>\n{material}\n</material>", question), purpose=Purpose.COMPACTION))
+    assert "record 1234 value 8638" in text
+    assert len(text.splitlines()) < 5
+    nothing = words(
+        await reply_to(user("<material>\na\nb\n</material>", "needed from it: zebras"), purpose=Purpose.COMPACTION)
+    )
+    assert "No line has" in nothing
+
+
+async def test_observations_are_lines_and_a_title_is_short() -> None:
+    asked = (*WORK, user(ToolResult("demo_00000002", "ok"), "Turn it into observations"))
+    lines = words(await reply_to(*asked, purpose=Purpose.OBSERVATIONS)).splitlines()
+    assert any("Never touch vendor/" in line for line in lines)
+    assert all(line.startswith("- !") for line in lines)
+    assert (
+        words(await reply_to(user("Fix the parser of the old format please now", "A title?"), purpose=Purpose.TITLE))
+        == "Fix the parser of the old"
+    )
+
+
+async def test_the_choice_about_large_outputs_can_be_read() -> None:
+    from helix_desktop.engine.strategies import output_admission
+
+    text = words(await reply_to(user("1: what?"), purpose=Purpose.ADMISSION))
+    assert output_admission.parse_admission_choices(text, [1, 2], []) == {
+        number: output_admission.AdmissionChoice("preview") for number in (1, 2)
+    }
+
+
+async def test_a_request_for_nothing_known_is_answered() -> None:
+    assert words(await reply_to(user("ready?"), purpose=Purpose.TEST))
+    assert words(await reply_to(user(""), purpose=Purpose.TITLE)) == "A demonstration"

@@ -1,0 +1,209 @@
+"""Proxies, certificates, keys that cannot be sent, and what is closed in the end."""
+
+from __future__ import annotations
+
+import datetime as dt
+import ssl
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
+from helix_desktop.providers import http_transport
+from helix_desktop.providers.http_transport import ProviderConnections, UnmendableFailure, check_key, is_loopback
+from helix_desktop.providers.provider_catalog import ProviderConfig, connect_model_client
+from tests.peers.chat_server import ChatServer, reply
+from tests.peers.peer import sse
+from tests.providers.asking import QUICK, Instant, asking, heard
+
+
+@pytest.fixture(autouse=True)
+def _fresh_certificates() -> Iterator[None]:
+    http_transport.trusted_certificates.cache_clear()
+    yield
+    http_transport.trusted_certificates.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://127.0.0.1:11434/v1", True),
+        ("http://localhost/v1", True),
+        ("http://[::1]:8080", True),
+        ("http://ollama.localhost", True),
+        ("http://192.168.1.5", False),
+        ("https://localhost.example.org", False),
+        ("http://[broken", False),
+        ("nothing", False),
+    ],
+)
+def test_what_is_this_machine(url: str, local: bool) -> None:
+    assert is_loopback(url) is local
+
+
+@pytest.mark.parametrize("key", ["sk-1\nx-evil: 1", "sk 1", "schlüssel", "sk-\u200b1", "a\x00b"])
+def test_a_key_no_header_can_carry_is_refused_without_being_quoted(key: str) -> None:
+    with pytest.raises(ProviderKeyRefused) as caught:
+        check_key(key, "openai")
+    assert key not in str(caught.value)
+
+
+def test_space_around_a_key_is_taken_off() -> None:
+    assert check_key("  sk-1\n", "openai") == "sk-1"
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/v1", "http:///v1"])
+def test_an_address_that_makes_no_sense_is_a_sentence(url: str) -> None:
+    way = http_transport.ProviderTransport(url, "peer", {}, ProviderConnections())
+    with pytest.raises(UnmendableFailure, match="base URL"):
+        way.full_url("/models")
+
+
+async def test_this_machine_is_reached_without_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, connections: ProviderConnections, clock: Instant
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    with ChatServer([reply("Hi")]) as peer:
+        config = ProviderConfig("peer", base_url=peer.base_url, patience=QUICK)
+        _, answered = await heard(connect_model_client(config, "m", connections=connections, clock=clock), asking())
+    assert answered.parts
+
+
+async def test_others_are_reached_through_the_systems_proxy(
+    monkeypatch: pytest.MonkeyPatch, connections: ProviderConnections, clock: Instant
+) -> None:
+    with ChatServer([reply("Through the proxy")]) as proxy:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{proxy.port}")
+        config = ProviderConfig("far", base_url="http://llm.example.invalid/v1", patience=QUICK)
+        _, answered = await heard(connect_model_client(config, "m", connections=connections, clock=clock), asking())
+        assert proxy.requests[0].path == "http://llm.example.invalid/v1/chat/completions"
+    assert answered.parts
+
+
+async def test_a_proxy_setting_nobody_understands_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, connections: ProviderConnections, clock: Instant
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", "socks://127.0.0.1:1/")
+    config = ProviderConfig("far", base_url="http://llm.example.invalid/v1", patience=QUICK)
+    with pytest.raises(ModelFailed, match="proxy setting") as caught:
+        await heard(connect_model_client(config, "m", connections=connections, clock=clock), asking())
+    assert "socks5://" in caught.value.remedy
+
+
+async def test_a_host_that_is_not_there_is_a_sentence(connections: ProviderConnections, clock: Instant) -> None:
+    with pytest.raises(ProviderUnreachable, match=r"No connection to peer at .*: connection refused"):
+        async with http_transport.ProviderTransport("http://127.0.0.1:9", "peer", {}, connections, QUICK).open_get(
+            "/models", 2.0
+        ):
+            raise AssertionError("nobody answers there")
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+class _Speaking(BaseHTTPRequestHandler):
+    """A server behind a certificate, as a company's gateway is."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        chunk = {"choices": [{"index": 0, "delta": {"content": "Hi"}, "finish_reason": "stop"}]}
+        content = b"".join(sse(chunk, "[DONE]"))
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the library's)
+        """Quietly."""
+
+
+def _certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of our own for this machine, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Company")])
+    now = dt.datetime.now(dt.UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(7).not_valid_before(now - dt.timedelta(1)).not_valid_after(now + dt.timedelta(1))
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    made = builder.sign(key, hashes.SHA256())
+    public, private = folder / "ca.pem", folder / "key.pem"
+    public.write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    encoding, shape = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private.write_bytes(key.private_bytes(encoding, shape, serialization.NoEncryption()))
+    return public, private
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """An https server whose certificate only a file of ours vouches for."""
+    public, private = _certificate(tmp_path)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Speaking)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign] # a client that does not trust us hangs up
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(public, private)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)  # noqa: TID251 (another program, in spirit)
+    thread.start()
+    yield f"https://localhost:{server.server_port}/v1", public
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+async def test_a_certificate_nobody_vouches_for_is_not_trusted_and_not_tried_again(
+    gateway: tuple[str, Path], connections: ProviderConnections, clock: Instant
+) -> None:
+    client = connect_model_client(
+        ProviderConfig("peer", base_url=gateway[0], patience=QUICK), "m", connections=connections, clock=clock
+    )
+    with pytest.raises(ModelFailed, match="not trusted") as caught:
+        await heard(client, asking())
+    assert "SSL_CERT_FILE" in caught.value.remedy
+    assert clock.slept == []
+
+
+async def test_a_certificate_of_ones_own_is_trusted(
+    gateway: tuple[str, Path], monkeypatch: pytest.MonkeyPatch, connections: ProviderConnections, clock: Instant
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(gateway[1]))
+    client = connect_model_client(
+        ProviderConfig("peer", base_url=gateway[0], patience=QUICK), "m", connections=connections, clock=clock
+    )
+    assert (await heard(client, asking()))[1].parts
+
+
+async def test_a_certificate_file_that_is_not_there_is_a_sentence(
+    monkeypatch: pytest.MonkeyPatch, connections: ProviderConnections, clock: Instant
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nowhere/ca.pem")
+    with pytest.raises(ModelFailed, match="SSL_CERT_FILE"):
+        await heard(
+            connect_model_client(
+                ProviderConfig("peer", base_url="https://localhost:1"), "m", connections=connections, clock=clock
+            ),
+            asking(),
+        )
+
+
+async def test_connections_are_shared_and_can_be_used_again_after_closing(clock: Instant) -> None:
+    shared = ProviderConnections()
+    with ChatServer([reply("1"), reply("2"), reply("3")]) as peer:
+        config = ProviderConfig("peer", base_url=peer.base_url, patience=QUICK)
+        clients = [connect_model_client(config, name, connections=shared, clock=clock) for name in ("a", "b")]
+        assert [(await heard(client, asking()))[1].stop for client in clients] == ["end", "end"]
+        assert len(shared._clients) == 1
+        await shared.aclose()
+        assert (await heard(clients[0], asking()))[1].parts
+    await shared.aclose()

@@ -1,0 +1,158 @@
+"""What requests would be billed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from helix_desktop.engine.blocks import Image, Message, Request, Role, ToolResult
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.replay import cache_billing
+from helix_desktop.replay.cache_billing import BillingLedger, CacheRules, Piece, RecallReason
+from tests.replay.sessions import says, user
+
+PRICES = RelativePrices(0.1, 1.25, 5.0)
+ANY = CacheRules(least=0)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def pieces(*tokens: int) -> list[Piece]:
+    return [(index, count) for index, count in enumerate(tokens)]
+
+
+def test_what_was_sent_before_is_read_and_the_rest_is_written() -> None:
+    ledger = BillingLedger(PRICES, 1_000, ANY)
+    ledger.bill_step(pieces(100, 50), 10)
+    usage = ledger.bill_step(pieces(100, 50, 30), 20)
+    assert (usage.cache_read, usage.cache_write, usage.output) == (150, 30, 20)
+    assert ledger.billed == pytest.approx(150 * 1.25 + 50 + 150 * 0.1 + 30 * 1.25 + 100)
+    assert (ledger.sent, ledger.cache_read, ledger.peak, ledger.steps) == (330, 150, 180, [150, 180])
+
+
+def test_a_change_ends_the_prefix() -> None:
+    ledger = BillingLedger(PRICES, 1_000, ANY)
+    ledger.bill_step([("a", 100), ("b", 50), ("c", 70)], 0)
+    usage = ledger.bill_step([("a", 100), ("B", 5), ("c", 70)], 0)
+    assert usage.cache_read == 100
+
+
+def test_a_summary_reads_the_prefix_and_counts_for_the_peak_but_is_no_step() -> None:
+    ledger = BillingLedger(PRICES, 160, ANY)
+    ledger.bill_step(pieces(100, 50), 0)
+    ledger.bill_cached_request([*pieces(100, 50), ("question", 30)], 40)
+    assert ledger.cache_read == 150
+    assert ledger.steps == [150]
+    assert (ledger.peak, ledger.overflowed) == (180, 1)
+
+
+def test_another_model_reads_uncached() -> None:
+    ledger = BillingLedger(PRICES, 1_000, ANY)
+    ledger.bill_step(pieces(100), 0)
+    before = ledger.billed
+    ledger.bill_uncached_request(pieces(100, 20), 4)
+    assert ledger.billed - before == pytest.approx(120 + 20)
+    assert ledger.bill_step(pieces(100), 0).cache_read == 100
+
+
+def test_each_message_costs_four_tokens_more() -> None:
+    request = Request(
+        "", "be brief",
+        (
+            Message(Role.USER, (Text("one two"), Image("image/png", b""))),
+            Message(Role.ASSISTANT, (Reasoning("hm"), ToolCall("a", "read", "x y"), ToolCall("b", "read", "z"))),
+            Message(Role.USER, (ToolResult("a", "out"), ToolResult("b", "out", images=(Image("image/png", b""),)))),
+            Message(Role.ASSISTANT, (ToolCall("c", "read", ""),)),
+        ),
+    )  # fmt: skip
+    counted = [tokens for _, tokens in cache_billing.billing_pieces(request, 6_000, words)]
+    assert counted == [6_000, 2 + 4, 1_604, 1, 3, 2, 1 + 4, 1 + 4 + 1_600, 1 + 4]
+
+
+def test_without_management_each_request_is_all_that_came_before() -> None:
+    session = [user("a b"), says("c"), user("d"), says("e")]
+    ledger = cache_billing.bill_without_folds(session, BillingLedger(PRICES, 10), words)
+    assert ledger.steps == [1_906, 1_916]
+    assert ledger.output == 10
+    assert ledger.overflowed == 2
+
+
+def test_a_beginning_that_is_too_short_is_not_cached_and_costs_what_input_costs() -> None:
+    ledger = BillingLedger(PRICES, 10_000)
+    ledger.bill_step(pieces(500, 500), 0)
+    assert (ledger.billed, ledger.cache_read) == (1_000, 0)
+    assert ledger.bill_step(pieces(500, 500, 100), 0).cache_write == 1_100
+
+
+def test_after_five_minutes_the_cache_is_cold() -> None:
+    ledger = BillingLedger(PRICES, 10_000, ANY)
+    ledger.bill_step(pieces(100, 50), 0, at=0.0)
+    assert ledger.bill_step(pieces(100, 50), 0, at=300.0).cache_read == 150
+    assert ledger.bill_step(pieces(100, 50), 0, at=600.0).cache_read == 150
+    assert ledger.bill_step(pieces(100, 50), 0, at=901.0).cache_read == 0
+
+
+def many(count: int) -> list[Piece]:
+    return [(index, 100) for index in range(count)]
+
+
+@pytest.mark.parametrize(("at_the_change", "found"), [(True, 3_000), (False, 100)])
+def test_after_a_change_far_from_the_end_only_a_mark_before_it_finds_the_cache(at_the_change: bool, found: int) -> None:
+    ledger = BillingLedger(PRICES, 100_000, CacheRules(least=0, at_the_change=at_the_change))
+    for count in range(2, 60, 2):
+        ledger.bill_step(many(count), 0)
+    changed = [*many(30), ("a marker", 60), *many(60)[31:]]
+    assert ledger.bill_step(changed, 0).cache_read == found
+
+
+def test_a_summary_asked_for_beside_the_steps_moves_no_mark() -> None:
+    ledger = BillingLedger(PRICES, 100_000, CacheRules(least=0))
+    for count in range(2, 60, 2):
+        ledger.bill_step(many(count), 0)
+    ledger.bill_cached_request([*many(58), ("a question", 300)], 0)
+    assert ledger.bill_step(many(60), 0).cache_read == 5_800
+    changed = [*many(30), ("a marker", 60), *many(60)[31:]]
+    assert ledger.bill_step(changed, 0).cache_read == 3_000
+
+
+def test_a_cache_without_marks_finds_any_common_beginning() -> None:
+    ledger = BillingLedger(PRICES, 100_000, CacheRules(look_back=0, least=0))
+    ledger.bill_step(many(60), 0)
+    assert ledger.bill_step([*many(31), ("a marker", 60), *many(60)[32:]], 0).cache_read == 3_100
+
+
+def test_a_recall_reads_the_context_at_the_price_of_the_cache() -> None:
+    ledger = BillingLedger(PRICES, 100_000, ANY)
+    ledger.bill_step(pieces(10_000, 500), 0)
+    before = ledger.billed
+    usage = ledger.bill_recall(pieces(10_000, 500), 20)
+    assert (usage.cache_read, usage.cache_write) == (10_500, 0)
+    assert ledger.billed - before == pytest.approx(10_500 * PRICES.read + 20 * PRICES.output)
+
+
+def test_what_a_recall_brought_is_billed_apart() -> None:
+    ledger = BillingLedger(PRICES, 10_000, ANY)
+    ledger.bill_step(pieces(1_000), 0)
+    ledger.bill_recall(pieces(1_000), 20)
+    assert ledger.recalls == pytest.approx(100 + 100)
+    page, found = pieces(1_000, 250, 50)[1:]
+    why = {page[0]: RecallReason.RECALLED, found[0]: RecallReason.SEARCHED}
+    billed = ledger.billed
+    ledger.bill_step(pieces(1_000, 250, 50), 0, why=lambda part: why.get(part, RecallReason.NO))
+    assert ledger.recalls == pytest.approx(200 + 300 * 1.25)  # what it brought is written once
+    assert ledger.searches == pytest.approx(50 * 1.25)
+    assert ledger.billed - billed == pytest.approx(100 + 300 * 1.25)
+    ledger.bill_recall(
+        pieces(1_000, 250, 50), 20, asks=RecallReason.SEARCHED, why=lambda part: why.get(part, RecallReason.NO)
+    )
+    assert ledger.searches == pytest.approx(50 * 1.25 + 5 + 100 + 100)
+    assert ledger.recalls == pytest.approx(200 + 300 * 1.35 + 100 + 100)
+
+
+def test_times_are_the_sessions_own_where_it_has_them() -> None:
+    said = [replace(says("a"), time=1_000.0), replace(says("b"), time=1_400.0), says("c")]
+    assert list(cache_billing.request_times(said)) == [10.0, 410.0, 420.0]

@@ -1,0 +1,162 @@
+"""What a reply uses that the view does not show, and the pages that bring it back."""
+
+from __future__ import annotations
+
+import time
+
+from helix_desktop.engine.blocks import Block, ContextKind, Role
+from helix_desktop.engine.facts import PartRef, Text
+from helix_desktop.histories.recorded_session import RecordedCall, RecordedSession
+from helix_desktop.replay.missed_references import (
+    MANY,
+    MOST_PAGES,
+    MissedReferences,
+    RecalledPage,
+    RecallMode,
+    group_by_round,
+    missing_from_view,
+)
+from tests.replay.sessions import Words, long_session, play, returned, says, step, user
+
+OUTPUT = "def merge_tables(left, right):\n    return left + right  # nothing is dropped here"
+
+
+def shows(misses: MissedReferences, *texts: str) -> None:
+    blocks = [Block(ContextKind.OUTPUT, Role.TOOL, PartRef(n), Text(text), 1) for n, text in enumerate(texts, 1)]
+    misses.set_shown_view(blocks, lambda block: block.content.text if isinstance(block.content, Text) else "")
+
+
+def heard() -> MissedReferences:
+    misses = MissedReferences(Words())
+    misses.note_earlier_message(user("Look at merge_tables in src/tables.py"))
+    misses.note_earlier_message(returned("c", OUTPUT))
+    return misses
+
+
+def test_a_name_that_stands_nowhere_any_more_is_missed() -> None:
+    misses = heard()
+    shows(misses, "[CACHED] something")
+    assert misses.missed_by_reply(says("I change merge_tables")) == {"merge_tables"}
+    shows(misses, "[CACHED] something", OUTPUT)
+    assert misses.missed_by_reply(says("I change merge_tables")) == set()
+
+
+def test_words_of_prose_and_what_is_new_are_not_missed() -> None:
+    misses = heard()
+    misses.note_earlier_message(says("Documentation and configuration come later."))
+    shows(misses, "nothing")
+    assert misses.missed_by_reply(says("The documentation of brand_new_name")) == set()
+
+
+def test_a_line_is_missed_where_a_call_repeats_it() -> None:
+    misses = heard()
+    shows(misses, "merge_tables src/tables.py")
+    edit = RecordedCall("e", "edit", '{"old_text": "    return left + right  # nothing is dropped here"}')
+    assert misses.missed_by_reply(says("", edit)) == {"return left + right  # nothing is dropped here"}
+    assert misses.missed_by_reply(says("return left + right  # nothing is dropped here")) == set()
+
+
+def test_numbers_before_lines_do_not_hide_them() -> None:
+    misses = heard()
+    shows(misses, "    12\t    return left + right  # nothing is dropped here\nmerge_tables")
+    edit = RecordedCall("e", "edit", '{"old_text": "return left + right  # nothing is dropped here"}')
+    assert misses.missed_by_reply(says("", edit)) == set()
+
+
+def test_what_stands_inside_a_longer_path_or_line_is_not_missed() -> None:
+    missed = {"refactor.md", "agent.prompt", "npm run check", "view_of", "tables.py"}
+    call = '{"command": "cd /src && npm run check 2>&1"}'
+    view = ["see packages/docs/refactor.md", "await this.agent.prompt(x)", call, "the view_of_all and mytables.py"]
+    assert missing_from_view(missed, view) == {"view_of", "tables.py"}
+    assert missing_from_view(missed, []) == missed
+
+
+def test_a_long_run_of_spaces_is_read_in_time() -> None:
+    begun = time.process_time()
+    assert MissedReferences(Words()).references_in(" " * 50_000) == set()
+    assert time.process_time() - begun < 1, "it took half a minute"
+
+
+def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary() -> None:
+    misses = heard()
+    shows(misses, "nothing")
+    missed = misses.missed_by_reply(says("merge_tables"))
+    reply = says("merge_tables")
+    named = misses.pages_to_recall(missed, reply, [("aa", OUTPUT)], [], summarised=True)
+    assert [(page.entry, page.named) for page in named] == [("aa", True)]
+    assert misses.pages_to_recall(missed, reply, [], [], summarised=False) == []
+    assert [page.named for page in misses.pages_to_recall(missed, reply, [], [], summarised=True)] == [False]
+
+
+def test_no_more_pages_than_an_agent_asks_for_at_once() -> None:
+    misses = MissedReferences(Words())
+    entries = []
+    for number in range(MOST_PAGES + 5):
+        misses.note_earlier_message(returned("c", f"identifier_{number:03}"))
+        entries.append((f"{number}", f"identifier_{number:03}"))
+    shows(misses, "nothing")
+    reply = says(" ".join(f"identifier_{number:03}" for number in range(MOST_PAGES + 5)))
+    assert len(misses.pages_to_recall(misses.missed_by_reply(reply), reply, entries, [], summarised=True)) == MOST_PAGES
+
+
+def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
+    session = long_session(4, 90)
+    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 9 + " the_first_output_of_all")
+    asks = says("Now to the_first_output_of_all.")
+    said = RecordedSession("used again", (session.messages[0], *first, *session.messages[1:], user("go on"), asks))
+    with_them, without = play(said), play(said, recalls=RecallMode.NONE)
+    assert with_them.recalls_billed > 0
+    assert with_them.recalled_pages > 0
+    assert with_them.billed_with_recalls == with_them.billed + with_them.recalls_billed
+    assert (without.recalls_billed, without.recalled_pages, without.billed_with_recalls) == (0, 0, without.billed)
+    assert with_them.plainly_retained_share <= with_them.retained_share
+
+
+TEXT = "\n".join(f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 for number in range(1_000))
+
+
+def read(missed: set[str], reply: str, view: str, recalls: RecallMode = RecallMode.SEARCHED) -> list[RecalledPage]:
+    misses = MissedReferences(Words())
+    misses.note_earlier_message(returned("c", TEXT))
+    return misses.pages_to_recall(missed, says(reply), [("aa", TEXT)], [view], summarised=False, recalls=recalls)
+
+
+def test_an_agent_asks_by_the_words_it_still_sees_and_never_by_what_it_misses() -> None:
+    (page,) = read({"line_00210"}, "In topic_010 I change line_00210", "topic_010 is to be changed")
+    assert page.asked == (("find", "topic_010"),)
+    assert "line_00210" in page.holds
+    assert len(page.text) < 3_000
+
+
+def test_where_the_words_do_not_bring_it_pages_are_read_up_to_what_is_missed() -> None:
+    found, *pages = read({"line_00210"}, "In topic_030 I change line_00210", "topic_030 is to be changed")
+    assert found.was_found_by_words
+    assert [page.round for page in pages] == list(range(1, len(pages) + 1))
+    assert "line_00210" in pages[-1].holds
+    assert not any("line_00210" in page.holds for page in pages[:-1])
+    found, far = read({"line_00999"}, "In topic_030 I change line_00999", "topic_030 is to be changed")
+    first, last = map(int, dict(far.asked)["lines"].split("-"))
+    assert first <= 1_000 <= last
+
+
+def test_an_agent_that_knows_the_page_reads_that_alone() -> None:
+    (page,) = read({"line_00999"}, "I change line_00999", "", RecallMode.NAMED)
+    assert "line_00999" in page.holds
+    assert not page.was_found_by_words
+    misses = heard()
+    assert misses.pages_to_recall({"merge_tables"}, says("x"), [], [], summarised=True, recalls=RecallMode.NAMED) == []
+
+
+def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:
+    many = {f"line_{number:05}" for number in range(MANY + 1)}
+    pages = read(many, "In topic_000 " + " ".join(sorted(many)), "topic_000")
+    assert 0 < len(pages) <= MOST_PAGES
+    assert {page.round for page in pages} == {0}
+    assert not any(page.was_found_by_words for page in pages)
+
+
+def test_what_is_asked_at_once() -> None:
+    pages = [
+        RecalledPage(entry, (), "", frozenset(), named=True, round=at) for entry, at in (("a", 0), ("a", 1), ("b", 0))
+    ]
+    assert [[page.entry for page in together] for together in group_by_round(pages)] == [["a", "b"], ["a"]]

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
+from helix_desktop.store.journal_file import StoredFact, seal_fact
+from helix_desktop.store.shared import fact_segments
+from helix_desktop.store.shared.fact_segments import MOST_FACTS_IN_SEGMENT, FactSegment, HeadContents
+
+
+def line(seq: int, fact: str = "{}", time: float = 1.5) -> StoredFact:
+    return StoredFact(0, "c", seq, time, fact, seal_fact("c", seq, time, fact))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fresh", "renewed"),
+    [
+        ([], 5, 0),
+        ([10], 5, 1),
+        ([100], 5, 0),
+        ([100, 10], 5, 1),
+        ([30, 10], 5, 2),
+        ([32], 1, 1),
+        ([33], 1, 0),  # large enough to stay, while less is behind it
+        ([33], 33, 1),
+        ([33], 32, 0),
+        ([60, 33], 33, 2),  # the two of them are more than the one before
+        ([70, 33], 33, 1),
+        ([2], MOST_FACTS_IN_SEGMENT - 2, 1),
+        ([2], MOST_FACTS_IN_SEGMENT - 1, 0),
+    ],
+)
+def test_small_segments_are_made_anew_and_large_ones_stay(sizes: list[int], fresh: int, renewed: int) -> None:
+    made, last = [], 0
+    for size in sizes:
+        made.append(FactSegment(b"name", last + 1, last + size))
+        last += size
+    assert fact_segments.count_segments_to_merge(made, fresh) == renewed
+
+
+def test_few_segments_remain_and_a_fact_is_sent_few_times() -> None:
+    made: list[FactSegment] = []
+    sent = 0
+    for last in range(1, 3_001):
+        count = fact_segments.count_segments_to_merge(made, 1)
+        first = made[-count].first if count else last
+        made = [*made[: len(made) - count], FactSegment(b"", first, last)]
+        sent += made[-1].fact_count
+    assert len(made) <= 12
+    assert sent / 3_000 <= 24
+
+
+def test_the_chain_runs_through_every_time_and_text_in_order() -> None:
+    lines = [line(1), line(2, '{"a":1}')]
+    chain = fact_segments.compute_chain(fact_segments.NOTHING, lines)
+    assert chain == fact_segments.next_chain_link(
+        fact_segments.next_chain_link(fact_segments.NOTHING, lines[0]), lines[1]
+    )
+    for others in ([lines[1], lines[0]], lines[:1], [lines[0], line(2, '{"a":2}')], [line(1, time=1.25), lines[1]]):
+        assert fact_segments.compute_chain(fact_segments.NOTHING, others) != chain
+    assert fact_segments.count_common_facts(lines, [lines[0], line(2)]) == 1
+    assert fact_segments.count_common_facts(lines, [line(1, time=2.0), lines[1]]) == 0
+    assert fact_segments.count_common_facts(lines, lines[:1]) == 1
+
+
+def test_a_segment_comes_back_with_its_numbers() -> None:
+    lines = [line(7), line(8, '{"text":"a\\tb"}', 2.25)]
+    assert list(fact_segments.unpack_segment(fact_segments.pack_segment(lines))) == lines
+    with pytest.raises(JournalCorrupt):
+        fact_segments.unpack_segment(b"nothing of the kind")
+
+
+def test_a_head_comes_back_and_that_of_a_newer_program_is_left_alone() -> None:
+    contents = HeadContents("c", "desktop", 9, b"k" * 32, (FactSegment(b"n" * 32, 1, 9),), 3, is_removed=True)
+    assert fact_segments.decode_head(fact_segments.encode_head(contents)) == contents
+    assert fact_segments.decode_head(fact_segments.encode_head(replace(contents, is_removed=False))).is_removed is False
+    with pytest.raises(WrittenByNewerVersion):
+        fact_segments.decode_head(fact_segments.encode_head(contents).replace(b'"head":1', b'"head":2'))
+    with pytest.raises(JournalCorrupt):
+        fact_segments.decode_head(b"[]")

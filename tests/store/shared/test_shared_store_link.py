@@ -1,0 +1,329 @@
+"""Content shared by machines, over every engine: sent, fetched, checked, forgotten, collected."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.blocks import Block, ContextKind, Role, View
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import PartRef, Stored, Text, ToolReturned, UserSaid
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.engine.view_contents import ViewContents
+from helix_desktop.errors import CacheCorrupt, NotFound, SharedStoreUnreachable, StoreFull
+from helix_desktop.store.cache_folder import CHECKPOINT
+from helix_desktop.store.cache_records import CHUNK
+from helix_desktop.store.shared import entry_rows, link_progress
+from helix_desktop.store.shared.memory_rows import MemoryRowStore, MemoryServer
+from helix_desktop.store.shared.row_encryption import RowCipher
+from helix_desktop.store.shared.row_store import ROW_KEY_BYTES
+from helix_desktop.store.shared.shared_store_link import SHARED
+from tests.store.shared.conftest import Another
+from tests.store.shared.homes import Machine, machine
+
+SHELL = EntryOrigin("shell", "ls -l /home/me")
+
+
+@pytest.fixture
+async def two(tmp_path: Path, another: Another, seal: RowCipher) -> AsyncIterator[tuple[Machine, Machine]]:
+    async with AsyncExitStack() as stack:
+        here = await stack.enter_async_context(machine(tmp_path / "here", another, seal))
+        there = await stack.enter_async_context(machine(tmp_path / "there", another, seal))
+        yield here, there
+
+
+async def test_what_one_machine_puts_the_other_gets(two: tuple[Machine, Machine]) -> None:
+    here, there = two
+    contents = [b"", b"small", secrets.token_bytes(CHUNK), secrets.token_bytes(2 * CHUNK + 17), b"a" * (3 * CHUNK)]
+    stored = [await here.cache.store_content(content, SHELL) for content in contents]
+    await here.link.sync_content_now()
+    assert [await there.cache.read_content(one.digest) for one in stored] == contents
+    entry_there = await there.cache.describe_entry(stored[3].digest)
+    assert entry_there.about == SHELL
+    assert entry_there.time == (await here.cache.describe_entry(stored[3].digest)).time
+
+
+async def test_parts_and_many_at_once_are_fetched_too(two: tuple[Machine, Machine]) -> None:
+    here, there = two
+    stored = [await here.cache.store_content(b"line\n" * number, SHELL) for number in range(1, 30)]
+    large = await here.cache.store_content(secrets.token_bytes(CHUNK + 5), SHELL)
+    await here.link.sync_content_now()
+    assert await there.cache.read_range(stored[9].digest, 5, 9) == b"line\nline"
+    found = await there.cache.read_contents(
+        [*(one.digest for one in stored), large.digest, Digest.of_content(b"nobody has it")]
+    )
+    assert len(found) == 30
+    pieces = [piece async for piece in there.cache.stream_content(large.digest)]
+    assert b"".join(pieces) == await here.cache.read_content(large.digest)
+
+
+async def test_what_nobody_has_is_not_there(two: tuple[Machine, Machine]) -> None:
+    _, there = two
+    with pytest.raises(NotFound, match="There is no entry"):
+        await there.cache.read_content(Digest.of_content(b"nobody has it"))
+
+
+async def test_an_entry_that_a_fact_names_is_found_by_the_start_of_its_hash(two: tuple[Machine, Machine]) -> None:
+    here, there = two
+    stored = await here.cache.store_content(b"named by a fact", SHELL)
+    await here.link.sync_content_now()
+    short = stored.digest.hex[:10]
+    with pytest.raises(NotFound):
+        await there.cache.resolve_prefix(short)
+    await there.workspace.journal.append_to_journal("c", [ToolReturned("1", stored, 2)])
+    await there.workspace.index.wait_until_indexed()
+    assert await there.cache.resolve_prefix(short) == stored.digest
+    other = await here.cache.store_content(b"named by nobody", SHELL)
+    await here.link.sync_content_now()
+    assert await there.cache.resolve_prefix(other.digest.hex) == other.digest
+
+
+async def test_a_damaged_entry_comes_back_from_the_store(two: tuple[Machine, Machine]) -> None:
+    here, _ = two
+    stored = await here.cache.store_content(b"precious", SHELL)
+    await here.link.sync_content_now()
+    folder = here.workspace._stores.cache
+    await here.workspace._stores.thread.run_there(folder.quarantine_entry, stored.digest, "a flipped bit")
+    assert await here.cache.read_content(stored.digest) == b"precious"
+
+
+async def test_what_checkpoints_store_stays_on_its_machine(two: tuple[Machine, Machine]) -> None:
+    here, there = two
+    stored = await here.cache.store_content(b"a file of this machine", EntryOrigin(CHECKPOINT))
+    await here.link.sync_content_now()
+    with pytest.raises(NotFound):
+        await there.cache.read_content(stored.digest)
+
+
+async def test_a_flipped_byte_in_the_store_is_found_and_a_check_mends_it(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer()
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        small = await here.cache.store_content(b"small", SHELL)
+        large = await here.cache.store_content(secrets.token_bytes(2 * CHUNK), SHELL)
+        await here.link.sync_content_now()
+        for name, (sealed, time, space) in shelf.rows.items():
+            shelf.rows[name] = (sealed[:-1] + bytes([sealed[-1] ^ 1]), time, space)
+        async with machine(tmp_path / "there", lambda: MemoryRowStore(shelf, seal.space), seal) as there:
+            for digest in (small.digest, large.digest):
+                with pytest.raises(CacheCorrupt):
+                    await there.cache.read_content(digest)
+            assert await there.cache.read_contents([small.digest, large.digest]) == {}
+            assert await here.link.check_shared_entries() == (2, 0, 2)
+            assert await here.link.check_shared_entries() == (2, 0, 0)
+            assert await there.cache.read_content(small.digest) == b"small"
+            assert len(await there.cache.read_content(large.digest)) == 2 * CHUNK
+
+
+async def test_what_was_forgotten_here_is_forgotten_there_and_cannot_come_back(two: tuple[Machine, Machine]) -> None:
+    here, there = two
+    secret, large = b"the secret " * 10, secrets.token_bytes(CHUNK + 100)
+    stored = [await here.cache.store_content(content, SHELL) for content in (secret, large)]
+    await here.link.sync_content_now()
+    for one in stored:
+        await there.cache.read_content(one.digest)
+    fact = ToolReturned("1", stored[0], 2, head=secret.decode())
+    await there.workspace.journal.append_to_journal("c", [UserSaid((Text("show it", 2),)), fact])
+    purged = await here.workspace.forget_content(entries=[one.digest for one in stored])
+    assert set(purged.entries) == {one.digest for one in stored}
+    assert purged.elsewhere == ()
+    await there.link.sync_content_now()
+    for each in (here, there):
+        for one in stored:
+            with pytest.raises(NotFound, match="forgotten"):
+                await each.cache.read_content(one.digest)
+    facts = await there.workspace.journal.read_facts("c")
+    assert isinstance(facts[1].fact, ToolReturned)
+    assert facts[1].fact.head == ""
+    await there.cache.store_content(secret, SHELL)
+    await there.link.sync_content_now()
+    rows = await (await there.link.ensure_connected()).remote.fetch_in_batches(
+        [entry_rows.entry_row_name((await there.link.ensure_connected()).seal, stored[0].digest)]
+    )
+    assert rows == {}
+    await there.link.sync_content_now()
+    assert await there.cache.read_content(stored[0].digest) == secret  # put again by hand: it stays on that machine
+
+
+async def test_a_description_that_held_the_text_is_sent_again_without_it(two: tuple[Machine, Machine]) -> None:
+    here, there = two
+    for content in (b"200 OK", secrets.token_bytes(CHUNK + 100)):
+        stored = await here.cache.store_content(content, EntryOrigin("shell", "curl -H 'token: swordfish' localhost"))
+        await here.link.sync_content_now()
+        await here.workspace.forget_content(text="swordfish")
+        assert await there.cache.read_content(stored.digest) == content
+        described = await there.cache.describe_entry(stored.digest)
+        assert described.about.source == "curl -H 'token: [forgotten]' localhost"
+    assert (await here.link.link_status()).burying == 0
+
+
+async def test_what_was_forgotten_while_the_store_was_away_is_forgotten_when_it_is_back(
+    tmp_path: Path, seal: RowCipher
+) -> None:
+    shelf, engines = MemoryServer(), list[MemoryRowStore]()
+
+    def engine() -> MemoryRowStore:
+        engines.append(MemoryRowStore(shelf, seal.space))
+        return engines[-1]
+
+    async with machine(tmp_path / "here", engine, seal) as here:
+        stored = await here.cache.store_content(b"the secret", SHELL)
+        await here.link.sync_content_now()
+        engines[0].is_away = True
+        purged = await here.workspace.forget_content(entries=[stored.digest])
+        assert "Not yet forgotten in the shared store" in purged.elsewhere[0]
+        assert (await here.link.link_status()).burying == 1
+        assert shelf.rows
+    async with machine(tmp_path / "here", engine, seal) as here:  # also after the program was closed
+        await here.link.sync_content_now()
+        assert not shelf.rows
+        assert (await here.link.link_status()).burying == 0
+
+
+async def test_while_the_store_is_away_work_goes_on_and_then_it_is_caught_up_in_order(
+    tmp_path: Path, seal: RowCipher
+) -> None:
+    shelf = MemoryServer()
+    engine = MemoryRowStore(shelf, seal.space)
+    engine.is_away = True
+    async with machine(tmp_path / "here", lambda: engine, seal) as here:
+        stored = [await here.cache.store_content(b"%d" % number, SHELL) for number in range(450)]
+        with pytest.raises(SharedStoreUnreachable):
+            await here.link.sync_content_now()
+        status = await here.link.link_status()
+        assert (status.waiting, status.waiting_bytes) == (450, sum(one.size for one in stored))
+        assert status.away
+        assert "is not responding" in status.trouble
+        assert await here.cache.read_content(stored[0].digest) == b"0"
+        elsewhere = Stored(Digest.of_content(b"perhaps there"), 13)
+        with pytest.raises(NotFound, match="not on this computer"):
+            await here.cache.read_content(elsewhere.digest)
+        view = View((Block(ContextKind.OUTPUT, Role.USER, PartRef(1), elsewhere, 1),))
+        shown = await ViewContents(here.cache).read_view_contents(view)  # a turn goes on without it
+        assert "not on this computer" in str(shown[elsewhere])
+        engine.is_away = False
+        await here.link.sync_content_now()
+        assert list(shelf.rows) == [entry_rows.entry_row_name(seal, one.digest) for one in stored]
+        assert (await here.link.link_status()).waiting == 0
+
+
+async def test_what_waits_lasts_through_a_crash(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer()
+    engine = MemoryRowStore(shelf, seal.space)
+    engine.is_away = True
+    async with machine(tmp_path / "here", lambda: engine, seal) as here:
+        stored = await here.cache.store_content(b"waits", SHELL)
+    (here.workspace.folder / link_progress.PROGRESS_FILE).unlink(missing_ok=True)  # as if it had never been written
+    engine.is_away = False
+    async with machine(tmp_path / "here", lambda: engine, seal, begin=True) as here:
+        while (await here.link.link_status()).waiting:
+            await asyncio.sleep(0.01)
+        assert entry_rows.entry_row_name(seal, stored.digest) in shelf.rows
+
+
+async def test_with_the_setting_shared_a_put_returns_when_the_store_has_it(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer()
+    engine = MemoryRowStore(shelf, seal.space)
+    async with machine(tmp_path / "here", lambda: engine, seal, acknowledge=SHARED) as here:
+        stored = await asyncio.gather(*(here.cache.store_content(b"%d" % number, SHELL) for number in range(40)))
+        assert {entry_rows.entry_row_name(seal, one.digest) for one in stored} == set(shelf.rows)
+        engine.is_away = True
+        with pytest.raises(SharedStoreUnreachable):
+            await here.cache.store_content(b"cannot be acknowledged", SHELL)
+        assert await here.cache.read_content(Digest.of_content(b"cannot be acknowledged"))
+
+
+async def test_a_full_store_is_a_sentence_and_work_goes_on(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer(most_bytes=3000)
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        await here.cache.store_content(b"fits", SHELL)
+        await here.link.sync_content_now()
+        await here.cache.store_content(secrets.token_bytes(9000), SHELL)
+        with pytest.raises(StoreFull, match="is full"):
+            await here.link.sync_content_now()
+        assert "Free up space in the store" in (await here.link.link_status()).trouble
+        shelf.most_bytes = 0
+        await here.link.sync_content_now()
+
+
+async def test_rows_that_no_machine_uses_are_collected(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer()
+
+    def engine() -> MemoryRowStore:
+        return MemoryRowStore(shelf, seal.space)
+
+    async with machine(tmp_path / "here", engine, seal) as here, machine(tmp_path / "there", engine, seal) as there:
+        mine, theirs, nobodys = [
+            await each.cache.store_content(content, SHELL)
+            for each, content in ((here, b"mine"), (there, secrets.token_bytes(CHUNK + 3)), (here, b"nobody's"))
+        ]
+        for each, one in ((here, mine), (there, theirs)):
+            await each.workspace.journal.append_to_journal("c", [ToolReturned("1", one, 2)])
+            await each.link.sync_content_now()
+        await there.link.announce_and_send_missing()
+        assert await here.link.remove_unused_rows(grace=3600) == 0
+        assert await here.link.remove_unused_rows(grace=-1) == 1
+        assert entry_rows.entry_row_name(seal, nobodys.digest) not in shelf.rows
+        assert len(shelf.rows) == 4
+        await there.link.withdraw_used_rows()
+        assert await here.link.remove_unused_rows(grace=-1) == 3
+        await there.link.announce_and_send_missing()  # what it still uses comes back
+        assert len(shelf.rows) == 4
+
+
+async def test_rows_tell_no_text_and_no_size(tmp_path: Path, seal: RowCipher) -> None:
+    shelf = MemoryServer()
+    async with machine(tmp_path / "here", lambda: MemoryRowStore(shelf, seal.space), seal) as here:
+        for number in range(60):
+            await here.cache.store_content(b"confidential " * number, EntryOrigin("shell", "/home/me/confidential"))
+        await here.link.sync_content_now()
+        await here.link.announce_and_send_missing()
+        sizes = {len(sealed) - ROW_KEY_BYTES for sealed, *_ in shelf.rows.values()}
+        assert sizes <= {512, 1024}
+        everything = b"".join([*shelf.rows, *(sealed for sealed, *_ in shelf.rows.values()), *shelf.machines.values()])
+        assert b"confidential" not in everything
+        assert b"shell" not in everything
+        assert not any(Digest.of_content(b"confidential " * number).raw in everything for number in range(60))
+
+
+async def test_what_will_be_forgotten_is_on_the_disk_before_it_begins(two: tuple[Machine, Machine]) -> None:
+    here, _ = two
+    small = await here.cache.store_content(b"small", SHELL)
+    large = await here.cache.store_content(secrets.token_bytes(CHUNK + 5), SHELL)
+    await here.link.note_entries_to_forget([])
+    assert not link_progress.read_link_progress(here.workspace.folder).burying
+    await here.link.note_entries_to_forget(
+        [small.digest, large.digest], [Digest.of_content(b"b"), Digest.of_content(b"a")]
+    )
+    written = link_progress.read_link_progress(here.workspace.folder)
+    assert dict(written.burying) == {small.digest.hex: 1, large.digest.hex: 2}
+    assert list(written.renewing) == sorted([Digest.of_content(b"a").hex, Digest.of_content(b"b").hex])
+    here.link._obeying = frozenset([Digest.of_content(b"theirs")])  # another machine forgot it: it knows
+    await here.link.note_entries_to_forget([Digest.of_content(b"theirs")])
+    assert dict(link_progress.read_link_progress(here.workspace.folder).burying) == dict(written.burying)
+
+
+async def test_the_start_of_a_hash_that_fits_two_entries_elsewhere_is_not_one_of_them(
+    two: tuple[Machine, Machine],
+) -> None:
+    here, there = two
+    first: dict[str, bytes] = {}
+    for number in range(20_000):
+        content = b"%d" % number
+        short = Digest.of_content(content).hex[:4]
+        if short in first:
+            break
+        first[short] = content
+    stored = [await here.cache.store_content(each, SHELL) for each in (first[short], content)]
+    await here.link.sync_content_now()
+    await there.workspace.journal.append_to_journal("c", [ToolReturned(str(one.digest), one, 2) for one in stored])
+    await there.workspace.index.wait_until_indexed()
+    with pytest.raises(NotFound):
+        await there.cache.resolve_prefix(short)
+    assert await there.cache.resolve_prefix(stored[0].digest.hex[:12]) == stored[0].digest
+    with pytest.raises(NotFound):
+        await there.cache.resolve_prefix("0" * 12)

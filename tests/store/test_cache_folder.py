@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import CacheCorrupt, InvalidInput, NotFound, WrittenByNewerVersion
+from helix_desktop.store import cache_records
+from helix_desktop.store.cache_folder import CHECKPOINT, CacheFolder
+from helix_desktop.store.cache_records import CHUNK, VERSION_KEY
+
+SHELL = EntryOrigin("shell", "ls")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[CacheFolder]:
+    opened = CacheFolder(tmp_path / "cache")
+    yield opened
+    opened.close()
+
+
+def chunk_of(cache: CacheFolder, digest: Digest, chunk: int = 0) -> bytes:
+    return cache_records.key_of_chunk(cache.record_of_content(digest).blob, chunk)
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00wrong", b"\x01wrong", b"\x07what", b"\x01" + b"\xff" * 40])
+@pytest.mark.parametrize("content", [b"small", bytes(3 * CHUNK)], ids=["small", "large"])
+def test_wrong_bytes_are_never_handed_out(cache: CacheFolder, content: bytes, value: bytes) -> None:
+    digest = cache.put_whole_content(content, SHELL).digest
+    cache.level.write_batch([(chunk_of(cache, digest), value)])
+    for _ in range(2):
+        with pytest.raises(CacheCorrupt, match=digest.hex):
+            cache.get_content(digest)
+        with pytest.raises(CacheCorrupt, match=digest.hex):
+            cache.read_part(digest, 0, 3)
+    assert cache.put_whole_content(content, SHELL).digest == digest
+    assert cache.get_content(digest) == content
+
+
+def test_quarantine_lasts(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    digest = cache.put_whole_content(b"content", SHELL).digest
+    key = chunk_of(cache, digest)
+    cache.level.write_batch([(key, None)])
+    with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
+        cache.get_content(digest)
+    cache.level.write_batch([(key, b"\x00content")])
+    cache.close()
+    again = CacheFolder(tmp_path)
+    with pytest.raises(CacheCorrupt, match="chunk 0 is missing"):
+        again.get_content(digest)
+    assert again.put_whole_content(b"content", SHELL)
+    again.close()
+    last = CacheFolder(tmp_path)
+    assert last.get_content(digest) == b"content"
+    last.close()
+
+
+@pytest.mark.parametrize("what", ["description", "number", "other"])
+def test_a_damaged_description_is_named(cache: CacheFolder, what: str) -> None:
+    digest, other = (
+        cache.put_whole_content(b"x" * 3 * CHUNK, SHELL).digest,
+        cache.put_whole_content(b"other", SHELL).digest,
+    )
+    number = cache_records.key_of_number(b"m", cache.record_of_content(digest).number)
+    value = {
+        "description": b"nonsense",
+        "number": None,
+        "other": cache_records.pack_record(cache.record_of_content(other)),
+    }[what]
+    cache.level.write_batch([(number, value)])
+    with pytest.raises(CacheCorrupt, match=digest.hex):
+        cache.get_content(digest)
+    with pytest.raises(CacheCorrupt, match=digest.hex):
+        cache.record_of_content(digest)
+    assert cache.get_content(other) == b"other"
+
+
+def test_a_put_that_mends_leaves_nothing_behind(cache: CacheFolder) -> None:
+    digest = cache.put_whole_content(b"y" * 3 * CHUNK, SHELL).digest
+    cache.level.write_batch([(chunk_of(cache, digest, 1), b"\x00wrong")])
+    cache.put_whole_content(b"y" * 3 * CHUNK, SHELL)
+    assert len(list(cache.level.keys_in_range(b"m", b"n"))) == 1
+    assert len(list(cache.level.keys_in_range(b"b", b"c"))) == 3
+    assert cache.get_content(digest) == b"y" * 3 * CHUNK
+
+
+def test_what_was_never_finished_is_swept(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    incoming = cache.begin_incoming(SHELL)
+    incoming.write_piece(random.Random(1).randbytes(5 * CHUNK))
+    assert len(list(cache.level.keys_in_range(b"b", b"c"))) == 4
+    cache.close()
+    again = CacheFolder(tmp_path)
+    assert list(again.level.keys_in_range(b"b", b"c")) == []
+    assert list(again.level.keys_in_range(b"o", b"p")) == []
+    assert again._next >= 2
+    again.close()
+
+
+def test_numbers_only_grow(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    first = cache.put_whole_content(b"1", SHELL).digest
+    number = cache.record_of_content(first).number
+    cache.forget_entry(first)
+    cache.close()
+    again = CacheFolder(tmp_path)
+    assert again.record_of_content(again.put_whole_content(b"2", SHELL).digest).number >= number
+    again.close()
+
+
+def test_two_puts_of_the_same_staged_at_once_are_one(cache: CacheFolder) -> None:
+    one, two = cache.stage_content(b"same", SHELL), cache.stage_content(b"same", EntryOrigin("other"))
+    cache.commit_staged([one, two])
+    assert one.record == two.record
+    assert len(cache.records_after()) == 1
+
+
+def test_nothing_is_known_before_it_is_committed(cache: CacheFolder) -> None:
+    staged = cache.stage_content(b"content", SHELL)
+    with pytest.raises(NotFound):
+        cache.get_content(staged.record.digest)
+    cache.commit_staged([staged])
+    assert cache.get_content(staged.record.digest) == b"content"
+
+
+def test_a_pinned_entry_is_not_collected(cache: CacheFolder) -> None:
+    digest = cache.put_whole_content(b"content", SHELL).digest
+    cache.set_entry_pinned(digest)
+    assert cache.pinned_entries() == {digest}
+    with pytest.raises(InvalidInput, match="pinned"):
+        cache.collect_entry(digest)
+    cache.set_entry_pinned(digest, pinned=False)
+    assert cache.collect_entry(digest) == len(b"content") + 1
+    with pytest.raises(NotFound, match="removed to free up space"):
+        cache.get_content(digest)
+    assert cache.record_of_entry(digest).size == 7
+
+
+def test_a_forgotten_entry_says_so_and_can_come_again(cache: CacheFolder) -> None:
+    digest = cache.put_whole_content(b"content", SHELL).digest
+    cache.forget_entry(digest)
+    for ask in (lambda: cache.get_content(digest), lambda: cache.resolve_hash_prefix(digest.hex)):
+        with pytest.raises(NotFound, match="forgotten"):
+            ask()
+    assert list(cache.level.keys_in_range(b"h", b"i")) == list(cache.level.keys_in_range(b"m", b"n")) == []
+    cache.put_whole_content(b"content", SHELL)
+    assert not cache.was_forgotten(digest)
+
+
+def test_what_is_near_is_told(cache: CacheFolder) -> None:
+    digest = cache.put_whole_content(b"content", SHELL).digest
+    mistyped = digest.hex[:10] + ("0" if digest.hex[10] != "0" else "1")
+    with pytest.raises(NotFound, match=f"Near it: {digest.hex[:16]}"):
+        cache.resolve_hash_prefix(mistyped)
+
+
+def test_a_cache_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path)
+    cache.level.write_batch([(VERSION_KEY, b"2")])
+    cache.close()
+    with pytest.raises(WrittenByNewerVersion):
+        CacheFolder(tmp_path)
+
+
+def test_an_entry_whose_description_is_damaged_can_be_forgotten(tmp_path: Path) -> None:
+    cache = CacheFolder(tmp_path / "cache")
+    digest = cache.put_whole_content(b"content nobody can describe any more").digest
+    cache.level.write_batch([(cache_records.key_of_number(b"m", 1), b"nonsense")])
+    cache.forget_entry(digest)
+    assert list(cache.level.keys_in_range(b"b", b"c")) == []
+    cache.close()
+
+
+def test_what_a_checkpoint_stored_becomes_an_entry_when_a_tool_stores_it(cache: CacheFolder) -> None:
+    digest = cache.put_whole_content(b"a\nb\n", EntryOrigin(CHECKPOINT)).digest
+    before = cache.record_of_content(digest)
+    assert cache.put_whole_content(b"a\nb\n", EntryOrigin(CHECKPOINT)).digest == digest
+    assert cache.record_of_content(digest) == before
+    cache.put_whole_content(b"a\nb\n", SHELL)
+    own = cache.record_of_content(digest)
+    assert (own.about, own.blob, own.lines) == (SHELL, before.blob, 2)
+    assert own.number > before.number
+    assert [record.digest for record in cache.records_after(0)] == [digest]  # once, behind all that is known already
+    cache.put_whole_content(b"a\nb\n", EntryOrigin(CHECKPOINT))
+    cache.put_whole_content(b"a\nb\n", EntryOrigin("read_file", "b.txt"))
+    assert cache.record_of_content(digest) == own  # the first who stored it

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store import cache_records
+from helix_desktop.store.cache_folder import CacheFolder
+from helix_desktop.store.cache_maintenance import CacheCheck, VerifyResult, collect_entries
+
+SHELL = EntryOrigin("shell", "ls")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[CacheFolder]:
+    opened = CacheFolder(tmp_path)
+    opened.commit_staged([opened.stage_content(b"entry %d" % number, SHELL) for number in range(1300)])
+    yield opened
+    opened.close()
+
+
+def checked(cache: CacheFolder, *expected: Digest) -> VerifyResult:
+    check = CacheCheck(cache)
+    for going_on in (check.repair_hash_keys, lambda: check.note_missing(expected)):
+        while check.check_slice():
+            pass
+        going_on()
+    return check.check_result()
+
+
+def test_everything_is_read(cache: CacheFolder) -> None:
+    result = checked(cache)
+    assert (result.checked, result.damaged, result.notes) == (1300, (), ())
+    assert result.bytes == sum(len(b"entry %d" % number) for number in range(1300))
+
+
+def test_a_large_cache_is_checked_in_slices(cache: CacheFolder) -> None:
+    check, steps = CacheCheck(cache), 1
+    while check.check_slice():
+        steps += 1
+    assert steps > 1
+
+
+def test_an_entry_whose_hash_leads_nowhere_is_linked_again(cache: CacheFolder) -> None:
+    digest = Digest.of_content(b"entry 7")
+    cache.level.write_batch([(b"h" + digest.raw, None)])
+    assert checked(cache).checked == 1300
+    assert cache.get_content(digest) == b"entry 7"
+
+
+def test_what_ought_to_be_there_is_named(cache: CacheFolder) -> None:
+    missing, forgotten, there = (
+        Digest.of_content(b"missing"),
+        Digest.of_content(b"entry 3"),
+        Digest.of_content(b"entry 4"),
+    )
+    cache.forget_entry(forgotten)
+    result = checked(cache, missing, forgotten, there)
+    assert [digest for digest, _ in result.damaged] == [missing]
+
+
+def test_collection_stops_when_there_is_room(cache: CacheFolder) -> None:
+    digests = [Digest.of_content(b"entry %d" % number) for number in range(10)]
+    cache.set_entry_pinned(digests[0])
+    broken = cache.record_of_content(digests[1])
+    cache.level.write_batch([(cache_records.key_of_number(b"m", broken.number), b"nonsense")])
+    gone, freed = collect_entries(cache, digests, 24)
+    assert gone == digests[2:5]
+    assert freed == 24
+    assert collect_entries(cache, digests[2:5], 25) == ([], 0)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from helix_desktop import tasks
+from helix_desktop.engine.facts import (
+    ConversationStarted,
+    Folded,
+    FoldKind,
+    Forgotten,
+    ModelReplied,
+    PartRef,
+    Stop,
+    Text,
+    ToolCall,
+    ToolReturned,
+    UserSaid,
+)
+from helix_desktop.engine.forgotten_text_forms import TextForms
+from helix_desktop.engine.ports import EntryOrigin, SearchHit
+from helix_desktop.errors import InvalidInput, NotFound, StoreBusy
+from helix_desktop.store.content_forgetting import BLANK
+from helix_desktop.store.stored_workspace import StoredWorkspace
+
+SECRET = 'sk-"Qz77x\\Lw"-üKey-4419'
+
+
+def stands_in(folder: Path, secret: str) -> list[str]:
+    """The files whose bytes hold the secret in any of the forms it may be written in; case does not matter to FTS."""
+    traces = [TextForms(secret), TextForms(secret.lower())]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [path.name for path in files if any(each.occurs_in_bytes(path.read_bytes()) for each in traces)]
+
+
+async def fill(workspace: StoredWorkspace) -> ToolReturned:
+    """A conversation with the secret wherever a secret can get to."""
+    raw = await workspace.cache.store_content(f"k={SECRET}".encode(), EntryOrigin("shell", f"login {SECRET}"))
+    clean = await workspace.cache.store_content(b"harmless", EntryOrigin("shell", f"curl -H {SECRET}"))
+    await workspace.cache.store_content(SECRET.encode("utf-16"), EntryOrigin("fetch", "page"))
+    split = b"\0" * ((1 << 20) - 4) + SECRET.encode() + b"\0" * 100
+    await workspace.cache.store_content(split, EntryOrigin("shell", "large"))
+    returned = ToolReturned("1", raw, 3, head=f"k={SECRET}")
+    await workspace.journal.append_to_journal(
+        "c",
+        [
+            ConversationStarted(f"Title {SECRET}"),
+            UserSaid((Text(f"my key is {SECRET}, keep it"),)),
+            ModelReplied((ToolCall("1", "shell", json.dumps({"command": f"login {SECRET}"})),), "m", Stop.CALLS),
+            returned,
+            Folded("f", FoldKind.EXCERPT, PartRef(4), "quotes the output", 1, 9, entries=(raw.digest,)),
+            ToolReturned("2", clean, 1, head="harmless"),
+        ],
+    )
+    await workspace.journal.append_to_journal("other", [UserSaid((Text("nothing here"),))])
+    await workspace.journal.store_meter("c", SECRET)
+    await workspace.index.wait_until_indexed()
+    return returned
+
+
+async def test_a_text_leaves_every_file(workspace: StoredWorkspace) -> None:
+    returned = await fill(workspace)
+    await workspace.back_up_now()
+    assert len(stands_in(workspace.folder, SECRET)) > 3, "the trial needs a secret that stands in the files"
+    told: list[tuple[int, int]] = []
+    purged = await workspace.forget_content(text=SECRET, report=lambda done, total: told.append((done, total)))
+    assert told == sorted(told)
+    assert told[-1][0] >= told[-1][1] > 0
+    assert stands_in(workspace.folder, SECRET) == []
+    assert stands_in(workspace.folder, "Qz77x") == []
+    assert len(purged.entries) == 3
+    assert (purged.facts, purged.conversations, purged.backups) == (5, ("c",), 1)
+    with pytest.raises(NotFound, match="forgotten"):
+        await workspace.cache.read_content(returned.output.digest)
+    facts = [each.fact for each in await workspace.journal.read_facts("c")]
+    assert facts[1] == UserSaid((Text(f"my key is {BLANK}, keep it"),))
+    assert facts[-1] == Forgotten(purged.entries, 5, "forgotten at the user's request")
+    assert len(await workspace.journal.read_facts("other")) == 1
+    assert (await workspace.journal.find_conversation("c")).title == f"Title {BLANK}"
+
+
+async def test_what_is_left_still_works(workspace: StoredWorkspace) -> None:
+    await fill(workspace)
+    await workspace.forget_content(text=SECRET)
+    await workspace.index.wait_until_indexed()
+    assert await workspace.index.search_index("Qz77x") == ()
+    assert len(await workspace.index.search_index("harmless")) == 1
+    assert (await workspace.cache.verify_cache()).damaged == ()
+    assert await workspace.journal.find_journal_damage() == ()
+    again = await workspace.cache.store_content(f"k={SECRET}".encode(), EntryOrigin("shell"))
+    assert await workspace.cache.read_content(again.digest) == f"k={SECRET}".encode()
+
+
+async def test_an_entry_goes_with_what_quotes_it(workspace: StoredWorkspace) -> None:
+    returned = await fill(workspace)
+    purged = await workspace.forget_content(entries=[returned.output.digest])
+    facts = [each.fact for each in await workspace.journal.read_facts("c")]
+    assert isinstance(facts[3], ToolReturned)
+    assert facts[3].head == ""
+    assert isinstance(facts[4], Folded)
+    assert facts[4].text == BLANK
+    assert purged.entries == (returned.output.digest,)
+    assert facts[1] == UserSaid((Text(f"my key is {SECRET}, keep it"),)), "another text stays"
+
+
+async def test_hands_are_told_about_their_own_file(workspace: StoredWorkspace) -> None:
+    workspace.change_settings({"models.main": "secret-model"})
+    purged = await workspace.forget_content(text="secret-model")
+    assert len(purged.elsewhere) == 1
+    assert "workspace.toml, line" in purged.elsewhere[0]
+
+
+async def test_a_short_text_is_refused(workspace: StoredWorkspace) -> None:
+    with pytest.raises(InvalidInput):
+        await workspace.forget_content(text="abc")
+
+
+async def test_stopped_while_it_reads_it_has_changed_nothing(workspace: StoredWorkspace) -> None:
+    await fill(workspace)
+    before = stands_in(workspace.folder, SECRET)
+    found = len(await workspace.index.search_index("Qz77x"))
+    work: list[asyncio.Task[object]] = []
+    told: list[tuple[int, int]] = []
+
+    def stop(done: int, total: int) -> None:
+        told.append((done, total))
+        work[0].cancel()
+
+    work.append(tasks.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget"))
+    with pytest.raises(asyncio.CancelledError):
+        await work[0]
+    assert told[0][0] < told[0][1], "stopped while the cache was read"
+    assert stands_in(workspace.folder, SECRET) == before
+    assert len(await workspace.index.search_index("Qz77x")) == found > 0
+
+
+async def test_once_something_is_removed_all_of_it_is(workspace: StoredWorkspace) -> None:
+    await fill(workspace)
+    work: list[asyncio.Task[object]] = []
+
+    def stop(done: int, total: int) -> None:
+        if done == total:
+            work[0].get_loop().call_soon(work[0].cancel)
+
+    work.append(tasks.OwnedTasks("test").spawn_task(workspace.forget_content(text=SECRET, report=stop), name="forget"))
+    with pytest.raises(asyncio.CancelledError):
+        await work[0]
+    assert stands_in(workspace.folder, SECRET) == []
+
+
+async def test_a_search_works_while_it_reads_and_says_why_not_while_it_removes(workspace: StoredWorkspace) -> None:
+    await fill(workspace)
+    asked: dict[bool, asyncio.Task[Sequence[SearchHit]]] = {}
+
+    def ask(done: int, total: int) -> None:
+        if done == total:
+            asyncio.get_running_loop().call_soon(begin, True)
+        else:
+            begin(False)
+
+    def begin(removing: bool) -> None:
+        asked.setdefault(
+            removing, tasks.OwnedTasks("test").spawn_task(workspace.index.search_index("harmless"), name="search")
+        )
+
+    await workspace.forget_content(text=SECRET, report=ask)
+    assert len(await asked[False]) == 1
+    with pytest.raises(StoreBusy, match="being permanently removed from this workspace"):
+        await asked[True]

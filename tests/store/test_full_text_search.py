@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import pytest
+
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.store.stored_workspace import StoredWorkspace
+
+SHELL = EntryOrigin("shell", "cat log")
+
+
+async def test_a_hit_in_a_long_entry_has_its_line(workspace: StoredWorkspace) -> None:
+    lines = [f"line {number} of many words" for number in range(1, 30_000)]
+    lines[25_000] = "here is the needle"
+    stored = await workspace.cache.store_content("\n".join(lines).encode(), SHELL)
+    await workspace.index.wait_until_indexed()
+    (hit,) = await workspace.index.search_index("needle")
+    assert (hit.digest, hit.line, hit.snippet) == (stored.digest, 25_001, "here is the needle")
+
+
+async def test_an_entry_is_found_once_however_often_it_says_it(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content(b"needle in a line\n" * 20_000, SHELL)
+    await workspace.index.wait_until_indexed()
+    assert len(await workspace.index.search_index("needle")) == 1
+
+
+async def test_where_no_place_has_every_word_one_with_some_is_shown(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content(b"only apples here", SHELL)
+    await workspace.cache.store_content(b"only pears here", SHELL)
+    await workspace.index.wait_until_indexed()
+    assert len(await workspace.index.search_index("apples pears")) == 2
+    assert len(await workspace.index.search_index("apples here")) == 1
+
+
+async def test_the_better_place_comes_first(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content(b"needle once, and many other words besides, on and on and on", SHELL)
+    best = await workspace.cache.store_content(b"needle needle needle", SHELL)
+    await workspace.index.wait_until_indexed()
+    assert (await workspace.index.search_index("needle"))[0].digest == best.digest
+
+
+async def test_accents_and_scripts_without_blanks(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content("café au lait, 東京タワー".encode(), SHELL)
+    await workspace.index.wait_until_indexed()
+    for query in ("cafe", "CAFÉ", "京タ", "東京タワー"):
+        assert len(await workspace.index.search_index(query)) == 1, query
+    assert await workspace.index.search_index("京東") == ()
+
+
+async def test_utf_16_is_searched_too(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content("a needle in UTF-16\n".encode("utf-16"), SHELL)
+    await workspace.index.wait_until_indexed()
+    (hit,) = await workspace.index.search_index("needle")
+    assert hit.snippet == "a needle in UTF-16"
+
+
+async def test_what_is_damaged_sends_nobody_there(workspace: StoredWorkspace) -> None:
+    stored = await workspace.cache.store_content(b"a needle", SHELL)
+    await workspace.journal.append_to_journal("c", [UserSaid((Text("a needle said"),))])
+    await workspace.index.wait_until_indexed()
+    cache, thread = workspace._stores.cache, workspace._stores.thread
+    await thread.run_there(
+        cache.level.write_batch,
+        [(b"b" + cache.record_of_content(stored.digest).blob.to_bytes(8, "big") + bytes(4), b"\0a noodle")],
+    )
+    connection = workspace._stores.journal.connection
+    await thread.run_there(connection.execute, "UPDATE facts SET fact = replace(fact, 'needle', 'noodle')")
+    assert await workspace.index.search_index("needle") == ()
+
+
+@pytest.mark.parametrize("query", ['"', "a*b", "(", "NEAR(a b)", "text:x", "-x", "x AND", "'", "*", "^x", "a\0b"])
+async def test_no_query_is_an_error(workspace: StoredWorkspace, query: str) -> None:
+    await workspace.cache.store_content(b"something", SHELL)
+    await workspace.index.wait_until_indexed()
+    assert await workspace.index.search_index(query) == ()
+
+
+async def test_a_broken_index_is_made_anew(workspace: StoredWorkspace) -> None:
+    await workspace.cache.store_content(b"a needle", SHELL)
+    await workspace.index.wait_until_indexed()
+    await workspace.index._writer.run_there(workspace.index._file.connection.execute, "DROP TABLE words")
+    await workspace.index.search_index("needle")
+    await workspace.index.wait_until_indexed()
+    assert len(await workspace.index.search_index("needle")) == 1

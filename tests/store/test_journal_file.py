@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.facts import ConversationStarted, Text, UserSaid
+from helix_desktop.errors import JournalCorrupt, StoreFull, WrittenByNewerVersion
+from helix_desktop.store.journal_file import JournalFile, seal_fact
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Iterator[JournalFile]:
+    opened = JournalFile(tmp_path / "journal.sqlite3", now=lambda: 1000.5)
+    opened.append_in_transaction("a", [ConversationStarted("A"), said("one"), said("two"), said("three")])
+    opened.append_in_transaction("b", [said("other")])
+    yield opened
+    opened.close()
+
+
+def said(text: str) -> UserSaid:
+    return UserSaid((Text(text),))
+
+
+def test_facts_of_all_conversations_come_in_the_order_they_were_written(journal: JournalFile) -> None:
+    assert [(line.conversation, line.seq) for line in journal.stored_facts_since(0, 9)] == [
+        ("a", 1),
+        ("a", 2),
+        ("a", 3),
+        ("a", 4),
+        ("b", 1),
+    ]
+    assert [line.id for line in journal.stored_facts_since(3, 1)] == [4]
+    assert (journal.last_fact_id(), journal.count_facts()) == (5, 5)
+    assert all(line.is_intact and line.time == 1000.5 for line in journal.stored_facts_since(0, 9))
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (
+            "UPDATE facts SET fact = replace(fact, 'two', 'too') WHERE seq = 3",
+            "Fact 3 of the conversation a does not match",
+        ),
+        ("UPDATE facts SET time = 7.0 WHERE seq = 2", "Fact 2 of the conversation a does not match"),
+        (
+            "UPDATE facts SET digest = x'00' WHERE conversation = 'a' AND seq = 1",
+            "Fact 1 of the conversation a does not match",
+        ),
+        ("UPDATE facts SET conversation = 'x' WHERE seq = 2", "Fact 2 of the conversation a is missing"),
+        ("UPDATE facts SET seq = 9 WHERE seq = 4", "Fact 4 of the conversation a is missing"),
+        ("DELETE FROM facts WHERE seq = 3", "Fact 3 of the conversation a is missing"),
+        ("DELETE FROM facts WHERE seq = 4", "Fact 4 of the conversation a is missing"),
+        ("UPDATE facts SET fact = CAST(x'ff00' AS TEXT) WHERE seq = 3", "Fact 3 of the conversation a does not match"),
+    ],
+)
+def test_what_is_not_as_it_was_is_named(journal: JournalFile, change: str, named: str) -> None:
+    assert list(journal.find_damage()) == []
+    journal.connection.execute(change)
+    with pytest.raises(JournalCorrupt, match=named):
+        journal.read_recorded("a")
+    assert any(
+        named.partition(" does")[0].partition(" is missing")[0] in line or "end of the conversation a" in line
+        for line in journal.find_damage()
+    )
+    assert len(journal.read_recorded("b")) == 1
+
+
+def test_a_damaged_description_of_the_tables_is_named(journal: JournalFile) -> None:
+    journal.connection.execute("ALTER TABLE facts RENAME COLUMN digest TO tigest")
+    with pytest.raises(JournalCorrupt, match="conversation a's file is damaged"):
+        journal.read_recorded("a")
+    assert any("no such column" in line for line in journal.find_damage())
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("UPDATE conversations SET title = 'B' WHERE id = 'a'", "conversation a"),
+        ("UPDATE conversations SET id = 'z' WHERE id = 'a'", "conversation z has lost its facts"),
+        ("DELETE FROM conversations WHERE id = 'b'", "conversation b"),
+        ("DELETE FROM facts WHERE conversation = 'b'", "conversation b has lost its facts"),
+    ],
+)
+def test_a_damaged_list_is_found(journal: JournalFile, change: str, named: str) -> None:
+    journal.connection.execute(change)
+    assert any(named in line for line in journal.find_damage())
+
+
+def test_a_batch_that_does_not_fit_is_not_there_at_all(journal: JournalFile) -> None:
+    pages = journal.connection.execute("PRAGMA page_count").fetchone()[0]
+    journal.connection.execute(f"PRAGMA max_page_count={pages + 2}")
+    noise = "".join(random.Random(1).choices("abcdefgh ", k=200_000))
+    with pytest.raises(StoreFull):
+        journal.append_in_transaction("a", [said("fits"), said(noise)])
+    assert len(journal.read_recorded("a")) == 4
+    journal.connection.execute("PRAGMA max_page_count=100000")
+    assert [each.seq for each in journal.append_in_transaction("a", [said("fits"), said(noise)])] == [5, 6]
+    assert list(journal.find_damage()) == []
+
+
+def test_ids_never_come_again(journal: JournalFile) -> None:
+    assert journal.delete_conversation("b") == 1
+    journal.append_in_transaction("c", [said("new")])
+    assert journal.last_fact_id() == 6
+    assert [row.id for row in journal.conversation_rows()] == ["a", "c"]
+
+
+def test_a_fact_in_anothers_place_takes_its_row_along(journal: JournalFile) -> None:
+    journal.replace_fact(journal.read_stored_facts("a")[0], ConversationStarted("Changed"))
+    assert journal.conversation_row("a").title == "Changed"
+    assert journal.read_recorded("a")[0].fact == ConversationStarted("Changed")
+    assert list(journal.find_damage()) == []
+
+
+def test_stored_facts_go_into_another_journal_as_they_are(journal: JournalFile, tmp_path: Path) -> None:
+    lines = journal.stored_facts_since(0, 9)
+    for name in ("restore", "take"):
+        other = JournalFile(tmp_path / name)
+        getattr(other, name)(lines[:3])
+        getattr(other, name)(lines[3:])
+        assert other.read_recorded("a") == journal.read_recorded("a")
+        assert other.conversation_rows() == journal.conversation_rows()
+        other.close()
+
+
+def test_a_newer_journal_is_left_alone(tmp_path: Path) -> None:
+    journal = JournalFile(tmp_path / "j")
+    journal.connection.execute("PRAGMA user_version=2")
+    journal.close()
+    with pytest.raises(WrittenByNewerVersion):
+        JournalFile(tmp_path / "j")
+
+
+def test_a_seal_is_over_place_time_and_text() -> None:
+    seals = {
+        seal_fact("a", 1, 1.0, "x"),
+        seal_fact("b", 1, 1.0, "x"),
+        seal_fact("a", 2, 1.0, "x"),
+        seal_fact("a", 1, 2.0, "x"),
+        seal_fact("a", 1, 1.0, "y"),
+    }
+    assert len(seals) == 5

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Text, UserSaid
+from helix_desktop.engine.ports import EntryOrigin
+from helix_desktop.errors import CacheCorrupt, InvalidInput
+from helix_desktop.store import store_ports
+from helix_desktop.store.cache_records import CHUNK
+from helix_desktop.store.stored_workspace import StoredWorkspace
+
+SHELL = EntryOrigin("shell", "ls")
+
+
+async def test_puts_that_come_together_share_a_sync(workspace: StoredWorkspace) -> None:
+    level = workspace._stores.cache.level
+    batches: list[int] = []
+    write = level.write_batch
+
+    def counted(writes: list[tuple[bytes, bytes | None]]) -> None:
+        batches.append(len(writes))
+        write(writes)
+
+    level.write_batch = counted  # type: ignore[method-assign, assignment]  # counts, and does it
+    await asyncio.gather(*(workspace.cache.store_content(b"%d" % number, SHELL) for number in range(50)))
+    assert sum(batches) == 150
+    assert len(batches) < 25
+
+
+async def test_facts_that_come_together_share_a_transaction(workspace: StoredWorkspace) -> None:
+    ran: list[str] = []
+    workspace._stores.journal.connection.set_trace_callback(ran.append)
+    said = UserSaid((Text("hello", 1),))
+    found = await asyncio.gather(
+        *(workspace.journal.append_to_journal(f"c{number % 40}", [said]) for number in range(80))
+    )
+    assert ran.count("COMMIT") < 20
+    assert sorted((one.conversation, one.seq) for (one,) in found) == sorted(
+        (f"c{number}", seq) for number in range(40) for seq in (1, 2)
+    )
+    assert [each.fact for each in await workspace.journal.read_facts("c7")] == [said, said]
+
+
+async def test_facts_that_fail_fail_alone(workspace: StoredWorkspace) -> None:
+    said = UserSaid((Text("hello", 1),))
+    append = workspace.journal.append_to_journal
+    found = await asyncio.gather(
+        append("a", [said]), append("", [said]), append("b", [said, said]), return_exceptions=True
+    )
+    assert isinstance(found[1], InvalidInput)
+    assert [len(await workspace.journal.read_facts(name)) for name in ("a", "b")] == [1, 2]
+
+
+async def test_a_failing_put_fails_alone(workspace: StoredWorkspace) -> None:
+    async def broken() -> AsyncIterator[bytes]:
+        yield bytes(2 * CHUNK)
+        raise EOFError
+
+    results = await asyncio.gather(
+        workspace.cache.store_content(b"one", SHELL),
+        workspace.cache.store_content(broken(), SHELL),
+        workspace.cache.store_content(b"two", SHELL),
+        return_exceptions=True,
+    )
+    assert isinstance(results[1], EOFError)
+    assert await workspace.cache.read_content(Digest.of_content(b"two")) == b"two"
+    assert (
+        len(await workspace._stores.thread.run_there(list, workspace._stores.cache.level.keys_in_range(b"b", b"c")))
+        == 2
+    )
+
+
+async def test_a_cancelled_stream_leaves_nothing(workspace: StoredWorkspace) -> None:
+    halfway = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        for _ in range(5):
+            yield bytes(CHUNK)
+        halfway.set()
+        await asyncio.Event().wait()
+
+    putting = asyncio.get_running_loop().create_task(workspace.cache.store_content(endless(), SHELL))
+    await halfway.wait()
+    putting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await putting
+    assert await workspace._stores.thread.run_there(list, workspace._stores.cache.level.keys_in_range(b"b", b"c")) == []
+
+
+async def test_a_large_entry_is_streamed_in_checked_chunks(workspace: StoredWorkspace) -> None:
+    stored = await workspace.cache.store_content(bytes(range(256)) * 12_000, SHELL)
+    await workspace.index.wait_until_indexed()  # or it might meet the damage first
+    chunks = [chunk async for chunk in workspace.cache.stream_content(stored.digest)]
+    assert [len(chunk) for chunk in chunks] == [CHUNK, CHUNK, 256 * 12_000 - 2 * CHUNK]
+    cache = workspace._stores.cache
+    blob = cache.record_of_content(stored.digest).blob
+    await workspace._stores.thread.run_there(
+        cache.level.write_batch, [(b"b" + blob.to_bytes(8, "big") + b"\0\0\0\2", b"\0wrong")]
+    )
+    got = []
+
+    async def take() -> None:
+        async for chunk in workspace.cache.stream_content(stored.digest):
+            got.append(chunk)  # noqa: PERF401 - what came before it failed is what matters
+
+    with pytest.raises(CacheCorrupt):
+        await take()
+    assert got == chunks[:2]
+
+
+async def test_a_long_conversation_is_read_in_pages(
+    workspace: StoredWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_ports, "_PAGE", 4)
+    facts = await workspace.journal.append_to_journal("c", [UserSaid((Text(str(number)),)) for number in range(20)])
+    for after, limit in [(0, 0), (3, 0), (0, 4), (0, 9), (5, 8), (16, 4), (18, 9), (20, 0)]:
+        assert list(await workspace.journal.read_facts("c", after, limit)) == list(
+            facts[after : after + limit if limit else None]
+        )

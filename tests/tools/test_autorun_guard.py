@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.tools.autorun_guard import AutorunGuard
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
+from tests.tools.git_places import TRICKS, GitPlace, git_places, what_got_through
+from tests.tools.planting import THERE, Way, prepare, ways
+
+FAST = [way for number, way in enumerate(ways("touch canary")) if number % 12 == 0 or "," not in way.name]
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "root").mkdir()
+    prepare(tmp_path / "root")
+    return tmp_path / "root"
+
+
+def run(root: Path, line: str) -> None:
+    environment = {**os.environ, "TMPDIR": str(root.parent)}
+    subprocess.run(["/bin/bash", "-c", line], cwd=root, check=False, capture_output=True, env=environment)
+
+
+@pytest.mark.parametrize("way", FAST, ids=lambda way: way.name)
+def test_what_a_command_leaves_to_be_run_is_found_and_put_back(root: Path, way: Way) -> None:
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    before = guard.read_autorun_state()
+    contents = {name: (root / name).read_bytes() for name in (*THERE, "tools/monitor.sh")}
+    run(root, way.line)
+    planted = guard.find_autorun_changes(before)
+    assert planted
+    assert guard.revert_autorun_changes(planted) == []
+    assert guard.find_autorun_changes(before) == []
+    assert {name: (root / name).read_bytes() for name in contents if (root / name).exists()}.items() <= contents.items()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "git init -q sub; git clone -q . clone; git remote add origin https://x; git checkout -qb new; git branch -u main",
+        "echo x > file; git add -A; git commit -qm x; git gc -q; git stash",
+        'mkdir -p node_modules/p/.vscode; echo \'{"scripts": {"postinstall": "x"}}\' > node_modules/p/package.json; echo x > node_modules/p/.npmrc',
+        'echo \'{"scripts": {"test": "true", "new": "x"}, "dependencies": {"a": "1"}}\' > package.json',
+        'mkdir new; echo \'{"scripts": {"dev": "vite", "build": "vite build"}}\' > new/package.json',
+        "rm -rf .vscode .envrc .git/hooks",
+        "touch .vscode; chmod 700 .vscode; printf 'mine\\n' > .envrc",
+        "git submodule add -q ./ module",
+    ],
+)
+def test_ordinary_work_is_let_be(root: Path, line: str) -> None:
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    before = guard.read_autorun_state()
+    run(root, line)
+    assert guard.find_autorun_changes(before) == []
+
+
+def test_what_the_user_allows_is_as_the_command_left_it(root: Path) -> None:
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    before = guard.read_autorun_state()
+    run(root, "echo theirs > .envrc; mkdir x; ln -s ../file x/.npmrc; printf 'x' > .vimrc; chmod 600 .vimrc")
+    planted = guard.find_autorun_changes(before)
+    guard.revert_autorun_changes(planted)
+    assert (root / ".envrc").read_text() == "mine\n"
+    assert not (root / ".vimrc").exists()
+    guard.reapply_autorun_changes(planted)
+    assert (root / ".envrc").read_text() == "theirs\n"
+    assert (root / "x/.npmrc").readlink() == Path("../file")
+    assert (root / ".vimrc").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_is_put_back_stays_inside_though_a_folder_became_a_link(root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "tasks.json").write_text("outside\n")
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    before = guard.read_autorun_state()
+    run(root, "echo new > .vscode/tasks.json; echo new > .vscode/launch.json")
+    planted = guard.find_autorun_changes(before)
+    run(root, f"mv .vscode aside; ln -s {outside} .vscode")
+    assert guard.revert_autorun_changes(planted)
+    assert (outside / "tasks.json").read_text() == "outside\n"
+
+
+def test_a_look_at_what_has_not_changed_is_cheap(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(200):
+        (root / f"folder{number}").mkdir()
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    monkeypatch.setattr("helix_desktop.tools.autorun_guard._SETTLED", -(10**12))
+    guard.read_autorun_state()
+    listed: list[str] = []
+    real = os.scandir
+
+    def listing(path: str) -> object:
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", listing)
+    guard.read_autorun_state()
+    assert not [path for path in listed if "folder" in path]
+
+
+def test_closed_folders_are_not_looked_into(root: Path) -> None:
+    (root / "own").mkdir()
+    (root / "own/.envrc").write_text("x")
+    assert not [
+        path
+        for path in AutorunGuard(WorkspaceRoots.from_folders([root], [root / "own"])).read_autorun_state()
+        if "/own/" in path
+    ]
+
+
+def test_nothing_is_held_in_a_worktree_or_a_submodule_whose_git_is_a_file(root: Path) -> None:
+    """A sandbox that was to hold `.git/hooks` of such a file started no command at all."""
+    (root / "tree").mkdir()
+    (root / "tree" / ".git").write_text("gitdir: ../.git/worktrees/tree\n")
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    guard.read_autorun_state()
+    folders, files = guard.paths_to_hold()
+    assert str(root / ".git") in folders
+    assert not [path for path in (*folders, *files) if path.startswith(str(root / "tree"))]
+
+
+PLACES = git_places("touch canary", Path("OUT"))
+CHOSEN = [place for number, place in enumerate(PLACES) if number % 16 == 0 or place.name in TRICKS]
+
+
+@pytest.mark.parametrize("place", CHOSEN, ids=lambda place: place.name)
+def test_what_git_could_run_or_touch_elsewhere_is_taken_back(tmp_path: Path, place: GitPlace) -> None:
+    assert not what_got_through(tmp_path, place.name)
+
+
+def test_a_submodule_and_a_second_worktree_are_let_be(root: Path) -> None:
+    guard = AutorunGuard(WorkspaceRoots.from_folders([root]))
+    before = guard.read_autorun_state()
+    run(
+        root, "git -c protocol.file.allow=always submodule add -q ./ module; git commit -qm m; git worktree add -q tree"
+    )
+    assert (root / "module/file").exists()
+    assert guard.find_autorun_changes(before) == []
+    before = guard.read_autorun_state()
+    run(root, "git submodule deinit -qf module; git worktree remove tree")
+    assert guard.find_autorun_changes(before) == []

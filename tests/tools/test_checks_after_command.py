@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from helix_desktop.engine.ports import PermissionAnswer
+from tests.tools.planting import prepare
+from tests.tools.world import World, world
+
+PLANT = "git init -q sub; git -C sub config core.fsmonitor evil; echo evil > .vimrc"
+
+
+@pytest_asyncio.fixture
+async def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "work").mkdir()
+    prepare(tmp_path / "work")
+    async with world(tmp_path) as made:
+        yield made
+
+
+def fsmonitor(here: World) -> bool:
+    config = here.folder / "sub/.git/config"
+    return config.exists() and "evil" in config.read_text()
+
+
+async def test_the_user_is_asked_by_name_and_meanwhile_it_is_put_back(here: World) -> None:
+    seen: list[bool] = []
+
+    async def ask(question: object) -> PermissionAnswer:
+        seen.append(fsmonitor(here) or (here.folder / ".vimrc").exists())
+        return PermissionAnswer(allowed=False)
+
+    here.person.ask = ask  # type: ignore[method-assign]
+    said = await here.said("run_command", command=PLANT)
+    assert seen == [False]
+    assert "Put back as it was: .vimrc, sub/.git/config" in said
+    assert not fsmonitor(here)
+
+
+async def test_what_is_asked_shows_what_would_be_there(here: World) -> None:
+    here.person.answer = PermissionAnswer(allowed=False)
+    await here.run("run_command", command=PLANT)
+    question = here.person.asked[-1]
+    assert (question.apart, question.scopes) == ("runs_later", ("once",))
+    assert "+\tfsmonitor = evil" in question.preview
+    assert "+evil" in question.preview
+
+
+async def test_what_the_user_keeps_is_there(here: World) -> None:
+    said = await here.said("run_command", command=PLANT)
+    assert "keeps what the command did there" in said
+    assert fsmonitor(here)
+    assert "Put back" not in await here.said("run_command", command="git -C sub status --short")
+
+
+async def test_ordinary_work_asks_nothing(here: World) -> None:
+    await here.run("run_command", command="echo x > new; git add -A; git commit -qm new; git init -q sub")
+    assert here.person.asked == []
+
+
+async def test_what_a_command_in_the_background_leaves_is_found_when_its_output_is_read(here: World) -> None:
+    here.person.answer = PermissionAnswer(allowed=False)
+    await here.run("run_command", command=f"{PLANT}; touch done; sleep 1000", background=True)
+    async with asyncio.timeout(60):
+        while not (here.folder / "done").exists():
+            await asyncio.sleep(0.01)
+    said = await here.said("read_command_output", name="bg1", all=True)
+    assert "Put back as it was" in said
+    assert not fsmonitor(here)
+    await here.run("stop_command", name="bg1")
+
+
+async def test_what_one_in_the_background_left_at_its_end_is_put_back(here: World) -> None:
+    await here.run("run_command", command=PLANT, background=True)
+    said = await here.said("read_command_output", name="bg1", wait=60, all=True)
+    assert "Put back as it was" in said
+    assert not fsmonitor(here)
+
+
+async def test_what_the_user_changes_beside_a_command_in_the_background_is_the_users(here: World) -> None:
+    await here.run("run_command", command="echo ready; sleep 60", background=True)
+    (here.folder / ".envrc").write_text("the user's\n")
+    assert "Put back" not in await here.said("run_command", command="true")
+    await here.run("stop_command", name="bg1")
+    assert (here.folder / ".envrc").read_text() == "the user's\n"
+
+
+async def test_commands_outside_of_the_sandbox_are_the_users_decision(here: World) -> None:
+    await here.run("run_command", command="echo evil > .vimrc", outside_sandbox=True)
+    assert (here.folder / ".vimrc").exists()

@@ -1,0 +1,330 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import FileChanged
+from helix_desktop.engine.ports import EntryOrigin, PermissionAnswer
+from helix_desktop.tools import file_tools
+from helix_desktop.tools.permission import PermissionMode
+from tests.tools.world import World
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(50)
+
+
+async def test_a_file_is_read_as_it_is(here: World) -> None:
+    content = "é\r\nzwei\n\tdrei".encode()
+    here.write("a.txt", content)
+    outcome = await here.run("read_file", path="a.txt")
+    assert outcome.ok
+    assert outcome.output.digest == Digest.of_content(content)
+    assert here.content(outcome.output.digest) == content
+
+
+async def test_lines_of_a_file(here: World) -> None:
+    here.write("a.txt", "".join(f"{number}\n" for number in range(1, 11)))
+    assert await here.said("read_file", path="a.txt", first_line=9) == "9\n10\n"
+    assert await here.said("read_file", path="a.txt", first_line=2, last_line=3) == "2\n3\n"
+    assert await here.said("read_file", path="a.txt", last_line=1) == "1\n"
+    assert await here.said("read_file", path="a.txt", first_line=10, last_line=99) == "10\n"
+    assert "there is no line 11" in await here.said("read_file", path="a.txt", first_line=11)
+    assert "before" in await here.said("read_file", path="a.txt", first_line=3, last_line=2)
+
+
+async def test_lines_that_cross_the_pieces_a_file_is_read_in(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_tools, "_PIECE", 7)
+    here.write("a.txt", "".join(f"line {number}\n" for number in range(1, 31)))
+    assert await here.said("read_file", path="a.txt", first_line=9, last_line=11) == "line 9\nline 10\nline 11\n"
+
+
+async def test_a_huge_file_is_read_only_as_far_as_is_asked_for(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(file_tools, "LARGEST_WHOLE", 1000)
+    monkeypatch.setattr(file_tools, "_PIECE", 500)
+    here.write("log", "".join(f"line {number}\n" for number in range(1, 1001)))
+    beginnings: tuple[dict[str, Any], ...] = ({}, {"first_line": 5})
+    for arguments in beginnings:
+        said = await here.said("read_file", path="log", **arguments)
+        assert "are read in full. Read some lines with first_line and last_line" in said
+    outcome = await here.run("read_file", path="log", first_line=60, last_line=61)
+    assert here.text(outcome) == "line 60\nline 61\n"
+    assert here.box._around.files_seen["c"].digests_seen_by_agent == {}
+
+
+async def test_a_second_read_of_an_unchanged_file_is_a_repeat(here: World) -> None:
+    path = here.write("a.txt", "one\n")
+    first, second = await here.run("read_file", path="a.txt"), await here.run("read_file", path="a.txt")
+    assert not first.repeated
+    assert second.repeated
+    assert second.output == first.output
+    assert not (await here.run("read_file", "other conversation", path="a.txt")).repeated
+    path.write_text("two\n")
+    third = await here.run("read_file", path="a.txt")
+    assert not third.repeated
+    assert here.text(third) == "two\n"
+
+
+async def test_a_picture_is_shown_even_where_its_bytes_are_known_as_something_else(here: World) -> None:
+    here.write("a.png", PNG)
+    here.write("b.bin", b"\x00\x01" * 100)
+    await here.kit.resources.cache.store_content(PNG, EntryOrigin())
+    outcome = await here.run("read_file", path="a.png")
+    assert [image.media_type for image in outcome.images] == ["image/png"]
+    assert here.content(outcome.images[0].digest) == PNG
+    assert "200 bytes of binary data" in await here.said("read_file", path="b.bin")
+
+
+async def test_a_new_file_is_written_with_the_folders_above_it(here: World) -> None:
+    outcome = await here.run("write_file", path="a/b/c.txt", content="hé\n")
+    after = Digest.of_content("hé\n".encode())
+    assert (here.folder / "a/b/c.txt").read_text() == "hé\n"
+    assert outcome.changes == (FileChanged(str(here.folder / "a/b/c.txt"), None, after),)
+    assert here.content(after) == "hé\n".encode()
+
+
+async def test_an_edit_shows_its_diff_and_keeps_both_contents(here: World) -> None:
+    here.write("a.py", "one\ntwo\nthree\n")
+    outcome = await here.run("edit_file", path="a.py", old_text="two", new_text="2")
+    assert here.text(outcome) == "--- a.py\n+++ a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
+    (change,) = outcome.changes
+    assert change.before is not None
+    assert change.after is not None
+    assert here.content(change.before) == b"one\ntwo\nthree\n"
+    assert here.content(change.after) == b"one\n2\nthree\n" == (here.folder / "a.py").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("before", "content", "after"),
+    [
+        (b"a\r\nb\r\n", "x\ny\n", b"x\r\ny\r\n"),
+        (b"a\r\nb\n", "x\ny\n", b"x\ny\n"),
+        (b"a\nb\n", "x\r\ny\r\n", b"x\r\ny\r\n"),
+        (b"\xef\xbb\xbfa\n", "é\n", "\ufeffé\n".encode()),
+        (b"\xef\xbb\xbfa\n", "\ufeffx", b"\xef\xbb\xbfx"),
+        ("a\r\n".encode("utf-16"), "é\n", "é\r\n".encode("utf-16")),
+        (b"\xe9\n", "x\n", b"x\n"),
+        (b"\x89PNG\0\xff", "é\n", "é\n".encode()),
+        (b"", "é\n", "é\n".encode()),
+    ],
+)
+async def test_a_file_that_is_rewritten_keeps_its_encoding_and_line_ends(
+    here: World, before: bytes, content: str, after: bytes
+) -> None:
+    here.write("a", before)
+    outcome = await here.run("write_file", path="a", content=content)
+    assert outcome.ok
+    assert (here.folder / "a").read_bytes() == after
+    assert ("keeps its Windows line ends" in here.text(outcome)) is (after.count(b"\r") > content.count("\r"))
+
+
+async def test_a_file_in_another_encoding_is_not_rewritten_in_utf_8(here: World) -> None:
+    here.write("a", b"caf\xe9\n")
+    assert "a is not UTF-8" in await here.said("write_file", path="a", content="caf\ufffd\n")
+    assert (here.folder / "a").read_bytes() == b"caf\xe9\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "there"),
+    [
+        ("src/app.py:12", "src/app.py"),
+        ("src/app.py:12:5", "src/app.py"),
+        ("src/app.py:3-9", "src/app.py"),
+        ("work/src/app.py", "src/app.py"),
+        ("src/App.py", "src/app.py"),
+        ("src/ap.py", "src/app.py"),
+        ("Screenshot 5.22 PM.png", "Screenshot 5.22\u202fPM.png"),
+        ("ubersicht.md", "\u00fcbersicht.md"),
+        ("cafe\u0301", "caf\u00e9"),
+    ],
+)
+async def test_of_a_file_that_is_not_there_it_is_said_what_is(here: World, asked: str, there: str) -> None:
+    here.write(there, "text")
+    for tool, more in (("read_file", {}), ("edit_file", {"old_text": "a", "new_text": "b"})):
+        assert f"{asked} does not exist. There is " in (said := await here.said(tool, path=asked, **more))
+        assert said.endswith(f"There is {file_tools.printable_name(there)}.")
+    assert "Use list_files or glob_files" in await here.said("read_file", path="quite/another")
+
+
+async def test_a_file_in_utf_16_is_read_as_text_and_stays_what_it_is(here: World) -> None:
+    here.write("a.txt", "one\r\nzwölf\r\n".encode("utf-16"))
+    assert await here.said("read_file", path="a.txt") == "one\r\nzwölf\r\n"
+    assert await here.said("read_file", path="a.txt", first_line=2, last_line=9) == "zwölf\r\n"
+    assert await here.said("read_file", path="a.txt", first_line=1, last_line=1) == "one\r\n"
+    assert "there is no line 3" in await here.said("read_file", path="a.txt", first_line=3)
+    assert (await here.run("edit_file", path="a.txt", old_text="zwölf\n", new_text="elf\n")).ok
+    assert (here.folder / "a.txt").read_bytes() == "one\r\nelf\r\n".encode("utf-16")
+    command = await here.run("run_command", command="echo x > a.txt")
+    assert here.content(command.changes[0].before or Digest.of_content(b"")) == "one\r\nelf\r\n".encode("utf-16")
+
+
+async def test_what_only_begins_like_utf_16_is_no_text(here: World) -> None:
+    here.write("a.bin", b"\xff\xfe\0")
+    assert "is no text" in await here.said("read_file", path="a.bin")
+    assert "not in a.bin" in await here.said("edit_file", path="a.bin", old_text="a", new_text="b")
+
+
+async def test_an_empty_file_says_that_it_is_empty(here: World) -> None:
+    here.write("a", "")
+    assert await here.said("read_file", path="a") == "[the file is empty]"
+    assert await here.said("write_file", path="b", content="") == "Created b (0 lines)."
+
+
+async def test_a_write_protected_file_is_not_written(here: World) -> None:
+    here.write("a", "made by a program").chmod(0o444)
+    assert "write-protected" in await here.said("edit_file", path="a", old_text="made", new_text="changed")
+    assert "write-protected" in await here.said("write_file", path="a", content="changed")
+    assert (here.folder / "a").read_text() == "made by a program"
+
+
+async def test_a_file_where_a_folder_is_wanted_is_called_one(here: World) -> None:
+    here.write("a", "text")
+    said = [
+        await here.said("list_files", path="a"),
+        await here.said("run_command", command="ls", folder="a"),
+        await here.said("write_file", path="a/b", content="x"),
+    ]
+    assert said == ["a is a file, not a folder."] * 3
+    assert "a/b does not exist" in await here.said("read_file", path="a/b")
+
+
+async def test_replacing_all(here: World) -> None:
+    here.write("a", "x x x")
+    await here.run("edit_file", path="a", old_text="x", new_text="y", replace_all=True)
+    assert (here.folder / "a").read_text() == "y y y"
+
+
+async def test_a_file_changed_since_it_was_read_is_not_overwritten(here: World) -> None:
+    path = here.write("a.txt", "one\n")
+    await here.run("read_file", path="a.txt")
+    path.write_text("changed by the user\n")
+    for call in ({"tool": "write_file", "content": "x"}, {"tool": "edit_file", "old_text": "one", "new_text": "x"}):
+        outcome = await here.run(**call, path="a.txt")
+        assert not outcome.ok
+        assert "since you read it" in here.text(outcome)
+    assert path.read_text() == "changed by the user\n"
+    await here.run("read_file", path="a.txt")
+    assert (await here.run("write_file", path="a.txt", content="x")).ok
+
+
+async def test_of_a_file_that_a_command_changed_it_is_said_that_a_command_did(here: World) -> None:
+    here.write("a.py", "x=1\n")
+    await here.run("read_file", path="a.py")
+    await here.run("run_command", command="sed -i 's/=/ = /' a.py")
+    assert "was changed by a command" in await here.said("edit_file", path="a.py", old_text="1", new_text="2")
+    here.write("a.py", "x = 3\n")
+    assert "was changed by somebody else" in await here.said("edit_file", path="a.py", old_text="1", new_text="2")
+
+
+async def test_a_file_the_agent_wrote_itself_can_be_written_again(here: World) -> None:
+    await here.run("write_file", path="a", content="1")
+    assert (await here.run("write_file", path="a", content="2")).ok
+    (here.folder / "a").unlink()
+    assert "was deleted" in await here.said("write_file", path="a", content="3")
+    assert (await here.run("write_file", path="a", content="3")).ok
+
+
+async def test_a_change_while_the_question_is_open_is_not_overwritten(here: World) -> None:
+    path = here.write("a.txt", "one\n")
+    here.kit.permissions.mode = PermissionMode.ASK
+
+    async def ask(question: object) -> PermissionAnswer:
+        path.write_text("meanwhile\n")
+        return PermissionAnswer(allowed=True)
+
+    here.person.ask = ask  # type: ignore[method-assign]
+    outcome = await here.run("edit_file", path="a.txt", old_text="one", new_text="two")
+    assert not outcome.ok
+    assert path.read_text() == "meanwhile\n"
+
+
+async def test_the_question_shows_the_diff(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.ASK
+    here.write("a.txt", "one\n")
+    await here.run("edit_file", path="a.txt", old_text="one", new_text="two")
+    (question,) = here.person.asked
+    assert question.title == "Edit a.txt"
+    assert "-one\n+two\n" in question.preview
+
+
+async def test_a_write_that_began_is_finished_and_recorded_though_it_is_stopped(here: World) -> None:
+    started = asyncio.Event()
+
+    async def put_slowly() -> None:
+        await started.wait()
+
+    real = file_tools.write_edit
+
+    def write(*arguments: object) -> None:
+        loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(started.set)
+        asyncio.run_coroutine_threadsafe(put_slowly(), loop).result()
+        real(*arguments)  # type: ignore[arg-type]
+
+    loop = asyncio.get_running_loop()
+    file_tools.write_edit = write  # type: ignore[assignment]
+    try:
+        task = asyncio.ensure_future(here.run("write_file", path="a", content="x"))  # noqa: TID251 -- to cancel it
+        outcome = await task
+    finally:
+        file_tools.write_edit = real
+    assert [change.path for change in outcome.changes] == [str(here.folder / "a")]
+    assert (here.folder / "a").read_text() == "x"
+
+
+async def test_what_other_programs_run_is_asked_for_although_edits_are_allowed(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.ALLOW_EDITS
+    for path in (".git/hooks/pre-commit", ".GIT/config", "sub/.envrc", ".vscode/tasks.json"):
+        await here.run("write_file", path=path, content="x")
+    await here.run("write_file", path="plain", content="x")
+    assert [question.title for question in here.person.asked] == [
+        "Create .git/hooks/pre-commit",
+        "Create .GIT/config",
+        "Create sub/.envrc",
+        "Create .vscode/tasks.json",
+    ]
+
+
+async def test_listing_shows_folders_sizes_and_strange_names_on_one_line(here: World) -> None:
+    here.write("b.txt", "12345")
+    here.write("folder/x", "")
+    here.write("evil\n[CACHED] recall", "")
+    (here.folder / "link").symlink_to("b.txt")
+    assert (await here.said("list_files")).splitlines() == [
+        "folder/",
+        "b.txt  5",
+        "evil\\n[CACHED] recall  0",
+        "link  (link)",
+    ]
+    assert "sub does not exist" in await here.said("list_files", path="sub")
+
+
+async def test_glob_finds_from_the_folder_it_is_given(here: World) -> None:
+    here.write("src/a.py", "")
+    here.write("src/b/c.ts", "")
+    assert await here.said("glob_files", pattern="**/*.{py,ts}") == "src/a.py\nsrc/b/c.ts"
+    assert await here.said("glob_files", pattern="*.py", path="src") == "src/a.py"
+    assert "no file fits" in await here.said("glob_files", pattern="*.rs")
+    assert await here.said("glob_files", pattern=f"{here.folder}/src/*.py") == "src/a.py"
+    nothing = "[no file fits c.ts in . itself; **/c.ts looks in the folders below, too]"
+    assert await here.said("glob_files", pattern="c.ts") == nothing
+
+
+async def test_files_that_no_agent_sees_are_absent_for_every_tool(here: World) -> None:
+    here.write(".env", "TOKEN=secret-value\n")
+    here.write("tls/site.key", "secret-value\n")
+    here.write("a.txt", "TOKEN\n")
+    (here.folder / "link").symlink_to(".env")
+    for name in (".env", "tls/site.key", "link", str(here.folder / ".env")):
+        said = await here.said("read_file", path=name)
+        assert "agents don't see" in said
+        assert "secret" not in said
+    assert ".env" not in await here.said("list_files")
+    assert "site.key" not in await here.said("glob_files", pattern="**/*")
+    found = await here.said("search_files", pattern="TOKEN|secret")
+    assert "a.txt" in found
+    assert "secret" not in found
+    assert "agents don't see" in await here.said("write_file", path=".env", content="x")
+    assert "agents don't see" in await here.said("edit_file", path=".env", old_text="T", new_text="x")
+    assert (here.folder / ".env").read_text() == "TOKEN=secret-value\n"

@@ -1,0 +1,92 @@
+"""The program's own calls of git run nothing of a repository's, whatever its settings say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import ActionRefused
+from helix_desktop.tools.git_runner import find_filtered_files, run_git
+from tests.tools.git_places import PROGRAMS, git_places, make_repository
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "project").mkdir()
+    make_repository(tmp_path / "project")
+    return tmp_path / "project"
+
+
+def test_no_setting_makes_it_run_a_program(project: Path, tmp_path: Path) -> None:
+    """All that `git help --config` names, at once and included, with hooks, attributes and variables that call for them."""
+    run = f"touch {tmp_path}/canary"
+    for place in git_places(run, tmp_path):
+        if place.local and place.name.partition(",")[0] in PROGRAMS:
+            subprocess.run(["/bin/bash", "-c", place.line], cwd=project, check=False, capture_output=True)
+    for hook in (
+        "pre-commit",
+        "post-commit",
+        "commit-msg",
+        "post-index-change",
+        "reference-transaction",
+        "prepare-commit-msg",
+    ):
+        (project / ".git/hooks" / hook).write_text(f"#!/bin/sh\n{run}\n")
+        (project / ".git/hooks" / hook).chmod(0o755)
+    listed = subprocess.run(["git", "config", "--list"], cwd=project, check=True, capture_output=True, text=True).stdout
+    assert all(f"{name.lower()}=" in listed.lower() for name in PROGRAMS)
+    blob = run_git(project, "ls-tree", "-r", "-l", "-z", "HEAD").split()[2].decode()
+    run_git(project, "cat-file", "blob", blob)
+    run_git(project, "ls-files", "-z")
+    (project / "file").write_text("second\n")
+    run_git(project, "add", "--all")
+    assert b"second" in run_git(project, "commit", "--message", "second")
+    assert not (tmp_path / "canary").exists()
+
+
+def test_variables_of_the_caller_do_not_reach_it(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("GIT_SSH_COMMAND", "GIT_EXTERNAL_DIFF", "GIT_EDITOR", "GIT_PAGER", "GIT_ASKPASS"):
+        monkeypatch.setenv(name, f"touch {tmp_path}/canary")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("GIT_CONFIG_PARAMETERS", "'alias.x'='!touch x'")
+    assert run_git(project, "ls-files").split() == [b".gitattributes", b"file"]
+    assert not (tmp_path / "canary").exists()
+
+
+@pytest.mark.parametrize(
+    "url", ["ssh://host/x", "ext::sh -c 'touch CANARY'", "host:x", "file:///nowhere", "https://127.0.0.1:9/x"]
+)
+def test_what_a_partial_clone_lacks_is_not_fetched(project: Path, tmp_path: Path, url: str) -> None:
+    tree = run_git(project, "rev-parse", "HEAD^{tree}").decode().strip()
+    blob = run_git(project, "rev-parse", "HEAD:file").decode().strip()
+    for name, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": url.replace("CANARY", f"{tmp_path}/canary"),
+        "core.sshCommand": f"touch {tmp_path}/canary",
+        "protocol.ext.allow": "always",
+        "protocol.ssh.allow": "always",
+        "remote.origin.uploadpack": f"touch {tmp_path}/canary",
+    }.items():
+        subprocess.run(["git", "config", name, value], cwd=project, check=True)
+    (project / ".git/objects" / blob[:2] / blob[2:]).unlink()
+    run_git(project, "ls-tree", "-r", "-l", "-z", tree)
+    with pytest.raises(ActionRefused):
+        run_git(project, "cat-file", "blob", blob)
+    assert not (tmp_path / "canary").exists()
+
+
+def test_the_users_own_name_is_used_and_a_filter_is_named(project: Path, tmp_path: Path) -> None:
+    (tmp_path / ".gitconfig").write_text("[user]\n\tname = Ada\n\temail = ada@x\n[core]\n\thooksPath = /x\n")
+    subprocess.run(["git", "config", "--unset", "user.name"], cwd=project, check=True)
+    (project / "file").write_text("three\n")
+    run_git(project, "commit", "--all", "--message", "third")
+    assert run_git(project, "log", "-1", "--format=%an").strip() == b"Ada"
+    assert find_filtered_files(project, [b"file", os.fsencode("new")]) == ["file", "new"]

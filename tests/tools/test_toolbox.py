@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.engine.facts import ToolSpec
+from helix_desktop.engine.ports import CallContext, PermissionAnswer, PermissionQuestion
+from helix_desktop.errors import ActionRefused, ProviderUnreachable, StoreFull
+from helix_desktop.tools.permission import PermissionMode, PermissionRule
+from tests.tools.world import World, world
+
+
+@dataclass(frozen=True)
+class Echoed:
+    text: str
+    ok: bool = True
+    images: tuple[tuple[str, bytes], ...] = ()
+
+
+@dataclass
+class Echo:
+    """A tool of a server that says what it was given."""
+
+    spec: ToolSpec = ToolSpec("srv__echo", "Echoes", '{"type":"object","properties":{"keep":{"type":"string"}}}')
+    title_for_question: str = "srv: echo"
+    has_changed_description: bool = False
+    runs_alone: bool = True
+    only_reads: bool = False
+    error: Exception | None = None
+    given: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def note_allowed(self) -> None:
+        self.has_changed_description = False
+
+    async def call_foreign_tool(self, values: Mapping[str, Any], context: CallContext) -> Echoed:
+        self.given.append(values)
+        if self.error:
+            raise self.error
+        return Echoed(json.dumps(values), images=(("image/png", b"picture"),))
+
+
+async def test_specs_are_the_same_each_time_and_all_offer_keep(here: World) -> None:
+    specs = here.box.offered_specs()
+    assert specs == here.box.offered_specs()
+    assert len({spec.name for spec in specs}) == len(specs) >= 13
+    for spec in specs:
+        assert "keep" in json.loads(spec.schema)["properties"]
+        assert spec.description
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "words"),
+    [
+        ("read_fil", "{}", "There is no tool 'read_fil'. Available: edit_file"),
+        ("", "{}", "There is no tool"),
+        ("read_file", '{"path": "a"', "not valid JSON"),
+        ("read_file", "{}", "needs the argument 'path'"),
+        ("read_file", '{"path": "a", "lines": 3}', "no argument 'lines'"),
+        ("read_file", '{"path": "nothing"}', "nothing does not exist"),
+    ],
+)
+async def test_what_the_model_gets_wrong_is_an_outcome_with_a_sentence(
+    here: World, tool: str, arguments: str, words: str
+) -> None:
+    outcome = await here.raw(tool, arguments)
+    assert not outcome.ok
+    assert words in here.text(outcome)
+
+
+async def test_keep_reaches_the_outcome_and_not_the_tool(here: World) -> None:
+    here.write("a", "x")
+    outcome = await here.run("read_file", path="a", keep="the x")
+    assert outcome.ok
+    assert outcome.keep == "the x"
+
+
+async def test_outputs_say_where_they_come_from(here: World) -> None:
+    here.write("a", "text")
+    outcome = await here.run("list_files")
+    assert (await here.cache.describe_entry(outcome.output.digest)).about.tool == "list_files"
+    assert outcome.decided_by == ""
+
+
+async def test_parallel_calls_run_side_by_side(here: World) -> None:
+    async with asyncio.timeout(60):
+        outcomes = await asyncio.gather(*(here.run("run_command", command=f"sleep 0.5; echo {n}") for n in range(8)))
+    assert [here.text(outcome) for outcome in outcomes] == [f"{n}\n" for n in range(8)]
+
+
+async def test_what_changes_files_or_may_do_so_stands_in_order_with_the_other_calls(here: World) -> None:
+    here.box = here.kit.build_toolbox(more=lambda: [Echo()])
+    offered = [spec.name for spec in here.box.offered_specs()]
+    assert [name for name in offered if here.box.runs_alone(name)] == [
+        "write_file",
+        "edit_file",
+        "run_command",
+        "srv__echo",
+    ]
+    assert not here.box.runs_alone("no such tool")
+
+
+async def test_once_asks_again_and_this_conversation_does_not(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.ASK
+    here.person.answer = PermissionAnswer(allowed=True, scope="once")
+    await here.run("write_file", path="a", content="1")
+    await here.run("write_file", path="a", content="2")
+    assert len(here.person.asked) == 2
+    here.person.answer = PermissionAnswer(allowed=True, scope="conversation")
+    outcome = await here.run("write_file", path="a", content="3")
+    assert (outcome.decided_by, outcome.decided_scope) == ("user", "conversation")
+    outcome = await here.run("write_file", path="b", content="4")
+    assert (outcome.decided_by, len(here.person.asked)) == ("rule", 3)
+    await here.run("write_file", "another", path="b", content="5")
+    assert len(here.person.asked) == 4
+
+
+async def test_always_is_remembered_as_a_rule(here: World) -> None:
+    kept: list[PermissionRule] = []
+    here.kit.permissions.mode = PermissionMode.ASK
+    here.kit.permissions.save_rule = kept.append
+    here.person.answer = PermissionAnswer(allowed=True, scope="always")
+    await here.run("run_command", command="echo one")
+    await here.run("run_command", "another", command="echo two")
+    assert kept == [PermissionRule("allow", "run_command", command="echo *")]
+    assert len(here.person.asked) == 1
+
+
+async def test_an_answer_wider_than_what_was_offered_counts_once(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.ASK
+    here.person.answer = PermissionAnswer(allowed=True, scope="always")
+    outcome = await here.run("run_command", command="echo a | cat")
+    assert here.person.asked[0].scopes == ("once",)
+    assert outcome.decided_scope == "once"
+    assert here.kit.permissions.rules == ()
+
+
+async def test_a_refusal_is_said_and_nothing_is_done(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.READ_ONLY
+    outcome = await here.run("write_file", path="a", content="1")
+    assert here.text(outcome) == "Not done: this workspace is read-only."
+    assert (await here.cache.describe_entry(outcome.output.digest)).about.source == "a 1"
+    assert (outcome.ok, outcome.refused, outcome.decided_by) == (False, True, "mode")
+    assert list(here.folder.iterdir()) == []
+    assert here.person.asked == []
+
+
+async def test_a_failed_command_was_not_refused(here: World) -> None:
+    outcome = await here.run("run_command", command="false")
+    assert (outcome.ok, outcome.refused, outcome.decided_by) == (False, False, "mode")
+
+
+async def test_what_the_user_allowed_and_then_failed_was_allowed(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.ASK
+    path = here.write("a", "one")
+    await here.run("read_file", path="a")
+
+    async def ask(question: PermissionQuestion) -> PermissionAnswer:
+        path.write_text("changed meanwhile")
+        return PermissionAnswer(allowed=True)
+
+    here.person.ask = ask  # type: ignore[method-assign]
+    outcome = await here.run("write_file", path="a", content="two")
+    assert (outcome.ok, outcome.refused, outcome.decided_by) == (False, False, "user")
+
+
+async def test_a_tool_of_a_server_asks_and_gives_its_own_arguments(here: World) -> None:
+    echo = Echo()
+    here.box = here.kit.build_toolbox(more=lambda: [echo])
+    here.kit.permissions.mode = PermissionMode.ASK
+    outcome = await here.run("srv__echo", keep="its own", keep_of_output="mine")
+    assert here.text(outcome) == '{"keep": "its own"}'
+    assert outcome.keep == "mine"
+    assert [here.content(image.digest) for image in outcome.images] == [b"picture"]
+    assert here.person.asked[0].title == "srv: echo"
+    assert '"keep": "its own"' in here.person.asked[0].preview
+
+
+async def test_a_tool_of_a_server_is_given_what_the_model_meant(here: World) -> None:
+    echo = Echo(
+        spec=ToolSpec("srv__find", "Finds", '{"properties":{"ids":{"type":"array"},"page":{"type":"integer"}}}')
+    )
+    here.box = here.kit.build_toolbox(more=lambda: [echo])
+    await here.run("srv__find", ids='["a", "b"]', page=None)
+    assert echo.given == [{"ids": ["a", "b"]}]
+
+
+async def test_a_tool_whose_description_changed_asks_again(here: World) -> None:
+    echo = Echo()
+    here.box = here.kit.build_toolbox(more=lambda: [echo])
+    here.kit.permissions.mode = PermissionMode.ASK
+    here.person.answer = PermissionAnswer(allowed=True, scope="always")
+    await here.run("srv__echo")
+    await here.run("srv__echo")
+    assert len(here.person.asked) == 1
+    echo.has_changed_description = True
+    await here.run("srv__echo")
+    assert "has changed" in here.person.asked[1].why
+    await here.run("srv__echo")
+    assert len(here.person.asked) == 2
+
+
+async def test_a_server_that_fails_is_an_outcome(here: World) -> None:
+    here.box = here.kit.build_toolbox(
+        more=lambda: [Echo(error=ProviderUnreachable("The server srv is not responding."))]
+    )
+    outcome = await here.run("srv__echo")
+    assert not outcome.ok
+    assert here.text(outcome) == "The server srv is not responding."
+
+
+async def test_a_servers_tool_never_takes_the_place_of_a_built_in_one(here: World) -> None:
+    impostor = Echo(spec=ToolSpec("read_file", "Reads", "{}"))
+    here.box = here.kit.build_toolbox(more=lambda: [impostor])
+    here.write("a", "real")
+    assert await here.said("read_file", path="a") == "real"
+    assert impostor.given == []
+
+
+async def test_a_sub_agent_has_only_what_it_was_given(here: World) -> None:
+    here.box = here.kit.build_toolbox(only=["read_file", "srv__echo"], more=lambda: [Echo()])
+    assert [spec.name for spec in here.box.offered_specs()] == ["read_file", "srv__echo"]
+    assert "There is no tool 'write_file'" in await here.said("write_file", path="a", content="")
+
+
+async def test_a_full_disk_is_not_hidden_in_an_outcome(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(content: object, about: object) -> None:
+        raise StoreFull("No room.")
+
+    monkeypatch.setattr(here.cache, "store_content", full)
+    with pytest.raises(StoreFull):
+        await here.run("list_files")
+
+
+async def test_without_a_sandbox_every_command_asks(tmp_path: Path) -> None:
+    async with world(tmp_path, mode=PermissionMode.ALLOW_ALL) as made:
+        made.kit.permissions.sandboxed = False
+        await made.run("run_command", command="true")
+        await made.run("run_command", command="true")
+        assert [question.scopes for question in made.person.asked] == [("once",), ("once",)]
+
+
+async def test_an_answer_that_never_comes_can_be_cancelled(here: World) -> None:
+    here.kit.permissions.mode = PermissionMode.ASK
+    asked = asyncio.Event()
+
+    async def never(question: PermissionQuestion) -> PermissionAnswer:
+        asked.set()
+        await asyncio.Event().wait()
+        raise ActionRefused("never")
+
+    here.person.ask = never  # type: ignore[method-assign]
+    run = asyncio.ensure_future(here.run("write_file", path="a", content="1"))  # noqa: TID251 -- to cancel it
+    await asked.wait()
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert list(here.folder.iterdir()) == []

@@ -1,0 +1,261 @@
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound
+from helix_desktop.tools import workspace_roots
+from helix_desktop.tools.workspace_roots import WorkspaceRoots
+
+ROUNDS = 100
+
+
+@pytest.fixture
+def roots(tmp_path: Path) -> WorkspaceRoots:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "secret").write_text("secret")
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "own").mkdir()
+    (tmp_path / "one" / "own" / "journal").write_text("ours")
+    return WorkspaceRoots.from_folders([tmp_path / "one", tmp_path / "two"], [tmp_path / "one" / "own"])
+
+
+def read(roots: WorkspaceRoots, path: str) -> bytes:
+    return workspace_roots.read_whole_file(roots, roots.resolve_path(path))
+
+
+def write(roots: WorkspaceRoots, path: str, content: bytes) -> None:
+    place = roots.resolve_path(path)
+    before = workspace_roots.read_file_or_none(roots, place)
+    workspace_roots.replace_file(roots, place, content, expected=None if before is None else Digest.of_content(before))
+
+
+def test_a_folder_that_is_opened_by_a_link_is_known_by_that_name_too(roots: WorkspaceRoots, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("one")
+    linked = WorkspaceRoots.from_folders([tmp_path / "link"], roots.closed_paths)
+    write(linked, str(tmp_path / "link" / "file"), b"a")
+    assert read(linked, str(tmp_path / "one" / "file")) == read(linked, "file") == b"a"
+    assert linked.display_path(linked.resolve_path(str(tmp_path / "link" / "file"))) == "file"
+    assert (
+        linked.split_full_pattern(f"{tmp_path}/link/*.py")
+        == linked.split_full_pattern(f"{tmp_path}/one/*.py")
+        == (tmp_path / "one", "*.py")
+    )
+    assert linked.split_full_pattern("*.py") is None
+    for path in ("link/own/journal", "link/../outside/secret", "outside/secret", "two/x"):
+        with pytest.raises(HelixError):
+            read(linked, str(tmp_path / path))
+
+
+def test_files_are_written_and_read_in_every_root(roots: WorkspaceRoots) -> None:
+    write(roots, "new/folder/file", b"a")
+    write(roots, str(roots.folders[1] / "file"), b"b")
+    assert read(roots, "new/folder/file") == b"a"
+    assert (roots.folders[1] / "file").read_bytes() == b"b"
+    assert roots.display_path(roots.resolve_path("new/folder/file")) == "new/folder/file"
+    assert roots.display_path(roots.resolve_path(str(roots.folders[1] / "file"))) == str(roots.folders[1] / "file")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../outside/secret",
+        "a/../../outside/secret",
+        "/etc/passwd",
+        "/proc/self/environ",
+        "~/.ssh/id_rsa",
+        "new/../own/journal",
+    ],
+)
+def test_paths_that_lead_out_are_refused(roots: WorkspaceRoots, path: str) -> None:
+    with pytest.raises(ActionRefused):
+        read(roots, path)
+    with pytest.raises(ActionRefused):
+        write(roots, path, b"x")
+
+
+@pytest.mark.parametrize("path", ["", "  ", "a\0b"])
+def test_what_is_no_path_is_wrong(roots: WorkspaceRoots, path: str) -> None:
+    with pytest.raises(InvalidInput):
+        roots.resolve_path(path)
+
+
+@pytest.mark.parametrize("path", ["own/journal", "OWN/journal", "own"])
+def test_the_programs_own_data_is_closed_in_every_spelling(roots: WorkspaceRoots, path: str) -> None:
+    with pytest.raises(ActionRefused, match="belongs to Helix"):
+        read(roots, path)
+
+
+def test_a_link_to_the_programs_own_data_is_closed_too(roots: WorkspaceRoots) -> None:
+    (roots.folders[0] / "link").symlink_to("own/journal")
+    with pytest.raises(ActionRefused):
+        read(roots, "link")
+
+
+def test_links_that_lead_out_are_refused_for_reading_and_writing(roots: WorkspaceRoots, tmp_path: Path) -> None:
+    (roots.folders[0] / "file").symlink_to("../outside/secret")
+    (roots.folders[0] / "folder").symlink_to(tmp_path / "outside")
+    for path in ("file", "folder/secret", "folder/new"):
+        with pytest.raises(ActionRefused):
+            read(roots, path)
+        with pytest.raises(ActionRefused):
+            write(roots, path, b"x")
+    assert [path.read_text() for path in (tmp_path / "outside").iterdir()] == ["secret"]
+
+
+def test_a_link_inside_is_written_through_and_stays_a_link(roots: WorkspaceRoots) -> None:
+    (roots.folders[0] / "AGENTS.md").write_text("old")
+    (roots.folders[0] / "CLAUDE.md").symlink_to("AGENTS.md")
+    write(roots, "CLAUDE.md", b"new")
+    assert (roots.folders[0] / "CLAUDE.md").is_symlink()
+    assert (roots.folders[0] / "AGENTS.md").read_text() == "new"
+
+
+def test_a_file_with_a_second_link_is_read_but_not_written(roots: WorkspaceRoots, tmp_path: Path) -> None:
+    os.link(tmp_path / "outside" / "secret", roots.folders[0] / "hard")
+    with pytest.raises(ActionRefused, match="hard"):
+        write(roots, "hard", b"x")
+    assert (tmp_path / "outside" / "secret").read_text() == "secret"
+
+
+def test_devices_pipes_and_sockets_are_refused(roots: WorkspaceRoots, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(roots.folders[0] / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        monkeypatch.chdir(roots.folders[0])
+        listening.bind("socket")
+        for path in ("pipe", "socket"):
+            with pytest.raises(ActionRefused):
+                read(roots, path)
+            with pytest.raises(ActionRefused):
+                write(roots, path, b"x")
+    if os.geteuid() == 0:
+        os.mknod(roots.folders[0] / "zero", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+        with pytest.raises(ActionRefused):
+            read(roots, "zero")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux")
+def test_proc_is_refused_even_where_it_lies_in_a_root() -> None:
+    for path in ("/proc/self/environ", "/proc/self/root/etc/passwd", "/proc/1/maps", "/sys/kernel/mm/hugepages"):
+        with pytest.raises(HelixError):
+            read(WorkspaceRoots.from_folders([Path("/")]), path)
+
+
+def test_writing_keeps_the_mode_and_leaves_nothing_beside(roots: WorkspaceRoots) -> None:
+    script = roots.folders[0] / "run.sh"
+    script.write_text("old")
+    script.chmod(0o750)
+    write(roots, "run.sh", b"new")
+    assert stat.S_IMODE(script.stat().st_mode) == 0o750
+    assert sorted(path.name for path in roots.folders[0].iterdir()) == ["own", "run.sh"]
+
+
+def test_a_file_that_changed_meanwhile_is_not_overwritten(roots: WorkspaceRoots) -> None:
+    write(roots, "file", b"seen")
+    (roots.folders[0] / "file").write_text("changed")
+    with pytest.raises(ActionRefused, match="changed since"):
+        workspace_roots.replace_file(roots, roots.resolve_path("file"), b"new", expected=Digest.of_content(b"seen"))
+    with pytest.raises(ActionRefused, match="changed since"):
+        workspace_roots.replace_file(roots, roots.resolve_path("file"), b"new", expected=None)
+    with pytest.raises(ActionRefused, match="changed since"):
+        workspace_roots.delete_file(roots, roots.resolve_path("file"), expected=Digest.of_content(b"seen"))
+    assert (roots.folders[0] / "file").read_text() == "changed"
+
+
+def test_a_failed_write_leaves_the_file_and_nothing_else(
+    roots: WorkspaceRoots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(roots, "file", b"old")
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ActionRefused, match="no room"):
+        write(roots, "file", b"new")
+    assert sorted(path.name for path in roots.folders[0].iterdir()) == ["file", "own"]
+    assert (roots.folders[0] / "file").read_bytes() == b"old"
+
+
+def test_folders_and_what_is_not_there_get_a_sentence(roots: WorkspaceRoots) -> None:
+    with pytest.raises(InvalidInput, match="is a folder"):
+        read(roots, ".")
+    with pytest.raises(NotFound, match="a/b does not exist"):
+        read(roots, "a/b")
+    with pytest.raises(InvalidInput, match="folder"):
+        write(roots, ".", b"")
+    with pytest.raises(InvalidInput, match="longer than"):
+        write(roots, "x" * 300, b"")
+    write(roots, "large", b"12345")
+    with pytest.raises(InvalidInput, match="5 bytes"):
+        workspace_roots.read_whole_file(roots, roots.resolve_path("large"), limit=4)
+
+
+def test_walking_follows_no_links_and_skips_what_is_closed(roots: WorkspaceRoots, tmp_path: Path) -> None:
+    write(roots, "a/b", b"1")
+    write(roots, "c", b"2")
+    (roots.folders[0] / "loop").symlink_to(".")
+    (roots.folders[0] / "out").symlink_to(tmp_path / "outside")
+    assert [name for name, _ in workspace_roots.walk_files(roots, roots.resolve_path("."))] == ["a/b", "c"]
+
+
+def test_a_symlink_swapper_never_gets_anything_out_or_in(roots: WorkspaceRoots, tmp_path: Path) -> None:
+    """The short form; tests/faults/confinement.py runs 20,000 rounds."""
+    swapped = roots.folders[0] / "swapped"
+    swapper = subprocess.Popen([sys.executable, "-c", SWAP, str(swapped), str(tmp_path / "outside")])
+    try:
+        for _ in range(ROUNDS):
+            for act in (lambda: read(roots, "swapped/secret"), lambda: write(roots, "swapped/secret", b"written")):
+                with contextlib.suppress(HelixError):
+                    assert act() in {None, b"inside", b"written"}
+    finally:
+        swapper.kill()
+        swapper.wait()
+    assert {path.name: path.read_text() for path in (tmp_path / "outside").iterdir()} == {"secret": "secret"}
+
+
+SWAP = """
+import os, sys
+path, outside = sys.argv[1:]
+os.makedirs(path + ".dir")
+open(path + ".dir/secret", "w").write("inside")
+os.symlink(outside, path + ".link")
+while True:
+    for one in (".dir", ".link"):
+        os.rename(path + one, path)
+        os.rename(path, path + one)
+"""
+
+
+def test_a_workspace_without_its_folder_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="no longer exists"):
+        read(WorkspaceRoots.from_folders([tmp_path / "gone"]), "file")
+    with pytest.raises(ActionRefused, match="has no folder"):
+        read(WorkspaceRoots.from_folders([]), "file")
+
+
+def test_the_tours_folder_is_open_where_it_is_the_workspace_and_nothing_beside_it_is(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    sample = data / "tour"
+    sample.mkdir(parents=True)
+    (data / "keys.json").write_text("secret")
+    (sample / "notes.txt").write_text("open")
+    (sample / "link").symlink_to(data / "keys.json")
+    inside = WorkspaceRoots.from_folders([sample], [data], sample)
+    assert read(inside, "notes.txt") == b"open"
+    for path in ("link", str(data / "keys.json")):
+        with pytest.raises(ActionRefused):
+            read(inside, path)
+    for folder in (data, tmp_path):
+        around = WorkspaceRoots.from_folders([folder], [data], sample)
+        with pytest.raises(ActionRefused):
+            around.resolve_path(str(sample / "notes.txt"))

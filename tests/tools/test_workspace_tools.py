@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.replay.cache_billing import HEAD_TOKENS
+from helix_desktop.store.memory_stores import MemoryCache, MemoryIndex, MemoryJournal
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.token_counting import TiktokenCounter
+from helix_desktop.tools.delegate_tool import DelegationResult
+from helix_desktop.tools.sandbox import SandboxKind
+from helix_desktop.tools.toolbox import WorkspacePermissions
+from helix_desktop.tools.tools_on_demand import OnDemandTools, ToolFinder
+from helix_desktop.tools.workspace_tools import WorkspaceToolOptions, WorkspaceTools
+from helix_desktop.workbench.conversation_setup import build_system_prompt
+from tests.tools.world import Words
+
+
+async def opened(folders: list[Path], *closed: Path) -> tuple[WorkspaceTools, WorkspacePermissions]:
+    cache, permissions = MemoryCache(), WorkspacePermissions()
+    stores = (cache, MemoryIndex(MemoryJournal(), cache), Words())
+    kit = await WorkspaceTools.open_workspace_tools(
+        folders,
+        stores,
+        permissions=permissions,
+        spawn=OwnedTasks("t").spawn_task,
+        options=WorkspaceToolOptions(closed_paths=closed),
+    )
+    return kit, permissions
+
+
+async def test_the_sandbox_is_found_and_permission_knows(tmp_path: Path) -> None:
+    kit, permissions = await opened([tmp_path])
+    assert permissions.sandboxed is (kit.sandbox.kind is not SandboxKind.NONE)
+    assert kit.sandbox.folders == (tmp_path.resolve(),)
+    assert kit.sandbox.scratch.stat().st_mode & 0o77 == 0
+    await kit.aclose()
+    assert not kit.sandbox.scratch.exists()
+
+
+@pytest.mark.parametrize("folders", [[], ["gone"]])
+async def test_a_workspace_opens_without_its_folder(tmp_path: Path, folders: list[str]) -> None:
+    kit, _ = await opened([tmp_path / name for name in folders], tmp_path / "own")
+    assert len(kit.build_toolbox().offered_specs()) >= 13
+    await kit.aclose()
+
+
+async def test_a_second_aclose_does_no_harm(tmp_path: Path) -> None:
+    kit, _ = await opened([tmp_path])
+    await kit.aclose()
+    await kit.aclose()
+
+
+async def test_what_stands_in_front_of_every_request_is_short_and_every_tool_is_reachable(tmp_path: Path) -> None:
+    """The replay bills these tokens with every request."""
+    counter = TiktokenCounter()
+    kit, _ = await opened([tmp_path])
+
+    async def nothing(*_: object) -> str:
+        return ""
+
+    async def child(*_: object) -> DelegationResult:
+        return DelegationResult("c", "")
+
+    on_demand = OnDemandTools(counter, ToolFinder())
+    box = kit.build_toolbox(compact=nothing, history=nothing, start_child=child, on_demand=on_demand)
+    sent = [
+        {"name": one.name, "description": one.description, "input_schema": json.loads(one.schema)}
+        for one in box.offered_specs()
+    ]
+    prompt = build_system_prompt("Thesis", [str(tmp_path)], counter)
+    head = counter.count_tokens(json.dumps(sent)) + prompt.tokens
+    assert head <= HEAD_TOKENS <= 2_000
+    own = {tool.name for tool in kit.build_toolbox(compact=nothing, history=nothing, start_child=child).offered_specs()}
+    for name in own - {spec.name for spec in box.offered_specs()}:
+        found = await on_demand.finder.find_best_tools(
+            name.replace("_", " "), 5, box._searchable_specs(), lambda _: True
+        )
+        assert name in [spec.name for spec in found]
+    assert own <= box.callable_names
+    await kit.aclose()

@@ -1,0 +1,50 @@
+"""The user's repository: compared with without running anything of it, and committed to when the user says so."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from helix_desktop.errors import NotFound
+from tests.workbench.conftest import Desks
+from tests.workbench.test_open_workbench import bench_on
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+@pytest.fixture
+def project(folder: Path) -> Path:
+    (folder / "a").write_text("one\n")
+    (folder / "b").write_text("b\n")
+    git(folder, "init", "-q", ".")
+    git(folder, "config", "user.name", "a")
+    git(folder, "config", "user.email", "a@b")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "x")
+    return folder
+
+
+async def test_what_is_different_from_a_revision(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("two\n")
+    (project / "b").unlink()
+    (project / "new").write_text("new\n")
+    files = {file.place: file.change_word for file in await bench.file_changes.changes_since_revision("HEAD")}
+    assert {place: files[place] for place in ("a", "b", "new")} == {"a": "changed", "b": "deleted", "new": "added"}
+    with pytest.raises(NotFound):
+        await bench.file_changes.changes_since_revision("nothing")
+
+
+async def test_a_commit_takes_these_files_and_leaves_what_else_is_staged(desks: Desks, project: Path) -> None:
+    bench = await bench_on(desks, project)
+    (project / "a").write_text("two\n")
+    (project / "b").write_text("mine\n")
+    git(project, "add", "b")
+    await bench.file_changes.git_repository.commit_files(["0/a", "0/never-there"], "Say two")
+    assert git(project, "show", "--name-only", "--format=%s", "HEAD").split() == ["Say", "two", "a"]
+    assert git(project, "diff", "--cached", "--name-only").split() == ["b"]

@@ -1,0 +1,452 @@
+"""Histories of other programs as conversations: all of it, once, taken back, and gone on with."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop import program_folders
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    Folded,
+    ModelReplied,
+    Rewound,
+    Text,
+    ToolReturned,
+    TurnEnd,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.session import Session
+from helix_desktop.engine.view import build_state
+from helix_desktop.errors import NotFound
+from helix_desktop.providers.provider_catalog import ProviderConfig
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.store.all_workspaces import AllWorkspaces
+from helix_desktop.store.index_file import entries_used_by
+from helix_desktop.store.stored_workspace import StoredWorkspace
+from helix_desktop.workbench import Workbenches, history_imports
+from helix_desktop.workbench.conversation_list_rows import ConversationListRows
+from helix_desktop.workbench.daily_cost import facts_paid_here
+from helix_desktop.workbench.history_imports import HistoryImport, ImportResult
+from helix_desktop.workbench.scripted_tour import ClockWithoutPauses
+from tests.histories import written
+from tests.peers import anthropic_server, chat_server, gemini_server, responses_server
+from tests.peers.anthropic_server import AnthropicServer
+from tests.peers.chat_server import ChatServer
+from tests.peers.gemini_server import GeminiServer
+from tests.peers.peer import Answer, Peer
+from tests.peers.responses_server import ResponsesServer
+from tests.peers.strict import RULES, strictly
+
+
+class Words:
+    def count_tokens(self, text: str) -> int:
+        return len(text.split())
+
+
+@pytest.fixture
+async def workspace(tmp_path: Path) -> AsyncIterator[StoredWorkspace]:
+    workspaces = AllWorkspaces(tmp_path / "workspaces")
+    opened = await workspaces.open_stored_workspace(workspaces.create_stored_workspace("Work", tmp_path).id)
+    yield opened
+    await opened.aclose()
+
+
+async def brought(workspace: StoredWorkspace, *paths: Path) -> ImportResult:
+    return await HistoryImport(workspace, Words()).import_files(history_imports.find_files_to_import(paths))
+
+
+async def whole(workspace: StoredWorkspace) -> list[Any]:
+    rows = await workspace.journal.list_conversations()
+    return [await workspace.journal.read_facts(row.id) for row in sorted(rows, key=lambda row: row.id)]
+
+
+@pytest.mark.parametrize("kind", written.KINDS)
+async def test_every_output_can_be_recalled_and_a_second_import_changes_nothing(
+    workspace: StoredWorkspace, tmp_path: Path, kind: str
+) -> None:
+    path = written.KINDS[kind](tmp_path)
+    result = await brought(workspace, path)
+    (one,) = result.imported
+    assert (one.state, one.kind in (kind, "messages")) == ("new", True)
+    assert await workspace.cache.read_content(Digest.of_content(written.OUTPUT.encode())) == written.OUTPUT.encode()
+    facts = await workspace.journal.read_facts(one.id)
+    output = next(fact.fact for fact in facts if isinstance(fact.fact, ToolReturned))
+    assert output.output.digest == Digest.of_content(written.OUTPUT.encode())
+    before = await whole(workspace)
+    again = await brought(workspace, path)
+    assert (again.imported, again.unchanged_count) == ([], 1)
+    path.touch()
+    assert (await brought(workspace, path)).imported == []
+    assert await whole(workspace) == before
+    await workspace.index.wait_until_indexed()
+    assert await workspace.index.search_index("look")
+
+
+async def test_times_models_and_usage_are_those_of_the_file(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    (one,) = (await brought(workspace, written.claude(tmp_path))).imported
+    facts = await workspace.journal.read_facts(one.id)
+    assert facts[0].time == facts[1].time == 1767323041.0
+    assert facts[-1].time == 1767323048.0
+    reply = next(fact.fact for fact in facts if isinstance(fact.fact, ModelReplied))
+    assert (reply.model, reply.usage.input, reply.saw) == ("claude-sonnet-4-5", 100, 2)
+    (row,) = await workspace.journal.list_conversations()
+    assert (row.title, row.updated) == ("list the files", 1767323048.0)
+    assert build_state(facts).take_view().blocks
+
+
+async def test_a_file_that_has_grown_adds_what_is_new(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    (first,) = (await brought(workspace, path)).imported
+    before = await workspace.journal.read_facts(first.id)
+    written.lines(path, values)
+    (more,) = (await brought(workspace, path)).imported
+    assert (more.id, more.state, more.messages) == (first.id, "more", 2)
+    after = await workspace.journal.read_facts(first.id)
+    assert after[: len(before)] == before
+    said = [fact.fact for fact in after if isinstance(fact.fact, UserSaid | ModelReplied)]
+    fresh = tmp_path / "fresh"
+    at_once = await AllWorkspaces(fresh).open_stored_workspace(
+        AllWorkspaces(fresh).create_stored_workspace("Fresh", tmp_path).id
+    )
+    (other,) = (await brought(at_once, path)).imported
+    facts = [fact.fact for fact in await at_once.journal.read_facts(other.id)]
+    await at_once.aclose()
+    assert [getattr(one, "parts", ()) for one in said] == [
+        one.parts for one in facts if isinstance(one, UserSaid | ModelReplied)
+    ]
+
+
+async def test_a_branch_is_a_fork_and_a_sub_agent_a_child(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    task = written.claude_reply(9, 8, "m4", written.use("t9", "Task", prompt="look deep", description="d"))
+    values += [
+        task,
+        written.claude_said(10, 9, [written.result("t9", "found")], toolUseResult={"agentId": "a1"}),
+        written.claude_said(20, 6, "another way"),
+        written.claude_reply(21, 20, "m9", written.text("Another answer.")),
+    ]
+    path = written.lines(tmp_path / "session-1.jsonl", values)
+    child = [
+        {**written.claude_said(30, None, "look deep"), "isSidechain": True, "agentId": "a1"},
+        {**written.claude_reply(31, 30, "c1", written.text("deep")), "isSidechain": True, "agentId": "a1"},
+    ]
+    beside = written.lines(tmp_path / "session-1" / "subagents" / "agent-a1.jsonl", child)
+    result = await brought(workspace, path, beside)
+    main, fork, sub = result.imported
+    assert fork.forked_from == main.id
+    facts = await workspace.journal.read_facts(fork.id)
+    of_main = await workspace.journal.read_facts(main.id)
+    shared = next(one.seq for one in facts[1:] if getattr(one.fact, "forked_from", "")) - 1
+    assert [one.fact for one in facts[1:shared]] == [one.fact for one in of_main[1:shared]]
+    texts = [
+        part.text
+        for one in facts
+        if isinstance(one.fact, UserSaid)
+        for part in one.fact.parts
+        if isinstance(part, Text)
+    ]
+    assert texts == ["list the files", "another way"]
+    assert sub.parent == main.id
+    returned = [one.fact for one in of_main if isinstance(one.fact, ToolReturned)]
+    assert returned[-1].child == sub.id
+    row = await workspace.journal.find_conversation(sub.id)
+    assert (row.parent, row.parent_call) == (main.id, "t9")
+    assert (await brought(workspace, path, beside)).imported == []
+
+
+async def test_what_comes_after_it_was_continued_here_is_a_fork(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    (first,) = (await brought(workspace, path)).imported
+    await workspace.journal.append_to_journal(first.id, [UserSaid((Text("my own", 2),)), TurnEnded(TurnEnd.DONE)])
+    before = await workspace.journal.read_facts(first.id)
+    written.lines(path, values)
+    (fork,) = (await brought(workspace, path)).imported
+    assert (fork.state, fork.forked_from) == ("fork", first.id)
+    assert await workspace.journal.read_facts(first.id) == before
+    values.append(written.claude_said(9, 8, "third"))
+    values.append(written.claude_reply(10, 9, "m4", written.text("Third.")))
+    written.lines(path, values)
+    (more,) = (await brought(workspace, path)).imported
+    assert (more.id, more.state) == (fork.id, "more")
+
+
+async def test_a_file_that_tells_it_differently_now_rewinds(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:3])
+    (first,) = (await brought(workspace, path)).imported
+    written.lines(path, values)
+    (again,) = (await brought(workspace, path)).imported
+    assert again.id == first.id
+    facts = await workspace.journal.read_facts(first.id)
+    replies = [one for one in build_state(facts).facts_on_path() if isinstance(one.fact, ModelReplied)]
+    assert len(replies) == 3
+    assert (await brought(workspace, path)).imported == []
+
+
+async def test_two_files_that_name_one_session_and_differ_are_two_conversations(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    values = written.claude_session()
+    other = [*values[:3], written.claude_reply(40, 3, "m40", written.text("Told otherwise."))]
+    one = written.lines(tmp_path / "s.jsonl", values)
+    two = written.lines(tmp_path / "copy.jsonl", other)
+    shorter = written.lines(tmp_path / "old" / "s.jsonl", values[:6])
+    first = await brought(workspace, one, two, shorter)
+    assert [brought.state for brought in first.imported] == ["new", "new"]
+    assert first.unchanged_count == 0
+    before = await whole(workspace)
+    assert not any(isinstance(fact.fact, Rewound) for facts in before for fact in facts)
+    for path in (one, two, shorter):
+        path.touch()
+    again = await brought(workspace, two, one, shorter)
+    assert (again.imported, again.unchanged_count) == ([], 2)
+    assert await whole(workspace) == before
+    written.lines(two, [*other, written.claude_said(41, 40, "and then?")])
+    (more,) = (await brought(workspace, one, two, shorter)).imported
+    assert (more.id, more.state) == (first.imported[1].id, "more")
+
+
+async def test_a_session_whose_file_was_moved_goes_on_in_its_conversation(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    (first,) = (await brought(workspace, path)).imported
+    path.unlink()
+    (more,) = (await brought(workspace, written.lines(tmp_path / "archived" / "s.jsonl", values))).imported
+    assert (more.id, more.state) == (first.id, "more")
+
+
+async def test_a_fork_within_what_was_brought_in_counts_none_of_it_as_its_own(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    path = written.pi(tmp_path)
+    paid = '"role": "assistant", "usage": {"input": 50, "output": 5, "cost": {"total": 1.25}}'
+    path.write_text(path.read_text().replace('"role": "assistant"', paid))
+    (one,) = (await brought(workspace, path)).imported
+    facts = await workspace.journal.read_facts(one.id)
+    at = next(fact.seq for fact in facts if isinstance(fact.fact, ModelReplied))
+    await workspace.journal.fork_conversation(one.id, at, "a fork")
+    fork = await workspace.journal.read_facts("a fork")
+    assert not any(isinstance(fact.fact, ModelReplied) for fact in facts_paid_here(fork))
+    assert (await workspace.journal.find_conversation("a fork")).cost == 0
+    path.touch()
+    again = await brought(workspace, path)
+    assert (again.imported, again.unchanged_count) == ([], 1)
+    assert [run for run, *_ in await history_imports.list_import_runs(workspace)] == [
+        (await history_imports.list_import_runs(workspace))[0][0]
+    ]
+
+
+async def test_an_import_is_taken_back_and_comes_again(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    path = written.lines(tmp_path / "s.jsonl", values[:6])
+    first = await brought(workspace, path)
+    written.lines(path, values)
+    second = await brought(workspace, path)
+    assert await history_imports.undo_import(workspace, second.run) == (1, [])
+    name = first.imported[0].id
+    present = build_state(await workspace.journal.read_facts(name)).facts_on_path()
+    assert sum(isinstance(one.fact, ModelReplied) for one in present) == 2
+    with pytest.raises(NotFound):
+        await history_imports.undo_import(workspace, second.run)
+    (again,) = (await brought(workspace, path)).imported
+    assert again.state == "more"
+    assert (await brought(workspace, path)).imported == []
+
+
+async def test_a_new_conversation_that_was_taken_back_comes_out_of_the_trash(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    path = written.pi(tmp_path)
+    first = await brought(workspace, path)
+    await history_imports.undo_import(workspace, first.run)
+    (row,) = await workspace.journal.list_conversations()
+    assert row.trashed
+    (again,) = (await brought(workspace, path)).imported
+    assert again.state == "back"
+    assert not (await workspace.journal.find_conversation(again.id)).trashed
+    assert {undone for _, _, undone in await history_imports.list_import_runs(workspace)} == {False, True}
+
+
+async def test_a_foreign_compaction_can_be_undone(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    values = written.claude_session()
+    boundary = written.claude_line(11, "system", None, subtype="compact_boundary", logicalParentUuid="u8", compactMetadata={"trigger": "auto"})  # fmt: skip
+    values += [
+        boundary,
+        written.claude_said(12, 11, "The summary.", isCompactSummary=True),
+        written.claude_said(13, 12, "after it"),
+        written.claude_reply(14, 13, "m5", written.text("Yes.")),
+    ]
+    (one,) = (await brought(workspace, written.lines(tmp_path / "s.jsonl", values))).imported
+    assert one.folds == 1
+    facts = await workspace.journal.read_facts(one.id)
+    fold = next(fact.fact for fact in facts if isinstance(fact.fact, Folded))
+    assert fold.why == "Claude Code compacted the conversation here (auto)"
+    shown = " ".join(str(block.content) for block in build_state(facts).take_view().blocks)
+    assert "The summary." in shown
+    assert "list the files" not in shown
+
+
+async def test_keys_are_found(workspace: StoredWorkspace, tmp_path: Path) -> None:
+    key = "sk-ant-" + "api03-" + "a1B2" * 8
+    values = written.claude_session()
+    values[0] = written.claude_said(1, None, f"use {key} please")
+    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", values))
+    assert list(result.keys.places) == [key]
+    await workspace.forget_content(text=key)
+    facts = await workspace.journal.read_facts(result.imported[0].id)
+    assert key not in str(facts)
+    written.lines(tmp_path / "s.jsonl", [*values, written.claude_said(9, 8, "more"), written.claude_reply(10, 9, "m4", written.text("ok"))])  # fmt: skip
+    again = await brought(workspace, tmp_path / "s.jsonl")
+    assert again.imported[0].state == "more"
+    assert key not in str(await workspace.journal.read_facts(result.imported[0].id))
+
+
+KEY = "sk-ant-" + "api03-" + "c3D4" * 8
+
+
+def _with_a_key(place: str, folder: Path) -> list[dict[str, Any]]:
+    """A session that has a key where no person and no line of output shows it."""
+    values = written.claude_session()
+    match place:
+        case "a result's own file":
+            shown = "<persisted-output>\nFull output saved to: /x/tool-results/t1.txt\n\nPreview:\nnothing yet"
+            values[4] = written.claude_said(5, 4, [written.result("t1", shown)])
+            file = folder / "s" / "tool-results" / "t1.txt"
+            file.parent.mkdir(parents=True)
+            file.write_text("nothing yet\n" * 300 + KEY, "utf-8")
+        case "reasoning":
+            values[1] = written.claude_reply(2, 1, "m1", written.thinking(f"They gave me {KEY}."))
+        case "a summary":
+            values[6:] = [
+                written.claude_said(7, 6, f"So far, with {KEY}.", isCompactSummary=True),
+                written.claude_reply(8, 7, "m3", written.text("Again.")),
+            ]
+        case "a document":
+            data = base64.b64encode(f"a note: {KEY}".encode()).decode()
+            source = {"type": "base64", "media_type": "text/plain", "data": data}
+            values[0] = written.claude_said(1, None, [written.text("read it"), {"type": "document", "source": source}])
+    return values
+
+
+@pytest.mark.parametrize("place", ["a result's own file", "reasoning", "a summary", "a document"])
+async def test_a_key_is_found_wherever_it_is_stored_and_forgetting_removes_it(
+    workspace: StoredWorkspace, tmp_path: Path, place: str
+) -> None:
+    result = await brought(workspace, written.lines(tmp_path / "s.jsonl", _with_a_key(place, tmp_path)))
+    assert list(result.keys.places) == [KEY]
+    assert KEY in await stored(workspace)
+    await workspace.forget_content(text=KEY)
+    assert KEY not in await stored(workspace)
+
+
+async def stored(workspace: StoredWorkspace) -> str:
+    """Every fact, and every content a fact refers to that is still there."""
+    facts = [one for facts in await whole(workspace) for one in facts]
+    digests = [digest for one in facts for _, digest in entries_used_by(one.fact)]
+    contents = await workspace.cache.read_contents(list(dict.fromkeys(digests)))
+    return f"{facts}{contents}"
+
+
+async def test_a_stopped_import_leaves_whole_conversations_and_the_next_goes_on(
+    workspace: StoredWorkspace, tmp_path: Path
+) -> None:
+    paths = [written.claude(tmp_path), written.pi(tmp_path), written.codex(tmp_path)]
+    work = HistoryImport(workspace, Words())
+    seen: list[str] = []
+
+    def report(_done: int, _total: int, file: str) -> None:
+        seen.append(file)
+        if len(seen) == 2:
+            task.cancel()
+
+    task = asyncio.ensure_future(work.import_files(paths, report))  # noqa: TID251
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    for facts in await whole(workspace):
+        assert isinstance(facts[-1].fact, BroughtIn)
+    before = len(work.result.imported)
+    goes_on = HistoryImport(workspace, Words(), result=work.result)
+    result = await goes_on.import_files(paths)
+    assert (len(result.imported), result.unchanged_count) == (3, 0)
+    assert before < 3
+    assert len(await whole(workspace)) == 3
+
+
+# --- continued -------------------------------------------------------------------------------------------------------
+
+PROTOCOLS: dict[str, tuple[type[Peer], Callable[..., Answer]]] = {
+    "openai-chat": (ChatServer, chat_server.reply),
+    "openai-responses": (ResponsesServer, responses_server.reply),
+    "anthropic": (AnthropicServer, anthropic_server.reply),
+    "gemini": (GeminiServer, gemini_server.reply),
+}
+
+
+async def said(session: Session, words: str) -> None:
+    session.send_message((Text(words),))
+    await asyncio.wait_for(session.wait_until_idle(), 60)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_every_kind_goes_on_with_every_protocol(tmp_path: Path, protocol: str) -> None:
+    peer, reply = PROTOCOLS[protocol]
+    where = program_folders.find_program_folders(tmp_path / "home")
+    (tmp_path / "project").mkdir()
+    with peer(default=strictly(protocol, lambda _: reply("Gone on."))) as server:
+        desk = Workbenches(where, SecretStorage(where.key_file, environ={"A_KEY": "k"}), clock=ClockWithoutPauses())
+        desk.configured.save_provider(ProviderConfig("peer", protocol, base_url=server.base_url, variable="A_KEY"))
+        bench = await desk.create_workspace("Seen", tmp_path / "project")
+        await bench.choose_model_for_role("peer/scripted")
+        files = [make(tmp_path / kind) for kind, make in written.KINDS.items()]
+        result = await bench.import_histories(files)
+        assert len(result.imported) == len(written.KINDS)
+        for one in result.imported:
+            session = await bench.open_session(one.id)
+            await said(session, "go on")
+            ended = next(fact.fact for fact in reversed(session.all_facts) if isinstance(fact.fact, TurnEnded))
+            assert ended.reason is TurnEnd.DONE, f"{one.kind}: {ended.why}"
+            assert "I look." in json.dumps(server.bodies[-1])
+        assert [wrong for body in server.bodies for wrong in RULES[protocol](body)] == []
+        await desk.aclose()
+
+
+async def test_the_list_shows_what_stands_in_the_window_and_what_was_paid_here(tmp_path: Path) -> None:
+    """As it is before anybody opens the conversation, and after a restart; what the other program paid today is not ours."""
+    (tmp_path / "project").mkdir()
+    path = written.pi(tmp_path)
+    paid = '"role": "assistant", "usage": {"input": 50, "output": 5, "cost": {"total": 1.25}}'
+    now = datetime.now(UTC).isoformat()
+    path.write_text(path.read_text().replace('"role": "assistant"', paid).replace("2026-01-02T03:04:05.000Z", now))
+    where = program_folders.find_program_folders(tmp_path / "home")
+    desk = Workbenches(where, SecretStorage(where.key_file), clock=ClockWithoutPauses())
+    bench = await desk.create_workspace("Seen", tmp_path / "project")
+    (one,) = (await bench.import_histories([path])).imported
+    (row,) = bench.list_conversations()
+    assert sum(row.parts.values()) > 0
+    session = await bench.open_session(one.id)
+    assert sum(isinstance(fact.fact, ModelReplied) and fact.fact.usage.cost == 1.25 for fact in session.all_facts) == 3
+    await bench.predict_next_request(one.id)
+    assert (row.parts, row.window) == (session.next_request_meter().parts, session.next_request_meter().window)
+    assert session.total_savings().steps == 0
+    await desk.aclose()
+    again = Workbenches(where, SecretStorage(where.key_file), clock=ClockWithoutPauses())
+    bench = await again.open_workspace(bench.id)
+    assert bench.list_conversations()[0].parts == row.parts
+    rows = ConversationListRows(bench.workspace.journal)
+    await rows.read_all_rows()
+    assert (row.cost, rows.cost_today_and_ever()) == (0.0, (0.0, 0.0))
+    await again.aclose()
