@@ -49,7 +49,7 @@ async def forget_in_workspace(arguments: argparse.Namespace, workspace: StoredWo
         await print_json(console, _forget_result_as_json(purged))
     else:
         await console.print_line(_describe_forget_result(purged))
-    remembered = await asyncio.to_thread(_places_in_window_memory, arguments.places.window, text)
+    remembered = await asyncio.to_thread(_places_in_window_memory, arguments.places.window_memory_file, text)
     for sentence in (*purged.elsewhere, *remembered, *purged.ciphertext):
         await console.print_error(sentence)
     return 0 if (purged.entries or purged.facts) and not purged.elsewhere and not remembered else 1

@@ -178,7 +178,7 @@ class WindowProgram:
             consent=lambda: self._settings[KEYS_IN_FILE],
             seen=self._redaction.add_secret_to_redact,
         )
-        desk = self._desk = desk_module.Desk(self._where, secrets, serve=self._serve_workspace_commands)
+        desk = self._desk = desk_module.Workbenches(self._where, secrets, serve=self._serve_workspace_commands)
         connecting = ProviderAdministration(
             desk.configured, secrets, desk.connections, lambda: self._settings.change_setting(KEYS_IN_FILE, True)
         )

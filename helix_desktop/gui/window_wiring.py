@@ -320,11 +320,11 @@ def _wire_pages(window: MainWindow) -> None:
 def _wire_page(window: MainWindow, name: str, page: Any) -> None:
     """A page that is made only now."""
     if name == "cache":
-        page.room_wanted.connect(lambda: window.settings_wanted.emit("storage"))
-        page.bar.show_shortcut(_shortcut_hint(window, "find"))
+        page.storage_settings_wanted.connect(lambda: window.settings_wanted.emit("storage"))
+        page.bar.show_find_shortcut(_shortcut_hint(window, "find"))
     elif name == "changes":
-        page.told.connect(window.notices.show_notice)
-        page.said.connect(partial(_tell_agent, window.showing, window.notices))
+        page.notice_wanted.connect(window.notices.show_notice)
+        page.agent_message_written.connect(partial(_tell_agent, window.showing, window.notices))
 
 
 def _tell_agent(showing: ShownState, notices: Notices, text: str) -> None:

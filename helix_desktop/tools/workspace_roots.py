@@ -275,7 +275,7 @@ def _open_checked_folder(roots: WorkspaceRoots, place: RootPath) -> Iterator[fol
         _check_root_exists(place)
         with folders.open_folder(place.root, place.inside) as folder:
             if sys.platform == "win32":
-                roots.check_open(folder.path)
+                roots.check_not_closed(folder.path)
             else:
                 _check_real(roots, folder.handle)
             yield folder

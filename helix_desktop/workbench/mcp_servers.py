@@ -171,7 +171,7 @@ class WorkspaceServers:
     async def _require_host(self) -> McpServerHost:
         if self._host is None:
             host = await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.server_host")
-            self._host = self._host or host.Host(
+            self._host = self._host or host.McpServerHost(
                 spawn=self._spawn,
                 secret=self._secrets.read_secret,
                 keep=self._keep_server_secret,
