@@ -105,7 +105,7 @@ def _write_replacement(path: Path, content: bytes, *, private: bool) -> None:
 
 
 def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
-    """A small file of settings. WrongUse where it is something else: a pipe would be waited for, a device has no end."""
+    """A small file of settings. InvalidInput where it is something else: a pipe would be waited for, a device has no end."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)

@@ -45,7 +45,7 @@ class ProgramSetting(Generic[T]):
     font: str = ""  # "text" or "code": the name of a font, empty for the system's
 
     def check_value(self, value: object) -> T:
-        """The value, if it is one this setting can have; else ConfigMistake, which says what was expected."""
+        """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""
         if isinstance(value, list) and isinstance(self.default, tuple):
             value = tuple(value)
         if type(value) is not type(self.default) or not self._is_allowed(cast(Value, value)):
@@ -186,7 +186,7 @@ class ProgramSettings:
     def change_setting(self, setting: ProgramSetting[T], value: T) -> None:
         """Check, write to the file, then tell the listeners. The default takes the key out of the file.
 
-        ConfigMistake for a value that is not allowed, or where the file itself cannot be read (it is left alone).
+        ConfigFileMistake for a value that is not allowed, or where the file itself cannot be read (it is left alone).
         """
         import tomlkit
 

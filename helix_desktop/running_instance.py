@@ -58,7 +58,7 @@ class FrameConnection:
             await self._writer.drain()
 
     async def receive_frame(self) -> tuple[bytes, bytes]:
-        """The next frame; EOFError when the other end has gone, WrongUse for what is no frame."""
+        """The next frame; EOFError when the other end has gone, InvalidInput for what is no frame."""
         kind, length = HEADER.unpack(await self._reader.readexactly(HEADER.size))
         if length > LARGEST:
             raise InvalidInput("The data on the socket is not from this program.")
@@ -338,7 +338,7 @@ def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
 
 
 def check_private_folder(folder: Path, *, make: bool = True) -> Path:
-    """The folder, certainly the user's own and closed to others; Refused if somebody else's hand is in it."""
+    """The folder, certainly the user's own and closed to others; ActionRefused if somebody else's hand is in it."""
     if make:
         ensure_private_folder(folder)
     found = folder.lstat()

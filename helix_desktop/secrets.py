@@ -142,7 +142,7 @@ class Keyring(Protocol):
 
 
 def system_keyring() -> Keyring:
-    """The keyring of this system; NoKeyring where the library would store plain text, or has nothing."""
+    """The keyring of this system; NoUsableKeyring where the library would store plain text, or has nothing."""
     import keyring
 
     backend = keyring.get_keyring()
@@ -178,9 +178,9 @@ class SecretStorage:
         self._one_at_a_time = asyncio.Lock()  # or the keyring would ask for its password several times at once
 
     async def read_secret(self, secret: Addressee) -> str | None:
-        """The secret of this addressee, or None. NoKeyring only where it might be in a keyring that is there and does not answer.
+        """The secret of this addressee, or None. NoUsableKeyring only where it might be in a keyring that is there and does not answer.
 
-        Refused where the key of a provider was entered for another host than its address has now.
+        ActionRefused where the key of a provider was entered for another host than its address has now.
         """
         name = keyring_name_of(secret)
         found = self._session.get(name)
@@ -208,7 +208,7 @@ class SecretStorage:
     async def store_secret_at(
         self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING
     ) -> None:
-        """Keep it there and forget it elsewhere. NoKeyring when the keyring cannot; nothing is stored then."""
+        """Keep it there and forget it elsewhere. NoUsableKeyring when the keyring cannot; nothing is stored then."""
         name = keyring_name_of(secret)
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:
@@ -231,7 +231,7 @@ class SecretStorage:
             self._session[name] = value
 
     async def store_secret(self, secret: Addressee, value: str) -> None:
-        """With the keyring; where none can be used, in the file the user allowed. NoKeyring where there is neither."""
+        """With the keyring; where none can be used, in the file the user allowed. NoUsableKeyring where there is neither."""
         try:
             await self.store_secret_at(secret, value)
         except NoUsableKeyring:
@@ -260,7 +260,7 @@ class SecretStorage:
         return SecretKeeper.KEYRING if await self._read_from_keyring(name) else None
 
     async def check_keyring(self) -> None:
-        """NoKeyring, with the reason, unless a keyring answers."""
+        """NoUsableKeyring, with the reason, unless a keyring answers."""
         self.allow_asking_keyring()
         await self._call_keyring(lambda keyring: keyring.get_password(self._service, "is anybody there"))
 

@@ -1,6 +1,8 @@
-"""Somebody else's agent as a conversation here: what it says and gets back becomes facts, and the steward works on them.
+"""Turns what a foreign agent says and receives into facts of a conversation here, so that its
+context can be folded.
 
-A replay follows a recording, the gateway a live client; both are told the same things in the same order.
+A replay follows a recording and the gateway follows a live client. Both call the same methods in
+the same order. This module must not know where the messages come from.
 """
 
 from __future__ import annotations
@@ -30,24 +32,25 @@ from helix_desktop.engine.ports import ContentCache, EntryOrigin, TokenCounter
 from helix_desktop.fast_dataclass import dataclass
 
 HEAD = 2_000
-SLICE = 1 << 20  # characters that are encoded at a stretch
+# Characters encoded at once. A longer text is encoded in slices so that the event loop stays free.
+SLICE = 1 << 20
 STRAY = "[An output that answers no call]\n"
 
 
 @dataclass(frozen=True, slots=True)
 class AgentOutput:
-    """What a call of the agent returned."""
+    """The output of one call of the agent."""
 
     call: str
     text: str
     ok: bool = True
     images: tuple[Stored, ...] = ()
-    stored: Stored | None = None  # where it is put already
+    stored: Stored | None = None  # set if the content is already in the cache
 
 
 @dataclass(frozen=True, slots=True)
 class AgentReply:
-    """A reply of the agent's model, its parts not counted yet."""
+    """A reply of the agent's model, before the tokens of its parts are counted."""
 
     parts: tuple[ReplyPart, ...]
     model: str
@@ -58,12 +61,16 @@ class AgentReply:
 
 
 async def await_directly(work: Awaitable[Any]) -> Any:
-    """How a turn waits for the steward, where nobody measures it."""
+    """Awaits the work as it is. A replay passes a function here that also measures the time."""
     return await work
 
 
 class AgentFollower:
-    """`waiting` awaits what the agent's turn waits for; `stored` hears every output that was put into the cache."""
+    """Records a foreign agent's turns.
+
+    `waiting` wraps every wait that delays the agent. `stored` is called with each output that was
+    put into the cache.
+    """
 
     def __init__(
         self,
@@ -82,10 +89,10 @@ class AgentFollower:
         self._waiting = waiting
         self._stored = stored
         self._reads: set[tuple[str, str, bytes]] = set()
-        self.repeats = 0  # outputs that an earlier call had returned alike
+        self.repeats = 0  # outputs with the same content as an earlier one
 
     def follow_draft(self, draft: ConversationDraft) -> AgentFollower:
-        """The same on a copy of the conversation."""
+        """Returns a follower that works on a copy of the conversation."""
         other = AgentFollower(
             draft, self.steward.steward_for_draft(draft), self._cache, self._tokens, stored=self._stored
         )
@@ -93,7 +100,9 @@ class AgentFollower:
         return other
 
     async def record_user_message(self, parts: tuple[UserPart, ...], *, steering: bool = False) -> None:
-        """A message of the user's: it ends the turn before, unless it was said while the agent worked."""
+        """Records a message of the user. It ends the previous turn unless it was sent while the
+        agent worked.
+        """
         if not steering:
             await self.end_agent_turn()
         counted = tuple(self.with_token_count(part) for part in parts)
@@ -101,7 +110,9 @@ class AgentFollower:
         await self.conversation.append_facts(*await self.steward.admit_user_message(said))
 
     async def end_agent_turn(self) -> bool:
-        """The turn is over; one whose last reply called something was interrupted. False where none ran."""
+        """Records the end of the turn; returns False if none was running. A turn whose last reply
+        still has open calls counts as interrupted.
+        """
         branch = self.conversation.state.branch
         if not branch.turn.running or not branch.steps:
             return False
@@ -112,19 +123,21 @@ class AgentFollower:
         return True
 
     async def prepare_next_view(self) -> View:
-        """What the model is to be sent now, after everything that was due."""
+        """Folds whatever is due and returns what the model is sent next."""
         await self._waiting(self.steward.prepare_step())
         return self.conversation.current_view()
 
     async def record_reply(self, written: AgentReply, saw: int) -> Recorded:
-        """A reply to the view that `saw` was the newest fact of."""
+        """Records a reply. `saw` is the newest fact in the view it answers."""
         parts = tuple(self.with_token_count(part) for part in written.parts)
         usage, seconds, raw = written.usage, written.seconds, written.raw
         reply = ModelReplied(parts, written.model, written.stop, usage, saw=saw, seconds=seconds, raw=raw)
         return (await self.conversation.append_facts(reply))[0]
 
     async def record_outputs(self, outputs: Sequence[AgentOutput]) -> None:
-        """What the last reply's calls returned. What answers no call stands behind it, so that nothing is left out."""
+        """Records the outputs of the last reply's calls. An output that answers no call is appended
+        as text, so that nothing is lost.
+        """
         waiting = {call.id: call.call for call in self.conversation.state.branch.running_calls}
         batch, stray = [], []
         for output in outputs:
@@ -140,7 +153,7 @@ class AgentFollower:
             await self.record_user_message((Text(STRAY + output.text),), steering=True)
 
     async def store_output(self, text: str, call: ToolCall) -> Stored:
-        """What a call returned is in the cache."""
+        """Stores the output of a call in the cache."""
         content = text.encode("utf-8", "surrogatepass") if len(text) <= SLICE else _encode_in_slices(text)
         return await self._cache.store_content(content, EntryOrigin(call.name, call.arguments[:200]))
 
@@ -162,7 +175,7 @@ class AgentFollower:
         )
 
     def with_token_count(self, part: Any) -> Any:
-        """The part with its tokens, where they are not known."""
+        """Returns the part with its tokens counted, if they are not known yet."""
         if isinstance(part, ToolCall):
             tokens = self._tokens.count_tokens(part.name) + self._tokens.count_tokens(part.arguments)
             return ToolCall(part.id, part.name, part.arguments, tokens, part.keep)
@@ -172,7 +185,7 @@ class AgentFollower:
 
 
 async def _encode_in_slices(text: str) -> AsyncIterator[bytes]:
-    """A long text as bytes; others go on between."""
+    """Encodes a long text piece by piece, giving other tasks a turn in between."""
     for at in range(0, len(text), SLICE):
         yield text[at : at + SLICE].encode("utf-8", "surrogatepass")
 

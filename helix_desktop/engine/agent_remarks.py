@@ -1,7 +1,9 @@
-"""What an agent says of its work that is worth keeping: what it found out, what it did, what caused it, what it leaves open.
+"""Finds the sentences of an agent that are worth keeping: findings, results, causes and open tasks.
+It works on plain text only.
 
-Before a call an agent says what it found and what it does next; that it only looks or edits now is not worth keeping. An answer is
-mostly a report. Measured on sessions marked by hand (tests/benchmarks/marked_details.py): single words such as "because" tell little.
+Before a call an agent says what it found and what it will do next. The second part is not worth
+keeping. A final answer is mostly a report. Measured on sessions marked by hand
+(tests/benchmarks/marked_details.py): single words such as "because" are weak evidence.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-FOUND = 80  # characters of what was found, from which a remark before a change is kept
-LOOKS = 160  # and before any other call
-LONGEST = 1_000  # characters of a remark before a call; what is longer is an answer
-ANSWER, REPORTED = 100, 600  # characters from which an answer is a report, and of a report that are kept
-HEADING = 100  # characters of a line above a list, at most
-SHORT = 25  # characters of a sentence that says nothing by itself
+# a remark before a change is kept if it reports at least this many characters of findings
+FOUND = 80
+LOOKS = 160  # the same before any other call
+LONGEST = 1_000  # characters of a remark before a call; a longer text is treated as an answer
+# an answer of 100 characters or more is a report, of which 600 are kept
+ANSWER, REPORTED = 100, 600
+HEADING = 100  # characters of a line that introduces a list, at most
+SHORT = 25  # a sentence shorter than this means nothing by itself
 SENTENCES = re.compile("(?<=[.!?;])\\s+|\\n+|(?<=[\u3002\uff01\uff1f])")
 _NEXT = re.compile(
     r"\W*(?:(?:good|perfect|great|ok(?:ay)?|now|next|then|so|and|also|wait|ah|yes|alright|excellent|gut|jetzt|und)\b\W*)*"
@@ -39,28 +43,32 @@ _DATA = re.compile(r'^\s*"[\w ]{1,80}":', re.MULTILINE)
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences and lines of a message, each without the space around it."""
+    """Splits a message into sentences and lines, without the space around them."""
     return [piece.strip() for piece in SENTENCES.split(text) if piece and piece.strip()]
 
 
 def reports_finding(text: str, *, changes: bool) -> bool:
-    """Whether an agent says what it found out, and not only what it does next. `changes`: the call writes a file."""
+    """Returns whether the agent says what it found out, and not only what it does next. `changes`:
+    the call that follows writes a file.
+    """
     found = sum(len(each) for each in split_sentences(text) if len(each) >= SHORT and not _NEXT.match(each))
     return found >= (FOUND if changes else LOOKS) and len(text) <= LONGEST
 
 
 def extract_report(text: str) -> str:
-    """The beginning of an answer that says what was done; nothing of a short one, and of data."""
+    """Returns the beginning of an answer that reports what was done. Empty for a short answer and
+    for data.
+    """
     return text[:REPORTED] if len(text) >= ANSWER and not _DATA.search(text) else ""
 
 
 def find_conclusions(text: str) -> Iterator[str]:
-    """The sentences of an answer that are labelled as a cause, a decision or a solution."""
+    """Yields the sentences of an answer that are labelled as a cause, a decision or a solution."""
     return (each for each in split_sentences(text) if _LABEL.match(each) or _CAUSE.match(each))
 
 
 def find_tasks_left_open(text: str) -> Iterator[str]:
-    """Tasks that are not ticked, and the items below a line that says they remain."""
+    """Yields the tasks that are not ticked and the items below a line such as "Remaining:"."""
     remains = False
     for line in text.splitlines():
         item = _ITEM.match(line)

@@ -1,4 +1,6 @@
-"""Asking a model for one text, outside of the conversation's own steps: within a time, and with its usage kept."""
+"""Asks a model for one text outside the conversation's own steps, with a time limit, and records
+what it cost.
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,27 @@ SYSTEM = (
     "what stands in it. Answer with what is asked for and nothing else, in the language of the conversation."
 )
 
-TRIES = 4  # of a stream that breaks off, as in a turn
-_THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)  # where a server does not take it out itself
+TRIES = 4  # attempts when a stream breaks off, as many as in a turn
+# for servers that do not remove it themselves
+_THOUGHT = re.compile(r"\s*<(think(?:ing)?)>.*?(?:</\1>|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInquiry:
-    """`spent` is told what every answered request cost, `heard` of every sign that the model is at work."""
+    """Asks a model and reports the cost.
+
+    `spent` is called with the cost of every answered request, `heard` with every sign that the
+    model is working.
+    """
 
     spent: Callable[[Spent], None]
     heard: Callable[[], None] = lambda: None
 
     async def ask_for_text(self, client: ModelClient, request: Request, seconds: float) -> str:
-        """The reply's text; empty where there is none. ModelFailed, also for a model that hangs, or breaks off each time.
-        Where thinking took all the room there was, it is asked again without a limit.
+        """Returns the text of the reply; empty if there is none.
+
+        Raises ModelFailed, also for a model that hangs or breaks off every time. If thinking used
+        up all the tokens, the question is asked once more without a limit.
         """
         request = replace(request, model=client.model_name)
         try:
@@ -47,7 +56,7 @@ class ModelInquiry:
         if reply.stop in (Stop.CUT, Stop.FILTERED):
             raise ModelFailed(
                 reply.why or f"{client.model_name} stopped in the middle of its answer."
-            )  # half a text is none
+            )  # half a text is worse than none
         return _text_without_thoughts(reply)
 
     async def _ask_and_note_cost(self, client: ModelClient, request: Request) -> Reply:
@@ -57,7 +66,7 @@ class ModelInquiry:
 
     async def _stream_whole_reply(self, client: ModelClient, request: Request) -> Reply:
         reply = None
-        self.heard()  # from here on it is the model that is waited for
+        self.heard()  # only silence after this point is the model's own
         async for delta in client.stream_reply(request):
             if not isinstance(delta, RetryDelay):
                 self.heard()
@@ -74,13 +83,17 @@ def _text_without_thoughts(reply: Reply) -> str:
 
 
 def build_material_request(text: str, question: str, purpose: Purpose, max_output: int = 0) -> Request:
-    """A request of its own: material, then the question about it."""
+    """Builds a separate request: the material, then a question about it."""
     parts = (Text(f"<material>\n{text}\n</material>"), Text(question))
     return Request("", SYSTEM, (Message(Role.USER, parts),), max_output=max_output, purpose=purpose)
 
 
 def append_question(request: Request, question: str, purpose: Purpose, max_output: int = 0) -> Request:
-    """The conversation's own request with a question behind it: it reads the provider's cached prefix. Not to be thought over."""
+    """Builds the conversation's own request with a question at its end.
+
+    It starts with the prefix that the provider has cached, which makes it cheap. The model is told
+    not to think it over.
+    """
     last = request.messages[-1]
     messages = (*request.messages[:-1], replace(last, parts=(*last.parts, Text(question))))
     asked = replace(request, messages=messages, purpose=purpose, max_output=max_output)

@@ -1,7 +1,9 @@
-"""What a view is made of, and what a model is asked with: plain values, the same for every provider.
+"""Defines what a view consists of and what a model is asked. These are plain values, the same for
+every provider.
 
-`View` is computed from facts (view.py) and holds references to stored content. A `Request` is a view whose
-content has been read from the cache and put into legal messages (laws.py): all a provider has to do is translate.
+`View` is computed from facts (view.py) and refers to stored content. A `Request` is a view whose
+content has been read from the cache and arranged into legal messages (legal_messages.py). All a
+provider has to do is translate it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class ContextKind(StrEnum):
-    """What kind of context a block is; the colours of the interface follow it."""
+    """The kind of context a block holds. The window's colours follow it."""
 
     SYSTEM = "system and tools"
     HANDOVER = "handover"
@@ -33,7 +35,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One part of the view. `source`: the part it shows, or what the fold `fold` covers."""
+    """One part of the view. `source` is the part it shows, or what the fold `fold` covers."""
 
     kind: ContextKind
     role: Role
@@ -44,13 +46,15 @@ class Block:
     call: str = ""  # for outputs: the id of the call answered
     ok: bool = True  # for outputs
     pinned: bool = False
-    cached: tuple[Stored, ...] = ()  # originals behind a fold, recallable
+    cached: tuple[Stored, ...] = ()  # the originals behind a fold, which can be recalled
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`stable`: how many leading blocks cannot change but by a fold; cache breakpoints go behind them. `effort`,
-    `temperature` and `top_p`: see ModelSet. `seq`: the newest fact it was taken from.
+    """What the model is sent at one moment.
+
+    `stable`: how many blocks at the start only a fold can change; cache breakpoints go after them.
+    `effort`, `temperature` and `top_p`: see ModelSet. `seq`: the newest fact the view includes.
     """
 
     blocks: tuple[Block, ...]
@@ -85,7 +89,9 @@ MessagePart = ReplyPart | Image | ToolResult
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """`role` is USER (with TOOL results as its parts) or ASSISTANT; laws.py makes them legal."""
+    """One message of a request. `role` is USER (which also carries tool results) or ASSISTANT.
+    legal_messages.py puts messages into a legal order.
+    """
 
     role: Role
     parts: tuple[MessagePart, ...]
@@ -93,8 +99,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`stable`: how many leading messages the provider knows from the request before; `settled`: up to the last one that a fold
-    changed. A mark of the cache goes behind both (marks.py).
+    """A view ready to be sent.
+
+    `stable`: how many messages at the start the provider knows from the previous request.
+    `settled`: how many there are up to the last one that a fold changed. A cache mark goes after
+    each of the two (cache_marks.py).
     """
 
     model: str
@@ -122,7 +131,9 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class CallDelta:
-    """A piece of the arguments of the `index`-th call of the reply; `id` and `name` come with the first piece."""
+    """A piece of the arguments of the reply's `index`-th call. `id` and `name` come with the first
+    piece.
+    """
 
     index: int
     id: str
@@ -132,7 +143,9 @@ class CallDelta:
 
 @dataclass(frozen=True, slots=True)
 class RetryDelay:
-    """The client waits before it tries again; shown to the user, who may stop it. `wake` ends the waiting at once."""
+    """The client waits before it tries again. The user sees this and may stop it; `wake` ends the
+    wait at once.
+    """
 
     why: str
     seconds: float
@@ -141,7 +154,9 @@ class RetryDelay:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The end of a stream. Its tokens are 0: the session counts. `stop` CUT: what came before the stream broke."""
+    """The end of a stream. Its token counts are 0 because the session counts them. If `stop` is
+    CUT, the stream broke and this is what came before.
+    """
 
     parts: tuple[ReplyPart, ...]
     stop: Stop

@@ -1,10 +1,12 @@
-"""Where a request asks its provider to remember it: behind its head, where it is known already, behind the last change, at its end.
+"""Decides where a request asks the provider to cache it: after its head, after what is known, after
+the last change and at its end.
 
-A provider that is told what to cache finds a beginning again only at a mark of the new request or shortly before one, and only
-where an earlier request was marked. So a mark stands at the last place that was marked before and is still the same. After a fold
-another stands behind the last block that the fold changed, and stays there: what is folded next mostly lies behind it, so that all
-before it is read and not written again. With the one behind the head there are never more than four. A client of the gateway has
-its own behind the head: as many as are left stand where they matter most.
+A provider looks for cached content only at a mark of the new request or shortly before one, and
+only at places an earlier request marked. So one mark is set at the last place that was marked
+before and is unchanged. After a fold, another is set after the last block the fold changed. It
+stays there because the next fold usually lies after it, so everything before it can be read from
+the cache. Together with the mark after the head there are never more than four. A client of the
+gateway sets its own marks on the head; the marks that are left go where they save most.
 """
 
 from __future__ import annotations
@@ -15,14 +17,16 @@ from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
 
-REMEMBERED = 64  # places; what was marked longer ago, the provider has forgotten
+REMEMBERED = 64  # Places remembered. The provider has forgotten what was marked longer ago.
 
 
 @dataclass(frozen=True, slots=True)
 class MarkedRequest:
-    """The last request. Its places are counts of blocks from the start: `known`, where earlier ones were marked; `stable`, the
-    last of them; `settled`, up to the last block that a fold changed; `base`, `stable` of the request that it changed, and
-    behind the first block until then; `marks`, where this one is marked.
+    """Where the last request was marked. All places are counts of blocks from the start.
+
+    `known`: where earlier requests were marked; `stable`: the last of those places. `settled`: up
+    to the last block that a fold changed. `base`: `stable` of the request that the fold changed;
+    before the first fold, the end of the first block. `marks`: where this request is marked.
     """
 
     blocks: Sequence[object] = ()
@@ -34,11 +38,13 @@ class MarkedRequest:
 
     @property
     def marked_blocks(self) -> tuple[int, ...]:
-        """The blocks, from 0, behind which a mark stands, besides the one behind the head."""
+        """The numbers of the blocks, from 0, after which a mark is set; the mark after the head is
+        not included.
+        """
         return tuple(place - 1 for place in self.marks)
 
     def mark_next(self, now: Sequence[object]) -> MarkedRequest:
-        """The request that follows."""
+        """Returns the marks of the request that follows."""
         same = count_equal_start(self.blocks, now)
         known = sorted(place for place in {*self.known, *self.marks} if place <= same)
         stable = known[-1] if known else 0
@@ -49,14 +55,18 @@ class MarkedRequest:
         return MarkedRequest(now, tuple(known[-REMEMBERED:]), tuple(marks), stable, settled, base)
 
     def limit_marks(self, count: int, *, near: bool) -> MarkedRequest:
-        """The same request with so many marks. `first_hit_from`: looking back from its end, the provider sees what it knows."""
+        """Returns the same request with at most `count` marks. `near`: the provider finds cached
+        content only shortly before its end.
+        """
         known = self.stable or self.base
         order = (self.settled, self.base, known) if near else (known, self.settled, self.base)
         places = [place for place in dict.fromkeys((len(self.blocks), *order)) if 0 < place <= len(self.blocks)]
         return replace(self, marks=tuple(sorted(places[: max(0, count)])))
 
     def _end_of_change(self, now: Sequence[object], same: int) -> int:
-        """What stands behind the last request's last block has been added, and is no change."""
+        """Returns where the changed part ends. Blocks after the end of the last request are
+        additions, not changes.
+        """
         last = self.blocks[-1]
         end = next((place for place in range(len(now), same, -1) if now[place - 1] == last), 0)
         if not end:
@@ -65,7 +75,7 @@ class MarkedRequest:
 
 
 def count_equal_start(before: Sequence[object], now: Sequence[object]) -> int:
-    """How many blocks at the start are what they were in the request before."""
+    """Counts the blocks at the start that are equal to those of the previous request."""
     same = count_identical_start(before, now)
     rest = zip(before[same:], now[same:], strict=False)
     changed = (at for at, (one, other) in enumerate(rest, same) if one != other)
@@ -73,7 +83,7 @@ def count_equal_start(before: Sequence[object], now: Sequence[object]) -> int:
 
 
 def count_identical_start(one: Sequence[object], other: Sequence[object]) -> int:
-    """How many at the start are the very same objects."""
+    """Counts the blocks at the start that are the same objects."""
     try:
         return operator.indexOf(map(operator.is_, one, other), False)
     except ValueError:

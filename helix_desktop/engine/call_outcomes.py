@@ -1,7 +1,9 @@
-"""What a call did, read from its arguments and its output: the files it made, why it failed, what it proves.
+"""Finds out what a call did from its arguments and output: which files it made, why it failed, what
+it proves.
 
-Recorders and tools differ in what they say of success, so a command's output is read as well as its exit code. A line that only
-mentions an error, in a file that was read or in a log, is no failure: the patterns are those by which programs end.
+Recorders and tools report success differently, so a command's output is read as well as its exit
+code. A line that merely mentions an error, in a file or a log, is not a failure. The patterns are
+therefore those with which programs end.
 """
 
 from __future__ import annotations
@@ -10,9 +12,9 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-TAIL = 20_000  # characters of an output in which a program says why it ended
-LINE, SAID = 200, 3  # characters of a line that says why, and such lines
-FAILED = 12  # lines that a person pastes
+TAIL = 20_000  # characters at the end of an output, where programs say why they stopped
+LINE, SAID = 200, 3  # characters of a line that gives a reason, and the number of such lines
+FAILED = 12  # lines kept of an error somebody pasted
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)
@@ -27,7 +29,8 @@ _PATH_KEYS = (
     "destination",
     "target",
 )
-_TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)  # what is to be written
+# arguments that hold text to be written
+_TEXT = re.compile(r"content|edits|(?:file|new|old)_?(?:text|str|string)", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "script", "line")
 _TARGET = r"['\"]?([\w./~-][\w./~+@-]{0,200})['\"]?"
 _CHANGES = (
@@ -56,7 +59,7 @@ _PROOF = re.compile(
 
 
 def parse_call_arguments(arguments: str) -> Mapping[str, object]:
-    """A call's arguments; empty where they are no object."""
+    """Returns a call's arguments, or an empty mapping if they are not a JSON object."""
     try:
         found = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -73,7 +76,7 @@ def command_of_call(tool: str, given: Mapping[str, object], arguments: str) -> s
 
 
 def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> Iterator[str]:
-    """The files a call writes, creates, renames or deletes, as far as its arguments say so."""
+    """Yields the files a call writes, creates, renames or deletes, as far as its arguments say so."""
     if command:
         line = strip_here_documents(command[:4_000])
         yield from dict.fromkeys(
@@ -98,7 +101,9 @@ def find_changed_paths(tool: str, given: Mapping[str, object], command: str) -> 
 
 
 def _is_editor_tool(tool: str) -> bool:
-    """A tool that both shows and changes files; what it does is told by its arguments."""
+    """Returns whether a tool both shows and changes files, so that only its arguments tell which of
+    the two a call does.
+    """
     return bool(re.search(r"edit(?:or)?$", tool, re.IGNORECASE))
 
 
@@ -107,7 +112,7 @@ def _path_argument(given: Mapping[str, object]) -> str:
 
 
 def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
-    """The last lines that say why a call failed; empty where it did not."""
+    """Returns the last lines that say why a call failed; empty if it did not."""
     ended = _COLOUR.sub("", text[-TAIL:])
     if ok and not command:
         return ended.strip() if len(text) <= LINE and _WHY.fullmatch(ended.strip()) else ""
@@ -123,13 +128,15 @@ def find_failure_lines(text: str, *, ok: bool, command: bool) -> str:
 
 
 def find_pasted_errors(text: str) -> list[str]:
-    """The last lines somebody pasted that say what failed: as programs end, or with a file and a place in it."""
+    """Returns the last pasted lines that report a failure, either as programs end or with a file
+    and a position.
+    """
     lines = (line.strip()[:LINE] for line in text[-TAIL:].splitlines())
     return list(dict.fromkeys(line for line in lines if _WHY.fullmatch(line) or _PLACE.match(line)))[-FAILED:]
 
 
 def find_created_files(text: str) -> list[str]:
-    """The files an output says were made: by git's commit, by an editor."""
+    """Returns the files that an output reports as created, for example by git commit or an editor."""
     return [commit or file for commit, file in _MADE.findall(text[-TAIL:])]
 
 
@@ -139,12 +146,12 @@ def is_proof_command(command: str) -> bool:
 
 
 def strip_here_documents(command: str) -> str:
-    """A command line without the texts that it brings along."""
+    """Returns a command line without the texts of its here documents."""
     return _HERE.sub("", command)
 
 
 def find_open_tasks(given: Mapping[str, object]) -> list[str] | None:
-    """What is still to be done by a list of tasks a call gives; None where it gives none."""
+    """Returns the tasks still open in the list a call sends; None if it sends no list."""
     listed = next((given[key] for key in ("todos", "plan", "tasks") if isinstance(given.get(key), list)), None)
     if not isinstance(listed, list):
         return None
@@ -153,7 +160,9 @@ def find_open_tasks(given: Mapping[str, object]) -> list[str] | None:
 
 
 def subject_of_call(tool: str, given: Mapping[str, object], command: str) -> str:
-    """What two calls share that try the same thing: the program of the last part of a line, or the file."""
+    """Returns what two attempts at the same thing have in common: the program of the last part of a
+    command line, or the file.
+    """
     if not command:
         return f"{tool} {_path_argument(given)}".strip()
     last = (

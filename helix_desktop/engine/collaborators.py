@@ -1,4 +1,6 @@
-"""Who works on a conversation: the collaborators a session and its turns are given, and the limits they keep to."""
+"""Defines what a session and its turns are given to work with, and the limits they keep. It
+contains no behaviour of its own.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TurnLimits:
-    """Where a turn stops by itself. Money in dollars; 0: no limit. `repeats`: the same call with the same output.
-    `agents…`: of all agents below one conversation together, at every depth.
+    """When a turn stops by itself. Money is in dollars; 0 means no limit.
+
+    `repeats`: how often the same call may return the same output. `agents…`: for all agents below
+    one conversation together, at every depth.
     """
 
     steps: int = 400
@@ -34,7 +38,9 @@ class TurnLimits:
 
 @dataclass(frozen=True, slots=True)
 class StandingNote:
-    """What holds word for word from some step on: rules of a folder, a skill, a plan. An empty text takes it back."""
+    """A text that holds word for word from some step on: a folder's rules, a skill, a plan. An
+    empty text withdraws it.
+    """
 
     by: str
     text: str
@@ -43,20 +49,22 @@ class StandingNote:
 
 @dataclass(frozen=True, slots=True)
 class HookOutcome:
-    """What hooks say of something that happens: why it must not go on, and words for the model."""
+    """What hooks answer to an event: a reason to stop it, and text for the model."""
 
     blocks: str = ""
     says: str = ""
 
 
 async def run_no_hooks(_event: str, _conversation: str, _values: Mapping[str, Any]) -> HookOutcome:
-    """Where there are no hooks."""
+    """Used where no hooks are configured."""
     return HookOutcome()
 
 
 @dataclass(frozen=True, slots=True)
 class ConversationSetup:
-    """What the view depends on besides what is said: compared before every step, appended where it changed."""
+    """What the view depends on besides the messages. It is compared before every step, and what
+    changed is appended.
+    """
 
     system: SystemSet
     policy: PolicySet
@@ -66,13 +74,13 @@ class ConversationSetup:
 
     @property
     def settings_facts(self) -> tuple[Fact, ...]:
-        """The facts of it that are settings."""
+        """The parts of it that are recorded as settings."""
         return (self.system, *self.rules, self.policy, *self.models)
 
 
 @dataclass(frozen=True, slots=True)
 class FileRestoration:
-    """What putting files back came to: a sentence for each, and the fact of it."""
+    """The result of restoring files: one sentence per file, and the fact that records it."""
 
     said: Sequence[str] = ()
     fact: FilesChanged | None = None
@@ -84,7 +92,7 @@ async def _no_file_changes(_conversation: str) -> Sequence[FilesChanged]:
 
 @asynccontextmanager
 async def unshared_turn(_conversation: str) -> AsyncIterator[None]:
-    """Where no other machine has the conversation."""
+    """Used where the conversation is on no other machine."""
     yield
 
 
@@ -96,11 +104,13 @@ class TaskSpawner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SessionCollaborators:
-    """`models` gives the client of a role (main, fast, long) or None; `spent` the money of the day and of all time.
+    """Everything a session works with.
 
-    `restore` puts files back as they were before the facts it is given, in the order they happened. `collect_file_changes`: what steps have
-    changed in the folders and no result has told. `withheld`: see `ToolsOffered`. `turn_lease`: a turn runs within; Refused where
-    another machine works in the conversation.
+    `models` returns the client of a role (main, fast, long) or None. `spent` returns the money
+    spent today and in total. `restore` puts files back as they were before the given facts, which
+    are in the order they happened. `collect_file_changes` returns changes in the folders that no
+    result has reported. `withheld`: see `ToolsOffered`. `turn_lease` is held during a turn; it
+    raises ActionRefused while another machine works in the conversation.
     """
 
     cache: ContentCache
@@ -114,7 +124,8 @@ class SessionCollaborators:
     restore: Callable[[Sequence[Recorded]], Awaitable[FileRestoration]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)  # of all agents of the tree, and their limit
+    # spent by all agents of the tree, and their limit
+    agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     collect_file_changes: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)
     run_hooks: Callable[[str, str, Mapping[str, Any]], Awaitable[HookOutcome]] = run_no_hooks

@@ -1,7 +1,8 @@
-"""Recall: bringing back the original of what is folded, by hash, by range, by pattern, by search, by fold.
+"""Recall: brings back originals that were folded, by hash, range, pattern, search or fold.
 
-Plain coroutines on the ports that return text for a model. Everything is given page by page, a page being shorter
-than what admission holds back: so a recall never goes round in a circle.
+These are plain coroutines on the ports that return text for a model. They must not know views or
+policies. Everything comes in pages, and a page is shorter than what admission holds back. Otherwise
+a recall would itself be folded, and the agent would recall in circles.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ from helix_desktop.engine.strategies.marker_clearing import describe_output
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import InvalidInput, NotFound
 
-PAGE_TOKENS = 1_400  # read from the beginning, page after page; what comes back is carried on every step that follows
-LINES_TOKENS = 3_500  # where lines are asked for from one number to another
+# A page read from the start. It is small because what comes back is sent with every later step.
+PAGE_TOKENS = 1_400
+LINES_TOKENS = 3_500  # where the call names a range of lines
 COMPACTED_TOKENS = 3_500
-AROUND, PASSAGES, PASSAGE = 12, 3, 1_600  # lines around a hit, hits shown with them, characters of each
+# lines around a hit, hits shown with their lines, and characters of each
+AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
 PAGE_BYTES = 24_000
-SHORT = 12  # digits of a hash in a list of places
+SHORT = 12  # digits of a hash in a list of results
 FIND_BYTES, IN_A_THREAD = 8 << 20, 1 << 15
 PIECE = 1 << 20
 COMPACT_BYTES = 2 << 20
@@ -51,14 +54,16 @@ _HEX = re.compile(r"[0-9a-f]{4,64}")
 _WHOLE = re.compile(r"(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])")
 _LINES = re.compile(r"\s*L?(\d{1,12})\s*(?:([-:,])\s*L?(\d{1,12})?\s*)?")
 
-# pattern, content in pieces, context lines → the matching lines as text. It must run where it can be killed.
+# Finds a pattern in the content and returns the matching lines as text. It takes the pattern, the
+# content in pieces and the number of context lines. It must run where it can be killed, because a
+# pattern may never end.
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 
 
 async def find_entry(cache: ContentCache, name: str) -> Digest:
-    """The entry that is meant: by its whole hash, or by so many first digits that only one begins so."""
+    """Finds an entry by its whole hash, or by enough first digits to be unique."""
     name = name.strip().strip("\"'`").lower()
-    if whole := _WHOLE.search(name):  # of a marker, with what stands around it
+    if whole := _WHOLE.search(name):  # taken out of a marker, with the text around it
         name = whole.group()
     if not _HEX.fullmatch(name):
         raise InvalidInput(
@@ -75,7 +80,7 @@ async def find_entry(cache: ContentCache, name: str) -> Digest:
 
 
 async def _suggest_near_entry(cache: ContentCache, name: str) -> str:
-    """An entry that begins alike, where a digit further on was mistaken."""
+    """Suggests an entry whose hash begins alike, in case a later digit was mistyped."""
     try:
         near = await cache.resolve_prefix(name[:8])
     except NotFound:
@@ -94,8 +99,8 @@ async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
     context: int = 0,
     grep: Grep | None = None,
 ) -> str:
-    """An entry, or some lines of it, the passages with some words, or the lines that match a pattern, one page at most; it
-    says how to go on.
+    """Returns an entry, some of its lines, the passages with some words, or the lines that match a
+    pattern. The result is one page at most and says how to continue.
     """
     digest = await find_entry(cache, name)
     stored = (await cache.describe_entry(digest)).stored
@@ -117,7 +122,7 @@ async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
 
 
 async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: Stored, words: str) -> str:
-    """The passages with the words; of a very long entry, of its beginning."""
+    """Returns the passages with the words; of a very long entry only from its beginning."""
     content = await cache.read_range(stored.digest, 0, min(FIND_BYTES, stored.size)) if stored.size else b""
     lines = content.decode("utf-8", "replace").split("\n")
     if len(lines) > 1 and not lines[-1]:
@@ -135,8 +140,8 @@ async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: St
 async def search_entries(
     index: SearchIndex, query: str, *, tool: str = "", limit: int = 10, cache: ContentCache | None = None
 ) -> str:
-    """Where the words stand in everything the workspace has cached: hash, tool, source, line and a snippet; with a
-    `cache`, the lines around the first hits, so that no recall has to follow.
+    """Finds words in everything the workspace has cached: hash, tool, source, line and a snippet.
+    With a `cache`, the first hits come with the lines around them, which often saves the recall.
     """
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
@@ -153,7 +158,7 @@ async def search_entries(
 
 
 async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> str:
-    """The lines around a hit; empty where the entry has gone meanwhile, or its lines are too long to be shown."""
+    """Returns the lines around a hit; empty if the entry is gone or its lines are too long to show."""
     try:
         stored = (await cache.describe_entry(digest)).stored
         lines = await read_entry_lines(cache, stored, max(1, line - AROUND), line + AROUND)
@@ -166,7 +171,7 @@ async def _lines_around_hit(cache: ContentCache, digest: Digest, line: int) -> s
 async def compact_entry(
     cache: ContentCache, client: ModelClient, name: str, keep: str, spent: Callable[[Spent], None]
 ) -> str:
-    """What a fast model keeps of an entry. ModelFailed where it does not answer."""
+    """Lets a fast model shorten an entry. Raises ModelFailed if it does not answer."""
     digest = await find_entry(cache, name)
     entry = await cache.describe_entry(digest)
     text = await span_as_text.read_stored_text(cache, entry.stored)
@@ -183,8 +188,11 @@ async def compact_entry(
 async def recall_folded_messages(
     state: ConversationState, cache: ContentCache, tokens: TokenCounter, name: str, words: str = ""
 ) -> str:
-    """The messages a fold covers, word for word; outputs by their hash. What is longer than a page is an entry. With
-    `words`: the passages that hold them, of these messages and of the outputs; without a name, of all that summaries cover.
+    """Returns the messages a fold covers, word for word, with outputs by their hash. More than a
+    page becomes an entry.
+
+    With `words`, returns the passages that contain them, from these messages and their outputs.
+    Without a name, searches everything that summaries cover.
     """
     branch, asked = state.branch, words.strip()
     folds = [_require_fold(state, name)] if name.strip() or not asked else _live_summaries(state)
@@ -205,7 +213,9 @@ async def recall_folded_messages(
 async def _passages_in_messages(
     branch: ConversationBranch, cache: ContentCache, tokens: TokenCounter, messages: Sequence[Recorded], words: str
 ) -> str:
-    """The passages with the words, of equal ones the newest; of the outputs as many as there is room to read."""
+    """Returns the passages with the words. Of equal ones the newest counts, and only as many
+    outputs are read as there is room for.
+    """
     texts: list[tuple[str, list[str]]] = []
     room, left = FIND_BYTES, 0
     for message in reversed(messages):
@@ -248,7 +258,7 @@ def _span_of_fold(fold: Folded) -> Span:
 
 
 def format_message(branch: ConversationBranch, recorded: Recorded) -> str:
-    """One message as text, as it was said. Reasoning is left out."""
+    """Formats one message as it was said. Reasoning is left out."""
     fact, seq = recorded.fact, recorded.seq
     if isinstance(fact, ToolReturned):
         about = describe_output(branch, seq)
@@ -275,7 +285,7 @@ def _format_source(source: DetailSource) -> str:
 
 
 def parse_line_range(words: str) -> tuple[int, int]:
-    """First and last line from `10-40`, `10-` or `10`; 0 as the last: to the end."""
+    """Parses `10-40`, `10-` or `10` into first and last line; 0 as the last means to the end."""
     if not words.strip():
         return 1, 0
     match = _LINES.fullmatch(words)
@@ -289,13 +299,15 @@ def parse_line_range(words: str) -> tuple[int, int]:
 
 
 async def read_in_pieces(cache: ContentCache, stored: Stored) -> AsyncIterator[bytes]:
-    """The entry piece by piece, each read and checked by itself."""
+    """Yields the entry piece by piece. Each piece is checked by itself."""
     for start in range(0, stored.size, PIECE):
         yield await cache.read_range(stored.digest, start, min(PIECE, stored.size - start))
 
 
 async def read_entry_lines(cache: ContentCache, stored: Stored, first: int, last: int) -> Sequence[str]:
-    """The wanted lines, up to about a page; what lies before is counted and not kept, what lies behind is not read."""
+    """Returns the wanted lines, up to about a page. Lines before them are counted but not kept;
+    lines after them are not read.
+    """
     if not stored.size:
         return ["(empty)"]
     start = await _find_line_start(cache, stored, first)
@@ -311,7 +323,7 @@ async def read_entry_lines(cache: ContentCache, stored: Stored, first: int, last
 
 
 async def _find_line_start(cache: ContentCache, stored: Stored, number: int) -> int:
-    """The byte a line begins with; the end of the entry where there is no such line."""
+    """Returns the offset at which a line begins; the end of the entry if there is no such line."""
     before, start = number - 1, 0
     if number == 1:
         return 0
@@ -328,7 +340,9 @@ async def _find_line_start(cache: ContentCache, stored: Stored, number: int) -> 
 
 
 def cut_to_page(tokens: TokenCounter, lines: Sequence[str], first: int, limit: int = PAGE_TOKENS) -> tuple[str, int]:
-    """As many lines as fit a page, and the number of the last; a line longer than a page is cut, and that is said."""
+    """Returns as many lines as fit a page and the number of the last. A line longer than a page is
+    cut, and the text says so.
+    """
     count = len(lines)
     while count > 1 and _exceeds_page(tokens, "\n".join(lines[:count]), limit):
         count = max(1, count * 3 // 4)

@@ -1,6 +1,8 @@
-"""A workspace's policy: every threshold declared once, with its default in each preset, its range and its sentence.
+"""A workspace's policy. Every threshold is declared once here, with its default in each preset, its
+range and its sentence.
 
-The settings page, the command line's `--set`, the checks and the help are all made from these declarations.
+The settings page, the command line's `--set`, the checks and the help are all made from these
+declarations. What the thresholds do is not known here; see `strategies/`.
 """
 
 from __future__ import annotations
@@ -76,7 +78,7 @@ def _declare_threshold(  # noqa: PLR0913  # a declaration is a table row
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A choice of strategies and their thresholds. Shares are of the model's window."""
+    """The chosen strategies and their thresholds. Shares are of the model's window."""
 
     preset: str = DEFAULT_PRESET
 
@@ -238,13 +240,15 @@ class Policy:
     )  # fmt: skip
 
     def to_policy_fact(self) -> PolicySet:
-        """The preset and what differs from it."""
+        """Returns the fact that records it: the preset and what differs from it."""
         usual = preset_policy(self.preset)
         names = [name for name in declared_thresholds() if getattr(self, name) != getattr(usual, name)]
         return PolicySet(self.preset, tuple((name, getattr(self, name)) for name in names))
 
     def with_thresholds(self, values: Mapping[str, object]) -> Policy:
-        """The policy with some values changed; WrongUse for a name or a value that cannot be."""
+        """Returns the policy with some values changed. Raises InvalidInput for an unknown name or a
+        value that is not allowed.
+        """
         changes: dict[str, Any] = {name: check_threshold(name, value) for name, value in values.items()}
         return dataclasses.replace(self, **changes)
 
@@ -262,7 +266,7 @@ def declared_thresholds() -> Mapping[str, Threshold]:
 
 @functools.cache
 def preset_policy(name: str) -> Policy:
-    """A preset as it comes; WrongUse for a name that is none."""
+    """Returns an unchanged preset. Raises InvalidInput if there is none of that name."""
     if name not in PRESETS:
         raise InvalidInput(f"There is no preset {name!r}.", remedy=_suggest_name(name, list(PRESETS)))
     defaults: dict[str, Any] = {key: declared.defaults[name] for key, declared in declared_thresholds().items()}
@@ -270,7 +274,9 @@ def preset_policy(name: str) -> Policy:
 
 
 def policy_from_fact(fact: PolicySet | None) -> Policy:
-    """The policy in force. An unknown name or value in an old fact is left at its default: a view never fails."""
+    """Returns the policy in force. Unknown names and values of an old fact get their default,
+    because a view must never fail.
+    """
     if fact is None:
         return preset_policy(DEFAULT_PRESET)
     chosen = preset_policy(fact.preset if fact.preset in PRESETS else DEFAULT_PRESET)
@@ -284,7 +290,9 @@ def policy_from_fact(fact: PolicySet | None) -> Policy:
 
 
 def check_threshold(name: str, value: object) -> Value:
-    """The value in its declared type; WrongUse says which value, and what was expected."""
+    """Returns the value in its declared type. Raises InvalidInput that names the value and what was
+    expected.
+    """
     declared = declared_thresholds().get(name)
     if declared is None:
         raise InvalidInput(f"There is no setting {name!r}.", remedy=_suggest_name(name, list(declared_thresholds())))

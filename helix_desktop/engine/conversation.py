@@ -1,7 +1,8 @@
 """One conversation in memory: its state, and the only way facts get into it.
 
-Facts go to the journal first and into the state after they are on the disk, in the same order; then the listeners
-are told. One lock keeps that order, also for a caller who is cancelled while the disk is writing.
+Facts are written to the journal first. They enter the state once they are on the disk, in the same
+order, and then the listeners are called. One lock keeps that order, even if the caller is cancelled
+while the disk is writing.
 """
 
 from __future__ import annotations
@@ -29,14 +30,17 @@ Facts = Sequence[Fact]
 
 
 class Conversation:
-    """`append_facts` is atomic: all of the facts are in the journal and in the state, or none is."""
+    """The state of one conversation. `append_facts` is atomic: either all facts are in the journal
+    and in the state, or none is.
+    """
 
     def __init__(self, journal: JournalPort, conversation: str, state: ConversationState) -> None:
         self.journal = journal
         self.id = conversation
         self.state = state
         self.listeners: list[Listener] = []
-        self.sent = MarkedRequest()  # the last request, a number for each message: what is the same is cached there
+        # The last request, as one number per message. What is unchanged is cached at the provider.
+        self.sent = MarkedRequest()
         self._lock = asyncio.Lock()
         self._given = 0
         self._policy: Policy | None = None
@@ -47,18 +51,20 @@ class Conversation:
 
     @classmethod
     async def open(cls, journal: JournalPort, conversation: str) -> Conversation:
-        """The conversation as the journal has it."""
+        """Opens the conversation from the journal."""
         return cls(journal, conversation, await _read_state(journal, conversation))
 
     async def append_facts(self, *facts: Fact) -> tuple[Recorded, ...]:
-        """Append facts, all of them or none. A fold that covers part 0 of seq 0, -1, -2 and so on covers the first,
-        the second, the third of these facts: so an output and its excerpt are appended in one transaction.
+        """Appends facts, all of them or none.
+
+        A fold that covers part 0 of seq 0, -1, -2 and so on covers the first, second, third of
+        these facts. This allows an output and its excerpt to be appended in one transaction.
         """
         return await self.append_facts_from(lambda _: facts)
 
     async def append_facts_from(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
-        """Append the facts `make(next_seq)` gives; it is called under the lock, so what it checks still holds when
-        they are written. Nothing is appended where it gives none.
+        """Appends the facts that `make(next_seq)` returns. It is called under the lock, so what it
+        checks still holds when they are written. An empty result appends nothing.
         """
         written = await asyncio.shield(self._write_facts(make))
         if isinstance(written, HelixError):
@@ -66,7 +72,9 @@ class Conversation:
         return written
 
     async def _write_facts(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...] | HelixError:
-        """Runs to its end whatever becomes of the caller; so a refusal of the store is returned, not raised."""
+        """Runs to its end even if the caller is cancelled. That is why a failure of the store is
+        returned, not raised.
+        """
         async with self._lock:
             first = self.state.last_seq + 1
             facts = tuple(resolve_relative_cover(fact, first) for fact in make(first))
@@ -80,12 +88,16 @@ class Conversation:
         return recorded
 
     async def wait_until_recorded(self) -> None:
-        """Wait until all that is being appended is in the journal and was told: it goes on when its caller is cancelled."""
+        """Waits until everything being appended is in the journal and the listeners know it.
+        Appending goes on if the waiting caller is cancelled.
+        """
         async with self._lock:
             pass
 
     async def append_foreign_facts(self, grow: Callable[[], Awaitable[None]]) -> None:
-        """Facts that another machine wrote: `grow` appends them to the journal, and nothing else is written meanwhile."""
+        """Adds facts that another machine wrote. `grow` appends them to the journal; nothing else
+        is written meanwhile.
+        """
         failed = await asyncio.shield(self._append_foreign_facts(grow))
         if failed is not None:
             raise failed
@@ -108,14 +120,18 @@ class Conversation:
             self.state.advance_state(one, branch)
 
     async def _branch_after_rewind(self, fact: Fact) -> ConversationBranch | None:
-        """The branch a rewind goes on from, made beside the loop: a long one takes a second."""
+        """Builds the branch that a rewind continues from, in a thread, because a long one takes a
+        second.
+        """
         if not isinstance(fact, Rewound):
             return None
         return await asyncio.to_thread(self.state.branch_at_rewind, max(0, min(fact.to, self.state.seq)))
 
     @asynccontextmanager
     async def hold_still(self) -> AsyncIterator[None]:
-        """Nothing is appended within, so that the journal may be changed there. Where it was, it is read anew."""
+        """Prevents appending, so that the journal itself may be changed. If it was changed, the
+        state is read again.
+        """
         changed = True
         async with self._lock:
             try:
@@ -131,18 +147,18 @@ class Conversation:
             self.notify_listeners(ConversationReplaced(self.id))
 
     def new_fold_name(self, kind: FoldKind) -> str:
-        """A name no fold here has, the ones in the making included."""
+        """Returns a name that no fold here has, including folds still being made."""
         self._given = max(self._given, self.state.last_fold) + 1
         return f"{kind.value}-{self._given}"
 
     def fact_at(self, seq: int) -> Fact:
-        """The fact with this number; NotThere."""
+        """Returns the fact with this number. Raises NotFound."""
         if not 1 <= seq <= len(self.state.facts):
             raise NotFound(f"This conversation has no fact {seq}; its last one is {self.state.last_seq}.")
         return self.state.facts[seq - 1].fact
 
     def notify_listeners(self, event: Event) -> None:
-        """Tell every listener, in the order they came."""
+        """Calls every listener, in the order they subscribed."""
         for listener in tuple(self.listeners):
             listener(event)
 
@@ -152,7 +168,7 @@ class Conversation:
 
     @property
     def policy(self) -> Policy:
-        """The policy in force; read from its fact once."""
+        """The policy in force. Its fact is parsed only once."""
         return self.policy_at(self.state)
 
     def policy_at(self, moment: Moment) -> Policy:
@@ -167,7 +183,7 @@ class Conversation:
         return measure_window(self.state, self.policy)
 
     def expect_settings(self, facts: Facts) -> None:
-        """The next request will be sent with these settings. They are recorded when it is."""
+        """Sets the settings that the next request will use. They are recorded only when it is sent."""
         now = expected = self.state.settings
         for fact in facts:
             if not self.state.already_holds(fact):
@@ -176,28 +192,32 @@ class Conversation:
 
     @property
     def expected_state(self) -> ConversationState:
-        """The state with the settings that are expected of the next request. For whoever shows it: a turn goes by `state`."""
+        """The state with the settings expected for the next request. Only for display: a turn uses
+        `state`.
+        """
         if self._expected is None or self._expected[0] is not self.state.settings:
             return self.state
         return self.state.with_settings(self._expected[1])
 
     async def copy_as_draft(self) -> ConversationDraft:
-        """A copy to write ahead on."""
+        """Returns a copy to which facts can be added before they are final."""
         return ConversationDraft(self.journal, self.id, await asyncio.to_thread(build_state, tuple(self.state.facts)))
 
     async def adopt_draft(self, draft: Conversation) -> bool:
-        """Append what a copy has more than this, at once. False, and nothing is appended, where they have parted."""
+        """Appends at once what a draft has in addition. Returns False and appends nothing if the
+        two have diverged.
+        """
         known = self.state.last_seq
         fresh = [recorded.fact for recorded in draft.state.facts[known:]]
         return bool(await self.append_facts_from(lambda first: fresh if first == known + 1 else ()))
 
     async def moment_at(self, seq: int) -> Moment:
-        """What held when `seq` was the newest fact; worked out beside the loop."""
+        """The state when `seq` was the newest fact, computed in a thread."""
         return await asyncio.to_thread(self.state.past_moment, seq)
 
 
 class ConversationDraft(Conversation):
-    """A copy that is ahead: its facts are nowhere until the conversation adopts them."""
+    """A copy that is ahead. Its facts are stored nowhere until the conversation adopts them."""
 
     async def _write_facts(self, make: Callable[[int], Facts]) -> tuple[Recorded, ...]:
         first = self.state.last_seq + 1
@@ -208,12 +228,12 @@ class ConversationDraft(Conversation):
 
 
 async def _read_state(journal: JournalPort, conversation: str) -> ConversationState:
-    """A long conversation takes a second or two: beside the loop."""
+    """Reads the state in a thread, because a long conversation takes a second or two."""
     return await asyncio.to_thread(build_state, await journal.read_facts(conversation))
 
 
 def resolve_relative_cover(fact: Fact, first: int) -> Fact:
-    """The fact with a cover, or a pin, that counts from the facts appended with it put in its place."""
+    """Replaces a cover or pin that counts from the facts appended with it by one with real numbers."""
     if isinstance(fact, Folded) and isinstance(fact.cover, PartRef) and fact.cover.seq <= 0:
         return replace(fact, cover=replace(fact.cover, seq=first - fact.cover.seq))
     if isinstance(fact, Pinned) and isinstance(fact.ref, PartRef) and fact.ref.seq <= 0:

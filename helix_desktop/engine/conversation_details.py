@@ -1,10 +1,12 @@
-"""What must not be lost: collected from facts without a model, checked against a summary, kept across handovers.
+"""Details that must not be lost. They are collected from facts without a model, checked against a
+summary and kept across handovers.
 
-Critical details are what the word means: what the user demanded, forbade or named as a figure, what was decided, files that were
-made, commands that fail or work, open tasks, lessons, and what an agent reports. They are shown in the document itself, word for word
-with their seq, as far as there is room, and they alone are counted. All of them stand in one entry of the cache that the document names, and behind them
-an index: the names, paths and addresses of what is covered, each once (`details_entry.py`). A later handover inherits them without
-going back to the facts.
+Critical details are demands, prohibitions and figures of the user, decisions, files that were made,
+commands that fail or work, open tasks, lessons, and what an agent reports. They appear word for
+word in the document with their seq, as far as there is room, and only they are counted. All details
+are in one cache entry that the document names, followed by an index of the names, paths and
+addresses in what is covered, each once (`details_entry.py`). A later handover takes them over
+without reading the facts again.
 """
 
 from __future__ import annotations
@@ -23,28 +25,31 @@ from helix_desktop.engine.ports import TokenCounter
 from helix_desktop.engine.rule_words import states_a_rule, states_a_wish
 from helix_desktop.fast_dataclass import dataclass
 
-SENTENCE = 1_000  # characters of a stated rule or a decision that are kept
-BRIEF = 600  # characters of a message that is kept as one demand
-NOD = 15  # characters of a message that is more than a nod
+SENTENCE = 1_000  # characters kept of a stated rule or decision
+BRIEF = 600  # a message up to this length is kept as one demand
+NOD = 15  # a message up to this length only agrees ("yes, do that")
 ERROR_LINE = 2_000
 COMMAND = 2_000
-TRIED, WORKS = 100, 150  # characters of a line that failed, and of one that proves something
+TRIED, WORKS = 100, 150  # characters of a line that failed, and of a line that proves something
 WORD = 8_000  # characters of an address or a path
-MESSAGE = 100_000  # characters of one message of the user that are kept whole
-FAILURES = 12  # that nothing has solved, the newest
-LINES_READ = 100_000  # of one output: what is beyond is found by its hash
-MOST = 200_000  # details of an entry; what is beyond is counted, and the entry says so
-ALIKE = 40  # words of one text that differ in their digits alone; the rest are a numbered log
-PIECE = 1 << 16  # characters a pattern is run over at once, so that it never holds the interpreter for long
+MESSAGE = 100_000  # characters kept whole of one message of the user
+FAILURES = 12  # the newest failures without a solution
+LINES_READ = 100_000  # Lines read of one output. The rest can be found by its hash.
+MOST = 200_000  # Details in an entry. The rest is counted, and the entry says so.
+ALIKE = 40  # Words of one text that differ only in their digits. More of them are a numbered log.
+# Characters a pattern runs over at once, so that it never blocks the interpreter for long.
+PIECE = 1 << 16
 
 CRITICAL = ("rule", "figure", "todo", "decision", "failure", "lesson", "report", "written", "works", "artifact")
 REFERENCE = ("message", "wish", "stored", "error", "url", "read", "command", "path", "identifier")
-WORDS = ("url", "read", "path", "identifier")  # without spaces: in an entry all of one message stand in one line
+# These contain no spaces, so an entry puts all those of one message on one line.
+WORDS = ("url", "read", "path", "identifier")
 KINDS = (*CRITICAL, *REFERENCE)
 
-# An address may stand right behind anything: a digit of a list, an escaped line end (\nhttps://).
+# An address may directly follow anything: a list number, an escaped line end (\nhttps://).
 _URL = re.compile(r"https?://[^\s<>\"'`\\]+")
-# Every repetition is bounded: texts come from anywhere, and a run of a million letters must not cost a million squared.
+# Every repetition is bounded. Texts come from anywhere, and a million letters must not cost a
+# million squared.
 _PATH = re.compile(
     r"(?<![\w:/])(?:~|\.{1,2}|[A-Za-z]:)?[/\\]?(?:[\w.@+-]{1,120}[/\\]){1,40}[\w.@+-]{0,120}"  # with a separator
     r"|(?<![\w/])~?/[\w.@+-]{1,120}"  # right below the root, or below home
@@ -58,7 +63,9 @@ _ERROR = re.compile(
     r"not found|no such|unable to|could not|unexpected|killed|ENOENT|EACCES|errno|segfault|aborted|assert\w*|timed? ?out|invalid)\b|\w(?:Error|Exception|Warning)\b|\bERR!|^E\s{2,}|✗|错误|失败|Fehler",
     re.IGNORECASE,
 )
-_TELLS = (  # a line that `_ERROR` finds has one of these, in small letters, or a space behind its first letter
+# Every line `_ERROR` finds contains one of these, in lower case, or has a space after its first
+# letter.
+_TELLS = (
     "error", "exception", "warning", "traceback", "fatal", "fail", "panic", "cannot", "can't", "denied", "refused", "undefined",
     "unresolved", "not found", "no such", "unable to", "could not", "unexpected", "killed", "enoent", "eacces", "errno", "segfault",
     "aborted", "assert", "timed", "time out", "timeout", "invalid", "err!", "✗", "错误", "失败", "fehler",
@@ -80,7 +87,7 @@ _DECIDED = re.compile(
     r"wir nehmen|nehmen wir|wir machen|entschieden)",
     re.IGNORECASE,
 )
-_RECORDED = re.compile(r"\[[^\]]*\]")  # a recorder's own words: [Request interrupted by user]
+_RECORDED = re.compile(r"\[[^\]]*\]")  # the recorder's own text: [Request interrupted by user]
 _DIGITS = re.compile(r"\d+")
 _READS = re.compile(r"read|view|open|cat|get|fetch|list|grep|search|find|ls", re.IGNORECASE)
 
@@ -100,7 +107,7 @@ class DetailSource:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """`times`: how often it was said or seen; `seq`: the last time."""
+    """One detail. `times`: how often it was said or seen; `seq`: the last time."""
 
     kind: str
     text: str
@@ -120,7 +127,9 @@ class Detail:
 
 
 def collect_details(sources: Iterable[DetailSource], between: Callable[[], None] = lambda: None) -> list[Detail]:
-    """Every detail of the sources, each once, in the order it was first met. `between` is called after each source."""
+    """Returns every detail of the sources once, in the order it was first seen. `between` is called
+    after each source.
+    """
     collecting = _DetailCollector()
     for source in sources:
         collecting.read_source(source)
@@ -133,7 +142,7 @@ Known = dict[tuple[str, str], "Detail"]
 
 
 def merge_details(found: Iterable[Detail]) -> list[Detail]:
-    """The same detail met twice is one detail, met later and more often."""
+    """Merges equal details into one, with the latest seq and the sum of their counts."""
     known: Known = {}
     for detail in found:
         _count_detail(known, detail)
@@ -150,7 +159,9 @@ def _count_detail(known: Known, detail: Detail) -> None:
 def combine_with_inherited(
     before: Iterable[Detail], fresh: Iterable[Detail], todo: Sequence[tuple[str, str]]
 ) -> list[Detail]:
-    """The details of a document together with those of what came after it; of the todo list only the present one."""
+    """Combines a document's details with those of what came after it. Of the task list only the
+    present one is kept.
+    """
     standing = [detail for detail in before if detail.kind != "todo"]
     return merge_details([*standing, *fresh, *(Detail("todo", text, 0) for text, state in todo if state != "done")])
 
@@ -160,7 +171,7 @@ def combine_with_inherited(
 
 @dataclass(frozen=True, slots=True)
 class _AttemptedCall:
-    """What a call tries, the line it runs, and the files it writes if that works."""
+    """What a call tries, its command line, and the files it writes if it succeeds."""
 
     seq: int
     subject: str
@@ -169,23 +180,28 @@ class _AttemptedCall:
 
 
 class _DetailCollector:
-    """One pass over the sources. A failure waits for what solves it: then it becomes a lesson. What no entry would have
-    room for is let go on the way: a command may print a million numbers.
+    """Collects details in one pass over the sources.
+
+    A failure waits for its solution and then becomes a lesson. Details for which an entry would
+    have no room are dropped on the way, because a command may print a million numbers.
     """
 
     def __init__(self) -> None:
         self.found: Known = {}
-        self._asked = ""  # the end of what the assistant said last
+        self._asked = ""  # the end of the assistant's last message
         self._said: DetailSource | None = (
-            None  # what it said last: whether a call comes with it tells what to keep of it
+            None  # Its last message. What to keep of it depends on whether a call comes with it.
         )
         self._commands: list[DetailSource] = []
         self._answered = 0
-        self._failures: dict[tuple[str, str], tuple[int, str]] = {}  # by what was tried and why it failed
-        self._acted = False  # whether a call has written a file, or checked something, since the user's message
+        # by what was tried and why it failed
+        self._failures: dict[tuple[str, str], tuple[int, str]] = {}
+        # whether a call has written a file or checked something since the user's last message
+        self._acted = False
         self._tried: dict[int, _AttemptedCall] = {}  # by call
         self._shapes: Counter[str] = Counter()
-        self._open: dict[str, tuple[int, list[str]]] = {}  # the last list of tasks that a call gave, and that was said
+        # the last task list of a call, and the one in the agent's text
+        self._open: dict[str, tuple[int, list[str]]] = {}
 
     def read_source(self, source: DetailSource) -> None:
         if source.role == "call":
@@ -243,7 +259,7 @@ class _DetailCollector:
             self._add_detail_line("artifact", name, source.seq)
 
     def _collect_demands(self, source: DetailSource) -> None:
-        """Of a long message, the sentences that demand something, and the errors that were pasted."""
+        """Collects the sentences of a long message that demand something, and pasted errors."""
         for sentence in split_sentences(source.text[:MESSAGE]):
             if states_a_rule(sentence):
                 self._add_detail_line("rule", sentence, source.seq)
@@ -265,7 +281,7 @@ class _DetailCollector:
         self._asked = said[-1][: SENTENCE // 2] if said and len(said[-1]) > 3 else ""
 
     def _collect_from_answer(self) -> None:
-        """What deserves it of what the assistant said last, if it called nothing."""
+        """Keeps what is important in the assistant's last message if it called nothing."""
         answer, self._said = self._said, None
         if answer is None or (self._commands and self._commands[-1].seq == answer.seq):
             return
@@ -334,7 +350,7 @@ class _DetailCollector:
             self._add_detail_line("works", call_outcomes.strip_here_documents(line), source.seq, WORKS)
 
     def _collect_references(self, source: DetailSource) -> None:
-        """None of them has a space in it: each word is looked at once, and only for what it may be."""
+        """Looks at each word once. No reference contains a space, so words are enough."""
         self._shapes.clear()
         for text in cut_at_line_ends(source.text):
             words = dict.fromkeys(text.split())
@@ -350,7 +366,7 @@ class _DetailCollector:
                     self._add_detail_line("identifier", name, source.seq)
 
     def _has_new_shape(self, word: str) -> bool:
-        """Whether it is more than the next number of a log."""
+        """Returns whether the word is more than the next number of a log."""
         shape = _DIGITS.sub("0", word)
         if shape == word:
             return True
@@ -359,13 +375,17 @@ class _DetailCollector:
 
 
 def _states_a_limit(sentence: str) -> bool:
-    """Whether it names a limit or a goal: a figure, and a word that compares or demands."""
+    """Returns whether the sentence states a limit or a goal: a figure with a word that compares or
+    demands.
+    """
     wanted = len(sentence) < SENTENCE // 2 and _FIGURE.search(sentence)
     return bool(wanted and (_LIMIT.search(sentence) or states_a_wish(sentence)))
 
 
 def format_argument_values(arguments: str) -> str:
-    """The values of a call's arguments as plain text, without JSON's escapes; what is no JSON as it is."""
+    """Returns the values of a call's arguments as plain text, without JSON escapes. Text that is
+    not JSON is returned as it is.
+    """
     try:
         return "\n".join(_iterate_json_leaves(json.loads(arguments)))
     except (ValueError, RecursionError):
@@ -384,7 +404,7 @@ def _iterate_json_leaves(value: object) -> Iterator[str]:
 
 
 def cut_at_line_ends(text: str) -> Iterator[str]:
-    """The text in pieces of some length, cut at the ends of lines where that can be."""
+    """Yields the text in pieces, cut at line ends where possible."""
     start = 0
     while start < len(text):
         end = start + PIECE
@@ -395,7 +415,7 @@ def cut_at_line_ends(text: str) -> Iterator[str]:
 
 
 def find_error_lines(text: str) -> Iterator[str]:
-    """The lines of an output that look like errors, each once."""
+    """Yields the lines of an output that look like errors, each once."""
     seen: set[str] = set()
     lines = (line for piece in cut_at_line_ends(text) for line in _blank_harmless_lines(piece))
     for line in islice(lines, LINES_READ):
@@ -406,7 +426,9 @@ def find_error_lines(text: str) -> Iterator[str]:
 
 
 def _blank_harmless_lines(piece: str) -> Iterator[str]:
-    """Its lines, empty in place of those that cannot look like errors: the pattern takes ten times as long to say so."""
+    """Yields the lines, blanking those that cannot be errors. The pattern would take ten times as
+    long to reject them.
+    """
     small = piece.lower() if piece.isascii() else piece.casefold().replace("ı", "i").replace("\u0307", "")
     tells = [tell for tell in _TELLS if tell in small]
     for line, low in zip(piece.splitlines(), small.splitlines(), strict=True):
@@ -433,7 +455,7 @@ SECTION_OF: Mapping[str, str] = {
     "works": "Completed Work",
     "artifact": "Completed Work",
 }
-ROOM: Mapping[str, float] = {  # shares of the room, so that no kind crowds out the others
+ROOM: Mapping[str, float] = {  # Shares of the room, so that no kind crowds out the others.
     "rule": 0.5,
     "figure": 0.05,
     "todo": 0.1,
@@ -446,18 +468,21 @@ ROOM: Mapping[str, float] = {  # shares of the room, so that no kind crowds out 
     "artifact": 0.1,
 }
 
-# What is left over is for the rest: an agent's prose is long, and everything in the document is read at every step.
+# What is left over goes to the rest. An agent's prose is long, and the whole document is sent at
+# every step.
 LEFT: Mapping[str, float] = {kind: kind not in ("lesson", "report") for kind in CRITICAL}
 
 
 def find_missing_details(found: Iterable[Detail], text: str) -> list[Detail]:
-    """The critical details the text does not contain word for word."""
+    """Returns the critical details that the text does not contain word for word."""
     flat = " ".join(text.split())
     return [detail for detail in found if detail.is_critical and " ".join(detail.text.split()) not in flat]
 
 
 def choose_fitting_details(lacking: Sequence[Detail], room: int, tokens: TokenCounter) -> list[Detail]:
-    """What of it fits the room: of each kind the newest and most repeated first; room one kind leaves, others take."""
+    """Chooses what fits: of each kind the newest and most repeated first. Unused room goes to other
+    kinds.
+    """
     taken: dict[int, Detail] = {}
     ranked = {kind: sorted((d for d in lacking if d.kind == kind), key=_detail_rank) for kind in CRITICAL}
     left = room

@@ -1,4 +1,6 @@
-"""The entry of the cache that all details of a fold stand in: plain lines, so that an agent can search them, and `parse_details_entry` reads them back."""
+"""Writes all details of a fold into one cache entry and reads them back. The entry is plain lines
+so that an agent can search it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ HEADER = "Details kept by Helix Desktop: kind [seq] text"
 
 
 def format_details_entry(found: Iterable[Detail]) -> str:
-    """All details as lines, the critical first, the index behind them; where that is too much, it says what is left out."""
+    """Writes all details as lines, the critical ones first and the index last. If that is too long,
+    the entry says what is left out.
+    """
     lines, size, left_out = [HEADER], len(HEADER), 0
     for count, line in _group_into_lines(sort_details(found)):
         size += len(line) + 1
@@ -27,7 +31,7 @@ def format_details_entry(found: Iterable[Detail]) -> str:
 
 
 def _group_into_lines(found: Iterable[Detail]) -> Iterator[tuple[int, str]]:
-    """How many details a line has, and the line: of words all of one message in one."""
+    """Yields each line with its number of details. Words of one message share a line."""
     for (kind, seq, alone), group in groupby(found, _line_key):
         details = list(group)
         if alone:
@@ -45,7 +49,7 @@ _LINE = re.compile(r"(\w+) \[(\d+)(?: x(\d+))?(?: \+(\d+) lines)?\] (.*)")
 
 
 def parse_details_entry(text: str) -> list[Detail]:
-    """The details of an entry; a line that is none is skipped."""
+    """Reads the details of an entry and skips every other line."""
     found = []
     lines = iter(text.split("\n")[1:])
     for line in lines:

@@ -1,4 +1,4 @@
-"""The address of content: the SHA-256 of its bytes. A string only at display."""
+"""Defines the address of content: the SHA-256 of its bytes. It becomes text only for display."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Writing the document of a fold over a span: the middle one of the three phases, unlocked, rung by rung.
+"""Writes the document of a fold over a span. This is the second of three phases; no lock is held,
+so the conversation goes on meanwhile.
 
-Fast model → model with a long window → in pieces → truncation. A rung that fails, hangs, answers nothing or too little
-is left for the next one; what a model wrote is never rejected beyond that: it is cut, filled up and completed with the
-details it left out.
+It tries in turn: the fast model, a model with a long window, writing in pieces, truncation. An
+attempt that fails, hangs, or returns nothing or too little is followed by the next. Apart from
+that, what a model wrote is never rejected: it is shortened, completed, and given the details it
+left out.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ from helix_desktop.fast_dataclass import dataclass
 LARGEST = 6_000  # tokens of a document
 WINDOW_SHARE = 8  # and at most this part of the window
 FRAME = 260  # tokens of a document's header and headings
-ANSWER = 4_000  # tokens a writer may put out, and at most a quarter of its window
-SMALLEST = 400  # tokens below which a document cannot say anything
-STRETCH = 0.002  # seconds of the processor between two pauses
+ANSWER = 4_000  # Tokens a writer may put out; also at most a quarter of its window.
+SMALLEST = 400  # a document below this many tokens says nothing
+STRETCH = 0.002  # seconds of computing between two pauses
 ENTRY = "details of a conversation"
 
 Models = Callable[[ModelRole], ModelClient | None]
@@ -67,7 +69,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class DocumentMaterial:
-    """Phase one: everything the writing needs, read without a pause. `seq`: the newest fact then."""
+    """The result of phase one: everything the writing needs, read without a pause. `seq` is the
+    newest fact at that time.
+    """
 
     plan: FoldPlan
     situation: FoldSituation
@@ -76,13 +80,13 @@ class DocumentMaterial:
     view: View
     seq: int
     shown: int  # tokens of what the span shows now
-    kept: int  # of them, what stays behind the document
+    kept: int  # of these, the tokens that stay after the document
     todo: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenDocument:
-    """Phase two's result: a fold to append if the covered facts are still the same."""
+    """The result of phase two: a fold, to be appended if the covered facts are unchanged."""
 
     fold: Folded
     reading: DocumentMaterial
@@ -91,7 +95,7 @@ class WrittenDocument:
 
 @dataclass(frozen=True, slots=True)
 class WritingAttempt:
-    """One way of getting the text. `role`: whose window counts."""
+    """One way of getting the text. `role` is the model whose window limits it."""
 
     name: str
     client: ModelClient
@@ -100,7 +104,7 @@ class WritingAttempt:
 
 
 class NoDocumentWritten(ModelFailed):
-    """No rung came to a document that saves anything; `spent` is what trying cost."""
+    """No attempt produced a document that saves anything. `spent` is what trying cost."""
 
     def __init__(self, what: str, *, spent: Sequence[Spent] = ()) -> None:
         super().__init__(what)
@@ -108,12 +112,12 @@ class NoDocumentWritten(ModelFailed):
 
 
 def cost_of_failure(error: HelixError) -> tuple[Spent, ...]:
-    """What an attempt that failed has cost."""
+    """Returns what a failed attempt has cost."""
     return error.spent if isinstance(error, NoDocumentWritten) else ()
 
 
 def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMaterial:
-    """Take down what the span shows. No await in here: nothing can change meanwhile."""
+    """Collects what the span shows. There is no await in here, so nothing can change meanwhile."""
     branch = situation.branch
     items = tuple(branch.items_in_span(plan.span))
     kept = branch.kept_tokens(plan.span, panic=plan.panic)
@@ -123,14 +127,16 @@ def gather_material(plan: FoldPlan, situation: FoldSituation) -> DocumentMateria
 
 
 def is_material_current(reading: DocumentMaterial, state: ConversationState) -> bool:
-    """Whether the covered facts are shown as they were when they were read, but for markers made meanwhile."""
+    """Returns whether the covered facts are still shown as they were when read. Markers made since
+    do not count.
+    """
     if state.branch is not reading.branch or not reading.branch.may_nest(reading.plan.span):
         return False
     return not any(_changes_material(recorded.fact, reading) for recorded in state.facts[reading.seq :])
 
 
 def _changes_material(fact: Fact, reading: DocumentMaterial) -> bool:
-    """Whether a later fact changes what the document should have said."""
+    """Returns whether a later fact changes what the document should have said."""
     match fact:
         case Pinned(ref=cover) | Unpinned(ref=cover) | Excluded(ref=cover) | Included(ref=cover):
             return covers_overlap(cover, reading.plan.span)
@@ -156,7 +162,9 @@ class DocumentWriter:
     heard_at: float = math.inf  # by the loop's clock: when a model was asked, or last gave a sign of writing
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
-        """The fold, by the first rung that works. NothingWritten where none does."""
+        """Returns the fold from the first attempt that works. Raises NoDocumentWritten if none
+        does.
+        """
         self.heard_at = math.inf
         limit = self._document_limit_tokens(reading)
         started, spent = self.clock.current_time(), list[Spent]()
@@ -200,18 +208,23 @@ class DocumentWriter:
         raise NoDocumentWritten("; ".join(failures) or "No model is available to write it.", spent=spent)
 
     def reason_not_to_fold(self, reading: DocumentMaterial) -> str:
-        """Why a document would not be shorter than what it stands for; empty where it can be."""
+        """Returns why a document would be no shorter than what it replaces; empty if it can be
+        shorter.
+        """
         if self._document_limit_tokens(reading) >= SMALLEST:
             return ""
         return f"Folding {reading.shown:,} tokens would not save a tenth of them."
 
     async def wait_for_writing(self, work: asyncio.Task[T], policy: Policy, seconds: float) -> str:
-        """Wait for something this writer is at, as long as a turn does. Why it is not waited for any more; or nothing."""
+        """Waits for work of this writer, as long as a turn may. Returns why it gave up, or an empty
+        text.
+        """
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not work.done():
             left = begun + seconds - loop.time()
-            quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()  # without end until one is asked
+            # infinite until a model is asked
+            quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
             if left <= 0:
                 return f"nothing was written within {seconds:.0f} seconds"
             if quiet <= 0:
@@ -223,11 +236,11 @@ class DocumentWriter:
         self.heard_at = asyncio.get_running_loop().time()
 
     def discard_contents(self) -> None:
-        """Keep nothing of what was read and written: some of it may have been forgotten."""
+        """Drops everything read and written, because some of it may have been forgotten."""
         self.contents.clear_read_contents()
 
     async def write_truncation(self, reading: DocumentMaterial, fold: str) -> WrittenDocument:
-        """The last rung: no model, and no more words than leave the next request its room."""
+        """Writes the last resort: without a model, and short enough that the next request fits."""
         limit = max(min(self._document_limit_tokens(reading), _room_after_fold_tokens(reading)), SMALLEST)
         found, entry = await self._gather_details(reading)
         critical = min(reading.situation.policy.critical_tokens, limit // 2)
@@ -240,13 +253,13 @@ class DocumentWriter:
     # --- what it is made of -----------------------------------------------------------------------------------------
 
     def _document_limit_tokens(self, reading: DocumentMaterial) -> int:
-        """The tokens the document's words may take so that the fold makes progress."""
+        """Returns the tokens the document may take so that the fold saves something."""
         policy, window = reading.situation.policy, reading.situation.meter.window
         progress = int(reading.shown * (1 - policy.progress)) - reading.kept - FRAME
         return min(progress, LARGEST, max(window // WINDOW_SHARE, SMALLEST))
 
     async def _gather_details(self, reading: DocumentMaterial) -> tuple[list[Detail], Digest]:
-        """All that must not be lost, inherited and fresh, and the entry it stands in."""
+        """Returns all details that must be kept, inherited and new, and the entry that holds them."""
         before: list[Detail] = []
         seqs: list[int] = []
         for item in reading.items:
@@ -262,7 +275,9 @@ class DocumentWriter:
         return found, kept.digest
 
     async def _inherited_details(self, branch: ConversationBranch, item: ViewItem) -> Sequence[Detail] | None:
-        """The details of the document that stands there; None for messages, and where the entry is gone."""
+        """Returns the details of the document in this place; None for messages, or if its entry is
+        gone.
+        """
         fold = branch.folds.get(item.fold)
         if fold is None or not fold.entries:
             return None
@@ -297,7 +312,9 @@ class DocumentWriter:
     # --- the rungs --------------------------------------------------------------------------------------------------
 
     def _writing_attempts(self, reading: DocumentMaterial) -> Iterator[WritingAttempt]:
-        """The ways to try, the one the policy wants first; where a role has no model the main one takes its place."""
+        """Yields the ways to try, the policy's choice first. The main model replaces a role that
+        has no model.
+        """
         main, fast, long = (self.models(role) for role in ModelRole)
         by_main = STRATEGIES[reading.plan.kind].main_writes(reading.situation, reading.plan.span)
         if main is not None and by_main and not reading.plan.panic:
@@ -330,7 +347,8 @@ class DocumentWriter:
             request = append_question(await self._request_of_view(reading.view), question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:
-                raise ModelFailed("The response was not a valid document.")  # it went on with the work
+                # it continued the work instead of summarising
+                raise ModelFailed("The response was not a valid document.")
             return text
         pieces = list(
             _join_passages_to_pieces(passages, room if rung.way == "transcript" else min(room, room // 2 + 1))
@@ -349,7 +367,7 @@ class DocumentWriter:
         return text
 
     def _cut_to_tokens(self, text: str, limit: int) -> str:
-        """As much of the text's beginning as takes so many tokens, about."""
+        """Returns about as much of the text's beginning as fits this many tokens."""
         count = self.tokens.count_tokens(text)
         return text if count <= limit else text[: len(text) * limit // count]
 
@@ -360,7 +378,9 @@ class DocumentWriter:
     async def _build_document(
         self, rung: WritingAttempt, making: DocumentPlan, text: str, answer: int, asking: ModelInquiry, seconds: float
     ) -> FoldDocument:
-        """The text in its form. Sections that are missing are asked for once, then filled from the details."""
+        """Puts the text into its form. Missing sections are asked for once, then filled from the
+        details.
+        """
         if not STRATEGIES[making.plan.kind].sections:
             return await asyncio.to_thread(build_fold_document, making, {"": text}, self.tokens)
         found = handover.split_handover_sections(text)
@@ -380,7 +400,9 @@ class DocumentWriter:
         return legal_messages.build_request(view, await self.contents.read_view_contents(view))
 
     def _material_room_tokens(self, situation: FoldSituation, role: ModelRole) -> int:
-        """Counted tokens of material that fit a role's window, with room for the question and the answer."""
+        """Returns the tokens of material that fit a role's window, with room for the question and
+        the answer.
+        """
         room = _role_window_tokens(situation, role) - _answer_limit_tokens(situation, role) - 600
         return max(1_000, int(room / max(situation.meter.factor, 1.0) * 0.95))
 
@@ -396,7 +418,7 @@ def _answer_limit_tokens(situation: FoldSituation, role: ModelRole) -> int:
 
 
 def _room_after_fold_tokens(reading: DocumentMaterial) -> int:
-    """Counted tokens that are free in the window once what the span shows is gone, but for what stays of it."""
+    """Returns the free tokens of the window after the fold, not counting what stays of the span."""
     meter, state = reading.situation.meter, reading.situation.state
     free = (meter.window - meter.reserve) / meter.factor
     return int(free) - (state.counted_tokens - reading.shown + reading.kept) - FRAME
@@ -405,14 +427,18 @@ def _room_after_fold_tokens(reading: DocumentMaterial) -> int:
 def _combine_details(
     before: Sequence[Detail], sources: Sequence[DetailSource], stored: Sequence[Detail], todo: Sequence[tuple[str, str]]
 ) -> tuple[list[Detail], str]:
-    """The details of earlier entries and of fresh messages, and the entry they make. Long work: beside the loop."""
+    """Merges the details of earlier entries and new messages, and formats the entry. This takes
+    long, so it runs in a thread.
+    """
     fresh = conversation_details.collect_details(sources, between=_InterpreterPauses().pause_if_long)
     found = conversation_details.combine_with_inherited(before, [*fresh, *stored], todo)
     return found, details_entry.format_details_entry(found)
 
 
 class _InterpreterPauses:
-    """As long as the work before them took: others wait for the interpreter, and hardly anybody for the details."""
+    """Pauses for as long as the work before took. Other threads need the interpreter, and almost
+    nobody waits for the details.
+    """
 
     def __init__(self) -> None:
         self._begun = time.thread_time()
@@ -431,7 +457,9 @@ def _require_text(text: str) -> str:
 
 
 def _join_passages_to_pieces(passages: Sequence[SpanText], room: int) -> Iterator[str]:
-    """The transcript in pieces of at most `room` tokens, cut between messages where that can be."""
+    """Yields the transcript in pieces of at most `room` tokens, cut between messages where
+    possible.
+    """
     held: list[str] = []
     left = room
     for passage in passages:

@@ -1,4 +1,6 @@
-"""The entries of a workspace as a list shows them: what a row says, and what rows are chosen and sorted by."""
+"""Describes the workspace's entries as a list shows them: the content of a row, and how rows are
+filtered and sorted.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ class EntrySort(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EntryFilter:
-    """What is shown; everything by default. Times in seconds since 1970, sizes in bytes; 0: no limit. `text` stands in the
-    tool's name or the source.
+    """Which entries are shown; by default all. Times are in seconds since 1970 and sizes in bytes;
+    0 means no limit. `text` is searched in the tool's name and the source.
     """
 
     tool: str = ""
@@ -37,7 +39,7 @@ class EntryFilter:
     pinned: bool = False
     unused: bool = False
     text: str = ""
-    gone: bool = False  # show what was collected, and nothing else
+    gone: bool = False  # show only entries that were removed
 
 
 EVERYTHING = EntryFilter()
@@ -45,8 +47,8 @@ EVERYTHING = EntryFilter()
 
 @dataclass(frozen=True, slots=True)
 class EntryRow:
-    """One line of the catalogue. `kept`: its bytes on the disk; `recalled`: when it was last recalled, or 0; `gone`: it was
-    collected, and only this is left.
+    """One line of the catalogue. `kept`: its bytes on the disk; `recalled`: when it was last
+    recalled, or 0; `gone`: the content was removed and only this line is left.
     """
 
     stored: Stored
@@ -81,11 +83,12 @@ class CatalogueFigures:
     tokens: int = 0
     pinned: int = 0
     gone: int = 0
-    repeated: int = 0  # uses of an output beyond its first: what was stored once and would have been stored again
+    # further uses of the same output; each would otherwise have been stored again
+    repeated: int = 0
     repeated_size: int = 0
 
     def figures_by_name(self) -> dict[str, int]:
-        """As the command line and the context server tell them."""
+        """The figures under the names that the command line and the context server use."""
         return {
             "entries": self.entries,
             "bytes": self.size,

@@ -1,10 +1,10 @@
-"""What is to be done, shown exactly: a reader can tell from what is shown which value runs.
+"""Shows text exactly, so that a reader can tell from what is displayed which value will run.
 
-Nothing is removed. What cannot be seen, turns the direction of text or looks like something else appears as a mark:
-`⟨001B⟩` is an escape character, `⟨а 0430⟩` a Cyrillic letter that looks like a Latin one. The sign `⟨` itself is always
-marked, so no text can imitate a mark. A tab has an arrow before it, spaces at the end of a line end with a mark, and a
-line that is too long to lay out goes on after `⟨…⟩`. `unmark_text` finds the value in what is shown: tests hold that for
-100,000 values.
+Nothing is removed. Characters that are invisible, change the text direction or look like others
+appear as a mark: `⟨001B⟩` is an escape character, `⟨а 0430⟩` a Cyrillic letter that looks like a
+Latin one. The sign `⟨` itself is always marked, so no text can imitate a mark. A tab is preceded by
+an arrow, trailing spaces end in a mark, and a line too long to lay out continues after `⟨…⟩`.
+`unmark_text` restores the value from what is shown; tests check this for 100,000 values.
 """
 
 from __future__ import annotations
@@ -14,29 +14,33 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 
-LONG = 1_000  # characters of a line, as shown, before it goes on in the next one
+LONG = 1_000  # characters of a displayed line before it continues in the next one
 GOES_ON = "⟨…⟩"
 _SPACE = "⟨0020⟩"  # the last of the spaces at the end of a line
 _APART = (
-    "\u200e"  # behind right-to-left words, so that what stands around them keeps its order; in a value it is marked
+    # Added after right-to-left words to keep the text around them in order. It is marked if a value
+    # contains it.
+    "\u200e"
 )
 _SPECIAL = re.compile(r"[^\n\t\x20-\x7e]")
 _WORDS = re.compile(r"([^\W_]+)")
 _MARK = re.compile(rf"{_APART}|→(?=\t)|⟨(?:. )?([0-9A-F]{{4,6}})⟩")
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]+")
 
-# Signs that pass for one of a command line, for each other or for a mark, and are not found by their decomposition.
+# Characters that can pass for a sign of a command line, for each other or for a mark, and whose
+# decomposition does not show it.
 _ALIKE = frozenset(
     "‘’‚‛“”„‟′″‵‶ʹʺʻʼʽˈˊˋ´՚׳״‐‑‒–—―−⁃ˉ˗۔⁄∕╱⟋⧸∖⧵⧹╲⟍․‧∙ː˸։׃܃܄∶꞉⁏؛،؍٫ǀ∣⎪❘│┃⏐׀‹›❬❭❮❯˂˃≺≻⟨⟩〈〉❨❩❪❫❲❳❴❵"
     "∗⁎✱٭∼˜⁓ǃʔ♯٪꞊═⹀᛭➕˄ˆ⌃ˍıȷƨƽⱭ¦‖…‥"
 )
-# Signs of CJK text: beside it they are what they seem to be, alone they pass for a slash, a bar or a dash.
+# Signs of CJK text. Within such text they are ordinary; alone they can pass for a slash, a bar or a
+# dash.
 _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
-# Letters of other living alphabets that look like Latin ones: marked where a whole word is made of them.
+# Letters of living alphabets that look Latin. They are marked if a whole word consists of them.
 _LOOKS_LATIN = frozenset(
     "асеорхуіјѕһԁԛԝьѵгкгүӏґАВСЕНІЈКМОРЅТХУҮԌԚԜЗбЬӀ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧονικρυαγτωϳϲϹσ" + "օոսհցզգՏԼՕՍյ" + "וןסا"
 )
-_RARE = frozenset(  # scripts nobody writes file names in, full of letters that look like Latin ones
+_RARE = frozenset(  # scripts nobody uses in file names, with many letters that look Latin
     [
         "CHEROKEE",
         "LISU",
@@ -66,12 +70,14 @@ _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u
 
 
 def mark_text(text: str) -> str:
-    """The text over as many lines as it has, and no line too long to lay out. `read_back(shown(x)) == x`."""
+    """Returns the text with marks, on as many lines as it has; no line is too long to lay out.
+    `unmark_text(mark_text(x)) == x`.
+    """
     return "\n".join(marked_lines(text))
 
 
 def marked_lines(text: str) -> Iterator[str]:
-    """The lines of `mark_text`, made as they are asked for."""
+    """Yields the lines of `mark_text` one by one."""
     start = 0
     while start <= len(text):
         end = text.find("\n", start)
@@ -81,7 +87,7 @@ def marked_lines(text: str) -> Iterator[str]:
 
 
 def mark_on_one_line(text: str) -> str:
-    """The text on one line: the ends of its lines and tabs are marks as well."""
+    """Returns the text on one line; line ends and tabs are marked as well."""
     return (
         _mark_trailing_space(_mark_suspect_signs(text))
         .replace("\n", _mark_of_sign("\n"))
@@ -90,13 +96,13 @@ def mark_on_one_line(text: str) -> str:
 
 
 def unmark_text(text: str) -> str:
-    """The value that is shown so."""
+    """Restores the value from the displayed text."""
     whole = text.replace(f"{GOES_ON}\n", "")
     return _MARK.sub(lambda found: chr(int(found[1], 16)) if found[1] else "", whole)
 
 
 def count_marks(text: str) -> int:
-    """How many signs of what is shown are marks."""
+    """Counts the marks in a displayed text."""
     return sum(found[1] is not None for found in _MARK.finditer(text))
 
 
@@ -105,7 +111,7 @@ def _mark_trailing_space(line: str) -> str:
 
 
 def _break_long_line(line: str) -> Iterator[str]:
-    """Never inside a mark."""
+    """Breaks a long line, never inside a mark."""
     start = 0
     while len(line) - start > LONG:
         end = start + LONG
@@ -171,7 +177,7 @@ def _mark_of_sign(sign: str) -> str:
 
 @lru_cache(maxsize=8192)
 def _is_suspect(sign: str) -> bool:
-    """Whether it is hidden or looks like something else, wherever it stands."""
+    """Returns whether a character is hidden or looks like another, wherever it appears."""
     if sign in "\n\t" or " " <= sign <= "~":
         return False
     if _is_invisible(sign) or sign in _ALIKE or sign in _ALIKE_ALONE or unicodedata.normalize("NFC", sign) != sign:
@@ -184,14 +190,16 @@ def _is_suspect(sign: str) -> bool:
 
 
 def _is_invisible(sign: str) -> bool:
-    """Not printed, or printed as nothing: controls, formats, spaces but the plain one, surrogates, private and unassigned."""
+    """Returns whether a character shows nothing: controls, formats, unusual spaces, surrogates,
+    private and unassigned code points.
+    """
     invisible = "\ufe00" <= sign <= "\ufe0f" or "\U000e0000" <= sign <= "\U000e0fff" or sign in _BLANK
     return invisible or (sign != " " and not sign.isprintable())
 
 
 @lru_cache(maxsize=4096)
 def _is_other_alphabet(sign: str) -> bool:
-    """A letter or digit that beside Latin ones would be taken for one of them."""
+    """Returns whether a letter or digit could be mistaken for a Latin one beside Latin ones."""
     return (
         not sign.isascii()
         and _script_of(sign) not in {"LATIN", "FEMININE", "MASCULINE", "MICRO"}
@@ -217,7 +225,9 @@ def _is_combining(sign: str) -> bool:
 
 
 def _is_usual_combination(text: str, at: int) -> bool:
-    """Whether a combining sign stands on a letter of a script that is written so, and in the one order that is usual."""
+    """Returns whether a combining mark is on a letter of a script that uses it, in the one usual
+    order.
+    """
     base = at - 1
     while base > max(0, at - _MOST_CARRIED) and _is_combining(text[base]):
         base -= 1

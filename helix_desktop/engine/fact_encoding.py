@@ -40,7 +40,7 @@ def encode_fact(fact: Fact) -> str:
 
 
 def decode_fact(text: str) -> Fact:
-    """The fact, brought up to this version; NewerVersion or JournalCorrupt where that cannot be."""
+    """The fact, brought up to this version; WrittenByNewerVersion or JournalCorrupt where that cannot be."""
     try:
         body = _parse_fact_json(text)
         kind, version = body.pop("fact"), body.pop("version")

@@ -12,14 +12,14 @@ Measured over ten recorded sessions of 40,000 to 400,000 tokens in the price mod
 128,000; cache read 0.1, write 1.25, output 5), as shares of sending everything every time. In a simulator with markers
 of 60 and summaries of 3,000 tokens:
 
-                                                            billed   sent   still in view   peak
-    the rules of the design                                   0.405  0.212           0.878   0.49
-    patience 2 instead of 1                                   0.400  0.223           0.886   0.63
-    only what stays counts as rewritten (`find_clearing_start`)        0.386  0.198           0.885   0.44
-    superseded arguments go first (`may_clear_argument`)           0.388  0.197           0.910   0.42
+                                                                billed   sent   still in view   peak
+    the rules of the design                                       0.405  0.212           0.878   0.49
+    patience 2 instead of 1                                       0.400  0.223           0.886   0.63
+    only what stays counts as rewritten (`find_clearing_start`)  0.386  0.198           0.885   0.44
+    superseded arguments go first (`may_clear_argument`)         0.388  0.197           0.910   0.42
 
 Through the real engine, whose markers and documents are longer, 0.397 / 0.209 / 0.909 / 0.42; and with outputs of commands
-held back from 2,000 tokens on (policy.py) 0.382 / 0.201 / 0.907 / 0.42. Moved one at a time (patience 2 to 3, floor 28,000 to
+held back from 2,000 tokens on (context_policy.py) 0.382 / 0.201 / 0.907 / 0.42. Moved one at a time (patience 2 to 3, floor 28,000 to
 44,000, superseded 150 to 600, worth 2 to 5) the constants changed billed by at most 0.006 and what is still in view by at
 most 0.02. On twelve other sessions, made of pieces of these and of shorter ones, the last step took billed from 0.296 to
 0.283 and what is in view from 0.944 to 0.949. These figures count 6,000 tokens
@@ -86,7 +86,7 @@ class ClearablePart(NamedTuple):
 def clearing_threshold(rest: float, growth: float, price: RelativePrices, cold: float = 0.0) -> float:
     """The tokens a clearing must free to pay, when `rest` tokens are written anew behind the first part it clears.
 
-    `rest` is what stays there: what is cleared is not rewritten. `clearable_tokens_per_step`: clearable tokens added per step (mean of the
+    `rest` is what stays there: what is cleared is not rewritten. `growth`: clearable tokens added per step (mean of the
     last 20); `cold`: the learned chance that the provider's cache is cold at the next request.
     """
     rent_per_token = price.read * (1 - cold) + price.write * cold
@@ -143,7 +143,7 @@ def pays_to_clear_cold(freed: int, context: int, share: float = COLD_SHARE) -> b
 def may_clear_argument(tokens: int, age: int, price: RelativePrices, *, newest: bool | None, tail: int = 8) -> bool:
     """Whether an argument `age` steps old may be cleared, besides the outputs.
 
-    `fetch_newest_release`: it is the last long text (over `SUPERSEDED_ARGUMENT`) the agent gave for its path; None: it has no path.
+    `newest`: it is the last long text (over `SUPERSEDED_ARGUMENT`) the agent gave for its path; None: it has no path.
     A text that a later one supersedes goes first, being of little use; the newest is what the agent builds on, and
     stays as long as carrying it is cheap beside having to bring it back.
     """

@@ -182,7 +182,7 @@ class FoldSteward:
         return await self.conversation.append_facts(Unfolded(fold))
 
     async def refold(self, fold: str) -> tuple[Recorded, ...]:
-        """Put an undone fold back. Refused where another one crosses it by now."""
+        """Put an undone fold back. ActionRefused where another one crosses it by now."""
         branch = self.conversation.state.branch
         folded = branch.folds.get(fold)
         if folded is None:

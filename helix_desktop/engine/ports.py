@@ -45,7 +45,7 @@ class ContentCache(Protocol):
     """Content by the SHA-256 of its bytes. `store_content` returns after the content is on the disk; putting twice is harmless,
     and `media_type` is that of this time.
 
-    Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotThere.
+    Every read is checked: CacheCorrupt, never wrong bytes. A digest that is not there is NotFound.
     """
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored: ...
@@ -65,7 +65,7 @@ class ContentCache(Protocol):
     async def describe_entry(self, digest: Digest) -> CacheEntry: ...
 
     async def resolve_prefix(self, prefix: str) -> Digest:
-        """The one entry whose hash begins so (4 digits at least); NotThere says what is near, Ambiguous how many."""
+        """The one entry whose hash begins so (4 digits at least); NotFound says what is near; AmbiguousName says how many."""
         ...
 
 

@@ -485,7 +485,7 @@ class Session:
             raise
 
     async def _ask_prompt_hooks(self, waiting: QueuedMessage) -> list[UserSaid]:
-        """What hooks say with a message; Refused where one does not let it through."""
+        """What hooks say with a message; ActionRefused where one does not let it through."""
         if waiting.by:
             return []
         found: list[UserSaid] = []

@@ -59,7 +59,7 @@ def match_tool_name(name: str, offered: Sequence[str]) -> str:
 
 
 def unwrap_call(call: ToolCall) -> ToolCall:
-    """The call that was made through `call_offered_tool`, under the real name; one that cannot be told stays as it is."""
+    """The call that was made through `call_tool`, under the real name; one that cannot be told stays as it is."""
     values = parse_arguments(call.arguments) if call.name == CALL_TOOL else None
     name, inner = (values or {}).get("name"), (values or {}).get("arguments", {})
     if isinstance(inner, str):
@@ -72,7 +72,7 @@ def unwrap_call(call: ToolCall) -> ToolCall:
 
 
 def wrap_call(call: ToolCall) -> ToolCall:
-    """The call as the model made it: through `call_offered_tool` where it was."""
+    """The call as the model made it: through `call_tool` where it was."""
     if not call.via:
         return call
     arguments = f'{{"name": {json.dumps(call.name)}, "arguments": {call.arguments}}}'
@@ -80,7 +80,7 @@ def wrap_call(call: ToolCall) -> ToolCall:
 
 
 def parse_strict_json(arguments: str, *, strict: bool = False) -> Any:
-    """JSON without NaN or a number too large: some servers refuse every request that has one. `asks_in_every_mode`: no line breaks in strings."""
+    """JSON without NaN or a number too large: some servers refuse every request that has one. `strict`: no line breaks in strings."""
     return (_STRICT if strict else _LENIENT).decode(arguments)
 
 

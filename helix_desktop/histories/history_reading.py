@@ -117,7 +117,7 @@ def read_history_files(paths: Sequence[Path]) -> ImportedSessions:
 
 
 def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
-    """WrongUse where no file holds a session."""
+    """InvalidInput where no file holds a session."""
     useless: list[InvalidInput] = []
     found = history_files_in(folder)
     for file in found:
@@ -131,7 +131,7 @@ def _read_files_under(folder: Path) -> Iterator[ImportedSessions]:
 
 
 def read_history_file(path: Path) -> ImportedSessions:
-    """The sessions of one file; WrongUse where there is none."""
+    """The sessions of one file; InvalidInput where there is none."""
     told = ReadingComplaints()
     recordings = tuple(read_sessions(path, told))
     complaints = told.complaint_sentences(str(path))
@@ -142,7 +142,7 @@ def read_history_file(path: Path) -> ImportedSessions:
 
 
 def read_sessions(path: Path, told: ReadingComplaints, kind: str = "") -> Iterator[RecordedSession]:
-    """The sessions of a file, one by one, whatever it holds; NotThere, and WrongUse for what is too large."""
+    """The sessions of a file, one by one, whatever it holds; NotFound, and InvalidInput for what is too large."""
     try:
         if not path.is_file() and path.exists():
             raise InvalidInput(f"{path} is not a file.")

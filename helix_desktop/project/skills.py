@@ -29,7 +29,7 @@ def skill_file_in(folder: Path) -> Path | None:
 
 
 def parse_skill(text: str) -> tuple[dict[str, Any], str]:
-    """The values in front and the instructions behind; WrongUse where there are no values."""
+    """The values in front and the instructions behind; InvalidInput where there are no values."""
     if not text.startswith("---"):
         raise InvalidInput("SKILL.md must start with YAML frontmatter (---).")
     values, body = split_front_matter(text)

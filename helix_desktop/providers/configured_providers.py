@@ -63,7 +63,7 @@ class ConfiguredProviders:
         return (_file_stamp(self._file), _file_stamp(self._reported), _file_stamp(self._learned))
 
     def list_providers(self) -> tuple[ProviderConfig, ...]:
-        """All providers in the order of the file; ConfigMistake names the first mistake."""
+        """All providers in the order of the file; ConfigFileMistake names the first mistake."""
         return tuple(
             self._config_from_table(name, table) for name, table in self._provider_tables(self._read_document()).items()
         )

@@ -185,7 +185,7 @@ class HttpAnswer:
         self._ended = True
 
     async def body_chunks(self) -> AsyncGenerator[bytes]:
-        """The body as it comes. Silence and a lost connection are Unreachable."""
+        """The body as it comes. Silence and a lost connection are ProviderUnreachable."""
         import httpx
 
         limit = self._patience.first_byte

@@ -122,7 +122,7 @@ class SystemClock:
 
 
 def check_provider_config(config: ProviderConfig) -> ProviderConfig:
-    """The configuration made regular, or WrongUse saying what is wrong with it. A URL or a header is no place for a key."""
+    """The configuration made regular, or InvalidInput saying what is wrong with it. A URL or a header is no place for a key."""
     if config.kind not in KINDS:
         raise InvalidInput(f"Unknown provider type: {config.kind!r}.", remedy=f"Choose one of {', '.join(KINDS)}.")
     if config.kind == DEMO:
@@ -231,7 +231,7 @@ class KeySource(Protocol):
 
 async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | None:
     """The key of a provider, if there is one. A keyring that does not answer matters only where a key is needed, and is
-    then a BadKey with its own sentence; so is a key that was entered for another address. The demonstration has none.
+    then a ProviderKeyRefused with its own sentence; so is a key that was entered for another address. The demonstration has none.
     """
     if config.kind == DEMO:
         return None
@@ -246,7 +246,7 @@ async def find_provider_key(config: ProviderConfig, keys: KeySource) -> str | No
 
 
 def require_usable_key(config: ProviderConfig, key: str | None) -> str:
-    """The key to send, empty where none is needed; BadKey says why there is none that could be sent."""
+    """The key to send, empty where none is needed; ProviderKeyRefused says why there is none that could be sent."""
     if not key and config.needs_key:
         raise ProviderKeyRefused(
             f"There is no key for {config.name}.",

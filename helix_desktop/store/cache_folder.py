@@ -213,7 +213,7 @@ class CacheFolder:
     # --- reading ----------------------------------------------------------------------------------------------------
 
     def record_of_content(self, digest: Digest) -> CacheRecord:
-        """What the entry is. NotThere says what became of it; CacheCorrupt where it is quarantined or unreadable."""
+        """What the entry is. NotFound says what became of it; CacheCorrupt where it is quarantined or unreadable."""
         try:
             held = self.level.get_value(b"h" + digest.raw)
             if held is None:
@@ -468,7 +468,7 @@ def _damaged_entry_error(digest: Digest, why: str) -> CacheCorrupt:
 
 
 def prefix_bounds(prefix: str) -> tuple[bytes, bytes]:
-    """The first and the last hash that begin so; WrongUse where none can."""
+    """The first and the last hash that begin so; InvalidInput where none can."""
     digits = prefix.lower()
     if not 4 <= len(digits) <= 64 or any(digit not in "0123456789abcdef" for digit in digits):
         raise InvalidInput(

@@ -42,7 +42,7 @@ def search_unopened(folder: Path, query: str, *, limit: int = 20) -> ClosedSearc
 
 
 class _ClosedStores:
-    """`search.Source`. What stands in for the cache is made for the first entry that is found."""
+    """`search_index.SnippetSource`. What stands in for the cache is made for the first entry that is found."""
 
     def __init__(self, folder: Path, journal: JournalFile, last_first: ExitStack) -> None:
         self._folder = folder

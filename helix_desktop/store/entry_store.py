@@ -37,7 +37,7 @@ class EntryStore(Protocol):
         ...
 
     def record_of_content(self, digest: Digest) -> CacheRecord:
-        """What is known of an entry whose content is there; NotThere, CacheCorrupt."""
+        """What is known of an entry whose content is there; NotFound, CacheCorrupt."""
         ...
 
     def record_of_entry(self, digest: Digest) -> CacheRecord:

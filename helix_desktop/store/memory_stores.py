@@ -18,7 +18,7 @@ from helix_desktop.store.index_file import searchable_texts
 
 
 class MemoryJournal:
-    """ports.Journal in a dictionary."""
+    """ports.JournalPort in a dictionary."""
 
     def __init__(self, *, now: Callable[[], float] = clock.time) -> None:
         self._now = now
@@ -45,7 +45,7 @@ class MemoryJournal:
 
 
 class MemoryCache:
-    """ports.Cache in a dictionary."""
+    """ports.ContentCache in a dictionary."""
 
     def __init__(self, *, now: Callable[[], float] = clock.time) -> None:
         self._now = now

@@ -32,10 +32,10 @@ Batch = tuple[str, Sequence[Fact]]  # of one conversation
 
 
 class StoreJournal:
-    """ports.Journal on the journal file. Facts of several conversations that come together share one transaction, and one sync.
+    """ports.JournalPort on the journal file. Facts of several conversations that come together share one transaction, and one sync.
 
     `changed` is called, on the event loop, after facts were written; `damaged` when a fact was met that is. `asked` is called before
-    facts are written, and raises Refused where another machine writes in that conversation.
+    facts are written, and raises ActionRefused where another machine writes in that conversation.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class RemoteContent(Protocol):
 
 
 class StoreCache:
-    """ports.Cache on the cache folder. Puts that come together share one sync.
+    """ports.ContentCache on the cache folder. Puts that come together share one sync.
 
     `changed` is called, on the event loop, when it takes more or less room than before. What is not here, or is damaged, is asked
     of `far` where there is one.

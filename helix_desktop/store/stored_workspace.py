@@ -242,7 +242,7 @@ class StoredWorkspace:
             await link.aclose()
 
     async def _forget_as_told(self, digests: Collection[Digest]) -> None:
-        """What another machine forgot; Refused while a session works."""
+        """What another machine forgot; ActionRefused while a session works."""
         await self.content_forgetter(entries=tuple(digests))
 
     async def _used_entries(self) -> frozenset[Digest]:

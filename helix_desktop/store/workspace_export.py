@@ -163,7 +163,7 @@ def _remove_secrets(value: Any, name: str = "", *, inside: bool = False) -> Any:
 
 
 def read_export_manifest(path: Path) -> dict[str, Any]:
-    """The manifest; WrongUse where this is no export, NewerVersion where it is one of later."""
+    """The manifest; InvalidInput where this is no export, WrittenByNewerVersion where it is one of later."""
     if not path.is_file():
         raise NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
     try:

@@ -58,7 +58,7 @@ def link_workspace(
 
 
 def environment_key(environ: Mapping[str, str] = os.environ) -> bytes:
-    """The key that belongs to the store in the environment; NotThere where there is none."""
+    """The key that belongs to the store in the environment; NotFound where there is none."""
     if not environ.get(KEY):
         raise NotFound(
             f"{STORE} is set, and {KEY} is not.",
@@ -85,7 +85,7 @@ async def _expect_own_key(known: str, url: str, found: SharedStoreConnection) ->
 
 
 async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretStorage) -> SharedStoreConnection:
-    """The store with the workspace's key; NotThere where the key is not on this machine."""
+    """The store with the workspace's key; NotFound where the key is not on this machine."""
     text = await secrets.read_secret(SharedStoreKey(workspace))
     if not text:
         raise NotFound(
@@ -106,7 +106,7 @@ def open_remote(where: StoreAddress, key: bytes) -> SharedStoreConnection:
 
 
 async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, secrets: SecretStorage) -> None:
-    """Put the key and the password into the keyring; NoKeyring where there is none, and nothing is shared then."""
+    """Put the key and the password into the keyring; NoUsableKeyring where there is none, and nothing is shared then."""
     values: dict[Addressee, str] = {SharedStoreKey(workspace): row_encryption.format_key_line(key)}
     if where.login:
         values[SharedStoreLogin(workspace)] = where.login

@@ -1,6 +1,6 @@
 """workspace.toml: a workspace's settings, for the program and for hands.
 
-Comments, order and unknown keys survive. A mistake is a ConfigMistake with the line, the key and what was expected;
+Comments, order and unknown keys survive. A mistake is a ConfigFileMistake with the line, the key and what was expected;
 a key that is not known but looks like one that is, is a warning. The policy's values and the MCP servers' tables are
 taken as they are: who uses them checks them.
 """
@@ -190,7 +190,7 @@ _OPEN = (
 
 
 def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
-    """The settings in `text`; ConfigMistake names the line."""
+    """The settings in `text`; ConfigFileMistake names the line."""
     try:
         document = tomlkit.parse(text).unwrap()
     except ParseError as error:

@@ -61,7 +61,7 @@ def _check_encodable(values: dict[str, Any], text: str) -> dict[str, Any]:
 
 
 def check_arguments(values: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any]:
-    """The values as the schema wants them; WrongUse names the argument that does not fit."""
+    """The values as the schema wants them; InvalidInput names the argument that does not fit."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     required = schema.get("required", ())
     given = {

@@ -56,7 +56,7 @@ class ToolOutput:
     stopped: bool = False
 
 
-# Returns when the action is allowed; raises Refused with the reason when it is not.
+# Returns when the action is allowed; raises ActionRefused with the reason when it is not.
 PermitAction = Callable[[ToolAction], Awaitable[None]]
 
 

@@ -302,7 +302,7 @@ def _remember_content(use: ToolResources, change: FileEdit) -> None:
 
 
 def _check_last_seen(use: ToolResources, place: RootPath, now: bytes | None) -> None:
-    """Refused where the file is no longer what this conversation last saw of it."""
+    """ActionRefused where the file is no longer what this conversation last saw of it."""
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
     if known is None or (now is not None and Digest.of_content(now) == known):
         return

@@ -95,7 +95,7 @@ def _open_inside_root(root: Path, inside: str, flags: int) -> int:
 
 
 def real_path(handle: int) -> Path | None:
-    """Where an open handle really is, as far as the system says. Refused for a mounted /proc or /sys."""
+    """Where an open handle really is, as far as the system says. ActionRefused for a mounted /proc or /sys."""
     device = os.fstat(handle).st_dev
     for system in _SYSTEM:
         with suppress(OSError):

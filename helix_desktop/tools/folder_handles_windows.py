@@ -1,4 +1,4 @@
-"""The twin of `folders.py` for Windows: a folder is held open without sharing its deletion, so nobody can swap it.
+"""The twin of `folder_handles.py` for Windows: a folder is held open without sharing its deletion, so nobody can swap it.
 
 While such a handle is open, neither the folder nor one above it can be renamed or removed. Where a handle really is,
 the system says (GetFinalPathNameByHandle), links and junctions resolved; what lies outside the root is refused with

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 _SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*')
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]*")
 # Settings that name no program and no path, and that make git neither run, read nor write anything elsewhere. Of a section only what
-# is known today: a later git may give a new name in it a meaning. `core.worktree` is harmless only as the guard finds it (guard.py).
+# is known today: a later git may give a new name in it a meaning. `core.worktree` is harmless only as the guard finds it (autorun_guard.py).
 _HARMLESS = re.findall(
     r"\S+",
     """core.repositoryformatversion core.filemode core.bare core.logallrefupdates core.symlinks core.ignorecase

@@ -55,7 +55,7 @@ async def grep_pieces(
     ignore_case: bool = False,
     seconds: float = SECONDS,
 ) -> GrepResult:
-    """The lines that match. WrongUse for a pattern that is none; after `seconds` what was found so far."""
+    """The lines that match. InvalidInput for a pattern that is none; after `seconds` what was found so far."""
     if not pattern or len(pattern) > _LONGEST_PATTERN:
         raise InvalidInput(f"Specify a pattern of 1 to {_LONGEST_PATTERN:,} characters.")
     options = {"pattern": pattern, "context": min(max(context, 0), 50), "most": most, "ignore_case": ignore_case}

@@ -40,7 +40,7 @@ def build_recall_tools(
 
 
 async def grep_entry_lines(pattern: str, content: AsyncIterator[bytes], context: int) -> str:
-    """`engine.recall.Grep`, in a process that can be killed; a page of lines at the most."""
+    """`engine.content_recall`, in a process that can be killed; a page of lines at the most."""
     found = format_found_lines(await grep_pieces(pattern, pieces_of_content("", content), context=context))
     if len(found) <= content_recall.PAGE_BYTES // 2:
         return found

@@ -44,7 +44,7 @@ def telling_stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=1 << 15)  # the same few thousand words stand in all descriptions
 def stem_word(word: str) -> str:
-    """`conversion` and `convert_tool_result` stay two words, `convert`, `converts`, `converting` and `converter` are one."""
+    """Cuts a word to its stem: `convert`, `converts` and `converting` become one word, `conversion` another."""
     if len(word) <= 4:
         return word[:-1] if len(word) == 4 and word.endswith("s") and not word.endswith("ss") else word
     for suffix, instead in _SUFFIXES:

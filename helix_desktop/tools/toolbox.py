@@ -1,4 +1,4 @@
-"""The Toolbox: every tool of one conversation under one roof, as `ports.Tools`.
+"""The Toolbox: every tool of one conversation under one roof, as `ports.ToolSet`.
 
 For each call: read and check the arguments, take `keep_answer_as_rule` off them, run the tool (which asks where it must), put what it
 says into the cache. Nothing a model writes and nothing a user refuses raises: it becomes an outcome that says so.
@@ -82,7 +82,7 @@ class ForeignResult(Protocol):
 
 
 class CallHooks(Protocol):
-    """What looks at every call: hooks. `run_hooks_before_call` raises Refused."""
+    """What looks at every call: hooks. `run_hooks_before_call` raises ActionRefused."""
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None: ...
 

@@ -274,7 +274,7 @@ async def _refuse_malformed_call(args: ToolArguments, _: ToolResources) -> ToolO
 
 
 def check_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any], name: str) -> None:
-    """WrongUse where the arguments do not fit a server's schema. Patterns are left to the server: they could take forever."""
+    """InvalidInput where the arguments do not fit a server's schema. Patterns are left to the server: they could take forever."""
     import referencing
     from jsonschema import Draft202012Validator, SchemaError, validators  # type: ignore[import-untyped]
 

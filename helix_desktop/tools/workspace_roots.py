@@ -91,7 +91,7 @@ class WorkspaceRoots:
         return cls(real, shut, tuple(folder.absolute() for folder in folders), spared)
 
     def resolve_path(self, text: str) -> RootPath:
-        """Where `text` points, or Refused. Nothing is looked up: what it really is shows when it is opened."""
+        """Where `text` points, or ActionRefused. Nothing is looked up: what it really is shows when it is opened."""
         if not text.strip() or "\0" in text:
             raise InvalidInput("The path is empty or contains a null byte.")
         if sys.platform == "win32":
@@ -136,7 +136,7 @@ class WorkspaceRoots:
         return place.inside or "." if place.root == self.folders[0] else str(place.full_path)
 
     def check_not_closed(self, path: Path) -> None:
-        """Refused for files that no agent sees and for the program's own data, in whatever spelling the file system would accept."""
+        """ActionRefused for files that no agent sees and for the program's own data, in whatever spelling the file system would accept."""
         if self.is_hidden_path(path):
             raise ActionRefused(
                 f"{path.name} is one of the files that agents don't see in this workspace.",

@@ -47,7 +47,7 @@ class WorkspaceToolOptions:
     """
 
     closed_paths: tuple[Path, ...] = ()
-    sample_folder: Path | None = None  # see Roots
+    sample_folder: Path | None = None  # see WorkspaceRoots
     limits: CommandLimits = CommandLimits()
     extra_variables: tuple[str, ...] = ()
     offers_fetch: bool = False

@@ -1,1 +1,3 @@
-"""What the files of a workspace were at a moment, how two moments differ, and how a part of that is taken back."""
+"""Computes what files were at a moment, how two moments differ, and how part of a difference is
+reverted. It never touches the disk.
+"""

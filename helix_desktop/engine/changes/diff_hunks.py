@@ -1,4 +1,6 @@
-"""Two versions of a file as hunks, and what is left when some of the hunks are taken back. Exact to the byte."""
+"""Splits the difference of two versions of a file into hunks and reverts some of them. The result
+is exact to the byte.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from helix_desktop.fast_dataclass import dataclass
 
 CONTEXT = 3
 LOOKED_AT = 8_000  # bytes in which a zero byte makes a file binary, as git has it
-LONGEST_LINE = 2_000  # characters of a line in which changed words are looked for
-WORDS = 40  # that are compared exactly: a line of many equal ones took minutes
+LONGEST_LINE = 2_000  # characters of a line up to which changed words are searched for
+WORDS = 40  # words compared exactly; a line of many equal words took minutes without a limit
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)
 
 
@@ -30,7 +32,9 @@ class ChangedLines:
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Blocks that lie near each other, with up to three lines of context. `rows`: sign and line, as in a unified difference."""
+    """Changed lines that lie close together, with up to three lines of context. `rows`: sign and
+    line, as in a unified diff.
+    """
 
     blocks: tuple[ChangedLines, ...]
     old: int
@@ -45,7 +49,9 @@ class Hunk:
 
     @property
     def stable_id(self) -> str:
-        """The same for the same change of the same lines, wherever they are in the file."""
+        """An ID that stays the same for the same change of the same lines, wherever they are in the
+        file.
+        """
         body = b"".join(sign.encode() + line for sign, line in self.rows)
         return hashlib.sha256(body).hexdigest()[:16]
 
@@ -55,14 +61,14 @@ def binary(*contents: bytes) -> bool:
 
 
 def lines_of(content: bytes) -> list[bytes]:
-    """Lines with their ends; the last may have none."""
+    """Splits content into lines, keeping their ends. The last line may have none."""
     lines = content.split(b"\n")
     last = lines.pop()
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
 def find_changed_lines(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[ChangedLines]:
-    """What differs, in order."""
+    """Yields the differences in order."""
     a = b = 0
     for same in _merge_touching_matches(old, new, exact):
         if same.left > a or same.right > b:
@@ -73,7 +79,7 @@ def find_changed_lines(old: Sequence[Any], new: Sequence[Any], exact: int = EXAC
 
 
 def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """The matches, with those that touch as one."""
+    """Yields the matches, joining those that touch."""
     held: MatchingLines | None = None
     for same in find_matching_lines(old, new, exact):
         if held is not None and (held.left + held.count, held.right + held.count) == (same.left, same.right):
@@ -87,7 +93,7 @@ def _merge_touching_matches(old: Sequence[Any], new: Sequence[Any], exact: int =
 
 
 def count_changed_lines(before: bytes, after: bytes) -> tuple[int, int]:
-    """Lines that came and lines that went; nothing for a binary file."""
+    """Counts added and removed lines; (0, 0) for a binary file."""
     if binary(before, after):
         return 0, 0
     found = list(find_changed_lines(lines_of(before), lines_of(after)))
@@ -122,9 +128,10 @@ def _build_hunk(group: Sequence[ChangedLines], old: Sequence[bytes], new: Sequen
 
 
 def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]) -> bytes:
-    """`now` without the chosen hunks of the change from `before` to `after`, with all else that has changed since.
+    """Returns `now` without the chosen hunks of the change from `before` to `after`. All later
+    changes stay.
 
-    Refused where the same lines, or lines next to them, have changed since.
+    Raises ActionRefused if the same or adjacent lines have changed since.
     """
     old, new, current = lines_of(before), lines_of(after), lines_of(now)
     same = list(_merge_touching_matches(new, current)) if now != after else [MatchingLines(0, 0, len(new))]
@@ -136,7 +143,7 @@ def revert_hunks(before: bytes, after: bytes, now: bytes, chosen: Sequence[Hunk]
 
 
 def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines], new: int, current: int) -> int:
-    """Where a block is in a later version."""
+    """Finds where a block of lines is in a later version."""
     if block.new == block.new_end == new == current == 0:
         return 0
     for run in same:
@@ -151,7 +158,9 @@ def _position_in_later_version(block: ChangedLines, same: Sequence[MatchingLines
 
 
 def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) -> bool:
-    """Whether lines that are to come back find the same neighbours as before on both sides."""
+    """Returns whether the lines on both sides of the place where lines are put back are the same as
+    before.
+    """
     end = run.left + run.count
     above = at > run.left or (at == 0 and run.right == 0)
     below = at < end or (at == new and run.right + run.count == current)
@@ -159,8 +168,8 @@ def _has_same_neighbours(at: int, run: MatchingLines, new: int, current: int) ->
 
 
 def find_changes_within_line(old: str, new: str) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """What differs within a line that was replaced: start and length, in the one and in the other. Nothing for lines that have little in
-    common or are very long.
+    """Returns start and length of what differs within a replaced line, for both versions. Empty for
+    lines that have little in common or are very long.
     """
     if max(len(old), len(new)) > LONGEST_LINE:
         return [], []

@@ -1,7 +1,9 @@
-"""A folder's state at a moment: each path and what is there. Also how two states differ, as bytes for the cache.
+"""Describes a folder at a moment: each path and what is there. Also how two such states differ, and
+both as bytes for the cache.
 
-Paths are relative, with "/" between names, behind the number of their root: `0/src/main.c`. Names of any bytes are held as Python
-holds file names (surrogateescape). `store/FORMATS.md` describes the stored forms.
+Paths are relative, separated by "/" and preceded by the number of their root: `0/src/main.c`. Names
+of any bytes are held as Python holds file names (surrogateescape). `store/FORMATS.md` describes the
+stored forms.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from typing import NamedTuple
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import InvalidInput, WrittenByNewerVersion
 
-LONGEST_CHAIN = 2_000  # differences behind a manifest, before a new one is written
+LONGEST_CHAIN = 2_000  # differences after a manifest, before a new manifest is written
 _VERSIONS = {"manifest": 1, "difference": 2}
 _BODY = struct.Struct("<cIQH")  # kind, mode, size, length of the content that follows
 _LENGTH = struct.Struct("<H")
 
 
 class PathKind(StrEnum):
-    """In the order in which they can be made. TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe, a device,
-    or a file that was not read: then its content is its stamp.
+    """What a path is, in the order in which restoring can create them.
+
+    TWIN: another name (a hard link) of the file whose path is its content. OTHER: a socket, a pipe,
+    a device or a file that was not read; its content is then its stamp.
     """
 
     FOLDER = "d"
@@ -34,7 +38,9 @@ class PathKind(StrEnum):
 
 
 class TreeItem(NamedTuple):
-    """`content`: the SHA-256 of a file, the target of a link, the other path of a twin; else nothing. `size`: of a file."""
+    """One entry of a folder state. `content`: the SHA-256 of a file, the target of a link, or the
+    other path of a twin; otherwise empty. `size` is that of a file.
+    """
 
     kind: PathKind
     mode: int
@@ -47,7 +53,7 @@ class TreeItem(NamedTuple):
 
 
 class PathChange(NamedTuple):
-    """What was at a path and what is there now; None: nothing."""
+    """What was at a path and what is there now; None means nothing."""
 
     path: str
     before: TreeItem | None
@@ -58,7 +64,7 @@ Tree = Mapping[str, TreeItem]
 
 
 def pack_item(item: TreeItem | None) -> bytes:
-    """An item as bytes; nothing for None."""
+    """Packs an item into bytes; empty for None."""
     if item is None:
         return b""
     return _BODY.pack(item.kind.encode(), item.mode, item.size, len(item.content)) + item.content
@@ -75,7 +81,7 @@ _KINDS = {kind.value.encode(): kind for kind in PathKind}
 
 
 def encode_manifest(bodies: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
-    """Every path with its packed item, in pieces."""
+    """Encodes every path with its packed item, in pieces."""
     yield _format_header("manifest")
     for path, body in bodies:
         yield _with_length(_encode_path(path)) + _with_length(body)
@@ -92,7 +98,9 @@ def decode_manifest(content: bytes) -> dict[str, TreeItem]:
 
 
 def encode_difference(changes: Iterable[PathChange], behind: Digest) -> bytes:
-    """`entries_needed_before`: the state before the changes. With it, the difference is also the state they lead to."""
+    """Encodes changes. `behind` is the state before them; together with it, the difference also
+    stands for the state after them.
+    """
     return (_format_header("difference") + behind.raw) + b"".join(
         _with_length(_encode_path(path)) + _with_length(pack_item(before)) + _with_length(pack_item(after))
         for path, before, after in changes
@@ -109,7 +117,9 @@ def decode_difference(content: bytes) -> tuple[PathChange, ...]:
 
 
 def entries_needed_before(content: bytes) -> tuple[Digest, ...]:
-    """What has to be read for the state that an entry stands for, in order, before the entry itself."""
+    """Lists the entries that must be read first, in order, to get the state that an entry stands
+    for.
+    """
     if content.startswith(b"{"):  # a checkpoint of version 1
         body = json.loads(content)
         if body["checkpoint"] > 1:
@@ -122,7 +132,7 @@ def entries_needed_before(content: bytes) -> tuple[Digest, ...]:
 
 
 def items_put_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
-    """What an entry that leads to a state puts at which path."""
+    """Yields the paths that an entry changes on the way to its state, with their new items."""
     if content.startswith(b"helix manifest "):
         yield from decode_manifest(content).items()
     elif content.startswith(b"helix difference "):
@@ -130,7 +140,7 @@ def items_put_by_entry(content: bytes) -> Iterator[tuple[str, TreeItem | None]]:
 
 
 def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
-    """The state that entries lead to, in their order."""
+    """Builds the state that results from entries, applied in order."""
     state: dict[str, TreeItem] = {}
     for path, item in (each for content in contents for each in items_put_by_entry(content)):
         if item is None:
@@ -141,15 +151,15 @@ def build_tree(contents: Iterable[bytes]) -> dict[str, TreeItem]:
 
 
 def compare_trees(before: Tree, after: Tree) -> tuple[PathChange, ...]:
-    """What has to happen to one state for the other, by path."""
+    """Lists the changes, by path, that turn one state into the other."""
     gone = [PathChange(path, item, after.get(path)) for path, item in before.items() if after.get(path) != item]
     come = [PathChange(path, None, item) for path, item in after.items() if path not in before]
     return tuple(sorted(gone + come))
 
 
 def join_changes(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...], frozenset[str]]:
-    """Changes in the order they happened as one change for each path, without what came to nothing; and the paths where somebody
-    else changed something in between.
+    """Merges changes, in the order they happened, into one per path, and drops those that cancel
+    out. Also returns the paths that somebody else changed in between.
     """
     whole: dict[str, PathChange] = {}
     broken = set()
@@ -163,7 +173,7 @@ def join_changes(changes: Iterable[PathChange]) -> tuple[tuple[PathChange, ...],
 
 
 def changes_people_count(changes: Sequence[PathChange]) -> list[PathChange]:
-    """The changes a person counts: a folder is one only where nothing in it changed."""
+    """Leaves out a folder whose contents changed too, because people would count only the contents."""
     holding = {above for change in changes for above in _parent_paths(change.path)}
     return [change for change in changes if not (_changes_folder_only(change) and change.path in holding)]
 
@@ -186,7 +196,7 @@ def _format_header(what: str) -> bytes:
 
 
 def _split_header(content: bytes, what: str) -> tuple[int, memoryview]:
-    """The version, and what follows the head."""
+    """Splits off the version and returns it with the rest."""
     head, _, _ = content[:40].partition(b"\n")
     words = head.split(b" ")
     if len(words) != 3 or words[:2] != [b"helix", what.encode()]:

@@ -1,4 +1,6 @@
-"""Changes as a patch that `git apply` takes: texts as hunks, binary files whole, links, modes, names of any bytes."""
+"""Writes changes as a patch that `git apply` accepts: texts as hunks, binary files whole, links,
+modes, names of any bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,16 @@ from helix_desktop.engine.changes.diff_hunks import binary, find_hunks
 from helix_desktop.engine.changes.folder_state import PathKind, TreeItem
 
 NOWHERE = b"/dev/null"
-_LINE = 52  # bytes of a line of a binary patch
+_LINE = 52  # bytes per line of a binary patch
 _PLAIN = frozenset(range(0x20, 0x7F)) - {ord('"'), ord("\\")}
 _ESCAPES = {7: b"\\a", 8: b"\\b", 9: b"\\t", 10: b"\\n", 11: b"\\v", 12: b"\\f", 13: b"\\r", 34: b'\\"', 92: b"\\\\"}
 _IN_GIT = (PathKind.FILE, PathKind.TWIN, PathKind.LINK)
 
 
 def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tuple[TreeItem | None, bytes]) -> bytes:
-    """One file's change, of items with their contents. Nothing where git has no word for it."""
+    """Formats one file's change, given its item and content before and after. Empty if git cannot
+    express it.
+    """
     if before[0] is not None and after[0] is not None and _kind_for_git(before[0]) != _kind_for_git(after[0]):
         nothing: tuple[None, bytes] = (None, b"")
         return format_git_patch(name, before, nothing) + format_git_patch(name, nothing, after)
@@ -30,7 +34,7 @@ def format_git_patch(name: str, before: tuple[TreeItem | None, bytes], after: tu
 
 
 def quote_git_name(name: bytes) -> bytes:
-    """A name as git writes it: in quotes where it holds more than plain letters."""
+    """Quotes a name as git does if it contains more than plain characters."""
     if all(byte in _PLAIN for byte in name):
         return name
     return b'"' + b"".join(_escape_git_byte(byte) for byte in name) + b'"'
@@ -84,7 +88,7 @@ def _patch_row(sign: str, line: bytes) -> bytes:
 
 
 def _git_blob_hash(version: tuple[TreeItem | None, bytes]) -> bytes:
-    """What git calls the content; zeros for none."""
+    """Returns git's hash of the content; zeros for none."""
     item, content = version
     if item is None:
         return b"0" * 40

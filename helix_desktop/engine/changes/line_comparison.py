@@ -1,7 +1,9 @@
-"""The difference of two texts, line by line, found in slices: a generator that can be left and gone on with.
+"""Finds the difference of two texts, line by line. It is a generator, so the window can pause it
+and continue later.
 
-Lines that stand once in both texts hold the two together (the longest run of them in the same order); between them
-small pieces are compared exactly and large ones are taken as replaced. So it never holds the window up, whatever the texts.
+Lines that occur once in both texts serve as anchors (the longest run of them in the same order).
+Between anchors, small pieces are compared exactly and large ones count as replaced. This bounds the
+work whatever the texts are.
 """
 
 from __future__ import annotations
@@ -41,12 +43,14 @@ class DiffRow:
 
 
 def find_matching_lines(left: Sequence[Any], right: Sequence[Any], exact: int = EXACT) -> Iterator[MatchingLines]:
-    """What two lists of lines have in common, in order. Lines may be text or bytes. `exact`: how many are compared exactly."""
+    """Yields what two lists of lines have in common, in order. Lines may be text or bytes. `exact`:
+    up to how many lines are compared exactly.
+    """
     return _match_span(left, right, (0, len(left), 0, len(right)), exact)
 
 
 def diff_rows(left: Sequence[str], right: Sequence[str]) -> Iterator[DiffRow]:
-    """The lines of both texts in order; what is only in the first stands before what took its place."""
+    """Yields the lines of both texts in order. Removed lines come before those that replaced them."""
     a = b = 0
     for same in find_matching_lines(left, right):
         yield from (DiffRow("-", left[i], left=i) for i in range(a, same.left))
@@ -58,7 +62,7 @@ def diff_rows(left: Sequence[str], right: Sequence[str]) -> Iterator[DiffRow]:
 
 
 def pair_rows(rows: Sequence[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | None]]:
-    """Pairs for two columns: what was replaced stands beside what replaced it."""
+    """Pairs rows for two columns, with replaced lines beside their replacement."""
     pairs: list[tuple[DiffRow | None, DiffRow | None]] = []
     gone: list[DiffRow] = []
     come: list[DiffRow] = []
@@ -83,7 +87,7 @@ def pair_rows(rows: Sequence[DiffRow]) -> list[tuple[DiffRow | None, DiffRow | N
 def _match_span(
     left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, *, deep: int = 0
 ) -> Iterator[MatchingLines]:
-    """What lines a to b of one and c to d of the other have in common, in order."""
+    """Yields what lines a to b of one text and c to d of the other have in common, in order."""
     a, b, c, d = span
     start = a
     while start < b and start - a + c < d and left[start] == right[start - a + c]:
@@ -103,7 +107,7 @@ def _match_span(
 def _match_between_ends(
     left: Sequence[Any], right: Sequence[Any], span: Span, exact: int, deep: int
 ) -> Iterator[MatchingLines]:
-    """The same where neither the first lines nor the last ones are equal."""
+    """Does the same where neither the first nor the last lines are equal."""
     a, b, c, d = span
     anchors = _unique_line_anchors(left, right, span) if deep < DEEPEST else []
     if not anchors:
@@ -119,14 +123,16 @@ def _match_between_ends(
 
 
 def _unique_line_anchors(left: Sequence[Any], right: Sequence[Any], span: Span) -> list[tuple[int, int]]:
-    """The longest run of pairs of lines that stand once in each, in the same order in both."""
+    """Returns the longest run of line pairs that occur once in each text and in the same order in
+    both.
+    """
     a, b, c, d = span
     once_left = {line for line, times in Counter(left[a:b]).items() if times == 1}
     once_right = {line for line, times in Counter(right[c:d]).items() if times == 1}
     where = {right[j]: j for j in range(c, d) if right[j] in once_right}
     pairs = [(i, where[left[i]]) for i in range(a, b) if left[i] in once_left and left[i] in where]
     tails: list[int] = []
-    chain: list[tuple[int, int]] = []  # the pair, and the index in `chain` of the one before it
+    chain: list[tuple[int, int]] = []  # each pair with the index in `chain` of the pair before it
     ends: list[int] = []
     for number, (_, j) in enumerate(pairs):
         place = bisect_left(tails, j)

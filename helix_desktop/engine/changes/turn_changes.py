@@ -1,4 +1,6 @@
-"""What a conversation did to files, turn by turn, as the page of changes and the command line tell it."""
+"""Groups what a conversation did to files by turn, for the Changes page and the command line. It
+reads facts, never files.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 
 class UndoOutlook(StrEnum):
-    """What taking a change back comes to: it can be done, it is so already, or somebody else has changed it since."""
+    """What undoing a change would do: it is possible, it is already undone, or somebody else has
+    changed the file since.
+    """
 
     RESTORE = "restore"
     ALREADY = "already"
@@ -31,7 +35,7 @@ class UndoOutlook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedUndo:
-    """One path: how it was `before` and `after` the change, and how it is `now`."""
+    """One path: its state `before` and `after` the change, and `now`."""
 
     path: str
     before: TreeItem | None
@@ -54,8 +58,10 @@ class ChangeSource:
 
 @dataclass(frozen=True, slots=True)
 class TurnOfChanges:
-    """A turn that changed files, with its sub-agents' changes. `seq`: of the message it answers; `end`: its last fact. Turns that
-    were undone together are one, up to the turn `last`.
+    """A turn that changed files, including its sub-agents' changes.
+
+    `seq` is the message it answers and `end` its last fact. Turns undone together are shown as one,
+    up to the turn `last`.
     """
 
     number: int
@@ -68,19 +74,19 @@ class TurnOfChanges:
 
     @property
     def turn_numbers(self) -> str:
-        """2, or 2–4."""
+        """The number, or a range such as 2–4."""
         return f"{self.number}–{self.last}" if self.last > self.number else str(self.number)
 
     @property
     def first_checkpoint(self) -> Digest:
-        """The checkpoint it began with."""
+        """The checkpoint taken when it began."""
         return self.sources[0].fact.before
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A file of a list of changes. `place`: its name as people know it; `by`: what changed it last; `sources`: all that
-    did; `broken`: somebody else changed it in between.
+    """A changed file in a list. `place`: its name as people know it; `by`: what changed it last;
+    `sources`: everything that did; `broken`: somebody else changed it in between.
     """
 
     change: PathChange
@@ -110,11 +116,15 @@ class UncoveredPath:
 
     place: str
     why: str
-    is_beyond_limits: bool = False  # not by a rule: for its size, their number, or as it could not be read
+    # left out for its size, because there are too many, or because it could not be read; not by a
+    # rule
+    is_beyond_limits: bool = False
 
 
 def group_changes_by_turn(facts: Iterable[Recorded]) -> tuple[TurnOfChanges, ...]:
-    """Every turn with what it changed, also those that changed nothing: the sub-agents they started may have."""
+    """Groups the changes by turn. Turns without changes are kept because their sub-agents may have
+    made some.
+    """
     found: list[TurnOfChanges] = []
     names: dict[str, tuple[str, int]] = {}
     steps = said = end = 0
@@ -146,7 +156,9 @@ def _set_turn_end(found: list[TurnOfChanges], seq: int) -> None:
 
 
 def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> None:
-    """To the last turn; an undo to the turn that it undoes, or to several, which are one from now on."""
+    """Adds the change to the last turn. An undo belongs to the turn it undoes; if it undoes
+    several, they become one.
+    """
     seqs = source.fact.undoes or (found[-1].end,)
     begin, stop = len(found) - 1, len(found)
     while begin and found[begin].seq > min(seqs):
@@ -160,7 +172,7 @@ def _add_change_to_turn(found: list[TurnOfChanges], source: ChangeSource) -> Non
 
 
 def without_user_undos(sources: Sequence[ChangeSource]) -> tuple[ChangeSource, ...]:
-    """Without what the user did: undo and redo."""
+    """Leaves out undo and redo, which the user did."""
     return tuple(source for source in sources if source.fact.by != "undo")
 
 
@@ -170,7 +182,9 @@ def step_with_undos(step: ChangeSource, sources: Iterable[ChangeSource]) -> tupl
 
 
 def undone_facts(changed: Iterable[ChangeSource | Recorded], conversation: str) -> tuple[int, ...]:
-    """The facts of a conversation that are undone with these changes; with an undo, those that it undid."""
+    """Returns the numbers of the conversation's facts that are undone together with these changes,
+    including those that an undo among them had undone.
+    """
     found: set[int] = set()
     for each in changed:
         if isinstance(each.fact, FilesChanged) and each.conversation == conversation:
@@ -179,7 +193,7 @@ def undone_facts(changed: Iterable[ChangeSource | Recorded], conversation: str) 
 
 
 def kept_hunks(facts: Iterable[Recorded]) -> Mapping[str, frozenset[str]]:
-    """By path the hunks that the user keeps; an empty name means the whole file."""
+    """Returns, by path, the hunks the user keeps. An empty name stands for the whole file."""
     found: dict[str, frozenset[str]] = {}
     for recorded in facts:
         if isinstance(recorded.fact, ChangeKept):
@@ -189,12 +203,12 @@ def kept_hunks(facts: Iterable[Recorded]) -> Mapping[str, frozenset[str]]:
 
 
 def format_line_comment(place: str, line: int, text: str, words: str) -> str:
-    """What the agent is told about a line."""
+    """Formats what the agent is told about a line."""
     return f"About {place}, line {line}:\n\n    {text.strip()}\n\n{words.strip()}"
 
 
 def printable_path(name: str) -> str:
-    """A path for JSON and terminals: bytes that are no text are shown as escapes."""
+    """Returns a path for JSON and terminals; bytes that are not text appear as escapes."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -20,7 +20,7 @@ def covers_overlap(one: Cover, other: Cover) -> bool:
 
 
 def cover_contains(outer: Cover, inner: Cover) -> bool:
-    """Whether all that `inner` covers is covered by `outermost_spans`."""
+    """Whether all that `inner` covers is covered by `outer`."""
     if isinstance(outer, PartRef):
         return outer == inner
     first, last = first_and_last(inner)

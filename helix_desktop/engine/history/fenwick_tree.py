@@ -24,14 +24,14 @@ class FenwickTree:
         self._tree.append(total)
 
     def change_number(self, position: int, change: int) -> None:
-        """Change the number at `message_position`, counted from 0."""
+        """Change the number at `position`, counted from 0."""
         index = position + 1
         while index < len(self._tree):
             self._tree[index] += change
             index += index & -index
 
     def sum_before(self, position: int) -> int:
-        """The sum of the first `message_position` numbers."""
+        """The sum of the first `position` numbers."""
         total, index = 0, position
         while index:
             total += self._tree[index]

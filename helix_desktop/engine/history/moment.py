@@ -1,6 +1,6 @@
 """What holds at a moment of a conversation: settings, folds, pins and exclusions, the view, what it counts and has cost.
 
-The newest state (`view.State`) and every earlier one (`PastMoment`) answer the same questions with the same code. A past moment
+The newest state (`view.ConversationState`) and every earlier one (`PastMoment`) answer the same questions with the same code. A past moment
 is not replayed: which facts changed anything was written down when they came, so only those of its path are applied.
 """
 

@@ -48,7 +48,7 @@ class OpenConversations(Protocol):
         ...
 
     def hold_for_change(self, conversation: str) -> AbstractAsyncContextManager[None]:
-        """Its facts may change within; Refused while something goes on there."""
+        """Its facts may change within; ActionRefused while something goes on there."""
         ...
 
     def note_branch(self, conversation: str, branch: str) -> None:
@@ -181,7 +181,7 @@ class ConversationSync:
             await self._fetch_changed_heads()
 
     async def acquire_turn_lease(self, conversation: str) -> None:
-        """Fetch what others wrote in it, and be the one machine that writes there. Refused where another one is."""
+        """Fetch what others wrote in it, and be the one machine that writes there. ActionRefused where another one is."""
         if self._holds_lease(conversation, self.lease / 2):
             return
         name = self._head_row_name(conversation)

@@ -69,7 +69,7 @@ def _decompress_content(content: bytes) -> bytes:
 
 
 def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
-    """What a first row says, its content checked against the hash. CacheCorrupt, NewerVersion."""
+    """What a first row says, its content checked against the hash. CacheCorrupt, WrittenByNewerVersion."""
     try:
         end = 4 + int.from_bytes(content[:4], "big")
         head = json.loads(content[4:end].decode("utf-8", "surrogatepass"))

@@ -29,7 +29,7 @@ class MemoryServer:
 
 
 class MemoryRowStore:
-    """engine.Engine on a shelf."""
+    """row_store.RowStore on a shelf."""
 
     def __init__(self, shelf: MemoryServer, space: bytes) -> None:
         self._shelf = shelf

@@ -88,7 +88,7 @@ _PASSING = (
 
 
 class PostgresRowStore:
-    """engine.Engine in a database. `password`: where the address has none."""
+    """row_store.RowStore in a database. `password`: where the address has none."""
 
     def __init__(self, url: str, space: bytes, *, password: str = "") -> None:
         try:

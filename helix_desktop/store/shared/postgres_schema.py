@@ -47,7 +47,7 @@ _LOCK = 0x48454C4958  # "HELIX": one machine at a time changes tables
 
 
 def prepare_tables(connection: Connection) -> None:
-    """Make the tables, or bring them up to this version. NewerVersion where a newer program did."""
+    """Make the tables, or bring them up to this version. WrittenByNewerVersion where a newer program did."""
     version = _version_of_tables(connection)
     if version > VERSION:
         raise WrittenByNewerVersion(

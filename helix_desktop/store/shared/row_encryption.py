@@ -34,7 +34,7 @@ def format_key_line(key: bytes) -> str:
 
 
 def parse_key_line(text: str) -> bytes:
-    """The key somebody copied; WrongUse says what is wrong with it."""
+    """The key somebody copied; InvalidInput says what is wrong with it."""
     text = "".join(text.split()).lower()
     try:
         body = text.removeprefix(_MARK)

@@ -1,6 +1,6 @@
 """The port of an engine that machines share: opaque rows by name. It reads nothing and needs to know nothing.
 
-A row is sealed bytes (`sealing`): first `ROW_KEY_BYTES` bytes that make its key together with the workspace's, then padded ciphertext. An
+A row is sealed bytes (`row_encryption`): first `ROW_KEY_BYTES` bytes that make its key together with the workspace's, then padded ciphertext. An
 engine may store the two apart; to forget a row it destroys both. All calls block and may come from any thread; each may be made
 again after an error. `SharedStoreUnreachable` says that asking later may help; every other StoreFailed needs a person.
 """

@@ -61,7 +61,7 @@ class RowPlace:
 
 
 class S3RowStore:
-    """engine.Engine in a bucket. `login`: "key:secret", where the environment has none."""
+    """row_store.RowStore in a bucket. `login`: "key:secret", where the environment has none."""
 
     def __init__(self, url: str, space: bytes, *, login: str = "") -> None:
         self._prefix, self._store = _open_bucket(url, login)

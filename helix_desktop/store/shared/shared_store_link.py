@@ -66,7 +66,7 @@ class LinkStatus:
 
 @dataclass(frozen=True, slots=True)
 class LinkedStores:
-    """What the link needs of the workspace. `forget_here`: forget entries that another machine forgot; Refused while something works.
+    """What the link needs of the workspace. `forget_here`: forget entries that another machine forgot; ActionRefused while something works.
     `list_used_entries`: the entries that this machine needs there.
     """
 

@@ -28,7 +28,7 @@ class StoreAddress:
 
 
 def parse_store_address(text: str) -> StoreAddress:
-    """What somebody wrote; WrongUse where no engine has such an address."""
+    """What somebody wrote; InvalidInput where no engine has such an address."""
     try:
         parts = urlsplit(text.strip())
         options = parse_qsl(parts.query, keep_blank_values=True)
@@ -65,7 +65,7 @@ def holds_conversations(url: str) -> bool:
 
 
 def open_row_store(address: StoreAddress, space: bytes) -> RowStore:
-    """The engine there. Nothing is asked of it yet; NotThere where the extra is not installed."""
+    """The engine there. Nothing is asked of it yet; NotFound where the extra is not installed."""
     return ROW_STORES[urlsplit(address.url).scheme](address, space)
 
 
