@@ -219,7 +219,7 @@ def tour_report_as_markdown(report: TourReport) -> str:
         ("turns / steps", f"{report.turns} / {report.steps}"),
         ("tool calls", ", ".join(f"{name} {count}" for name, count in sorted(report.calls.items()))),
         ("tokens sent", f"{report.sent:,}"),
-        ("tokens without folding", f"{report.without:,}"),
+        ("tokens with a summary instead", f"{report.without:,}"),
         ("saved", f"{report.saved:.0%}"),
         ("folds", ", ".join(f"{kind} {count}" for kind, count in sorted(report.folds.items()))),
         ("folded", f"{report.folded_tokens:,} → {report.shown_tokens:,} tokens"),

@@ -87,10 +87,67 @@ def sent(c: Conversation, n: int) -> int:
     return round(counted(c, saw(c, n)) * factor(c, fact.model, n))
 
 
+@dataclass(frozen=True)
+class Usual:
+    """A step with the usual way out: what it counts, whether a summary was written first, and what is still in the cache."""
+
+    count: int
+    summarised: bool
+    cached: int
+
+
+def window_before(c: Conversation, n: int) -> int:
+    windows = [fact.window for m, fact in c.until(n) if isinstance(fact, ModelSet) and fact.role is ModelRole.MAIN]
+    return windows[-1] if windows else 0
+
+
+@lru_cache(maxsize=100_000)
+def usual_steps(c: Conversation, n: int) -> dict[int, Usual]:
+    """Of every reply that had seen something."""
+    found: dict[int, Usual] = {}
+    summarised_away = last_whole = last_count = 0
+    for m, _ in replies(c, n):
+        c_, w = counted(c, saw(c, m)), counted(c, saw(c, m), folding=False)
+        if not c_ or not w:
+            continue
+        f, limit = sent(c, m) / c_, window_before(c, m)
+        limit = max(limit, sent(c, m)) if limit else 0
+        summarised_away = summarised_away if w >= last_whole else 0
+        count = w - summarised_away
+        full = bool(limit) and round(count * f) > limit
+        if full:
+            rest = round((limit // 10) / f) + max(0, count - last_count)
+            count = rest if round(rest * f) <= limit else c_
+        found[m] = Usual(count, full, last_count)
+        summarised_away, last_whole, last_count = w - count, w, count
+    return found
+
+
+@dataclass(frozen=True)
+class Bill:
+    """What the usual way out would have been billed for a step, its summary with it."""
+
+    read: int
+    new: int
+    written: int
+
+
+def usual_bill(c: Conversation, n: int) -> Bill:
+    usual = usual_steps(c, n).get(n)
+    if usual is None:
+        return Bill(0, sent(c, n), 0)
+    f = sent(c, n) / counted(c, saw(c, n))
+    request = round(usual.count * f)
+    if usual.summarised:
+        return Bill(round(usual.cached * f), request, max(window_before(c, n), sent(c, n)) // 10)
+    read = round(request * min(usual.cached, usual.count) / usual.count) if usual.count else 0
+    return Bill(read, request - read, 0)
+
+
 def without_folds(c: Conversation, n: int) -> int:
-    """What it would have taken without folds."""
-    count = counted(c, saw(c, n))
-    return round(sent(c, n) * counted(c, saw(c, n), folding=False) / count) if count else sent(c, n)
+    """What it would have taken with a summary at the limit instead of folds."""
+    bill = usual_bill(c, n)
+    return bill.read + bill.new
 
 
 # --- sums ------------------------------------------------------------------------------------------------------------
@@ -138,15 +195,12 @@ def prices(model: ModelSet | None) -> Prices:
 
 def money_without_folds(c: Conversation, n: int, priced: Callable[[ModelSet | None], Prices] = prices) -> float:
     cached, writing, output = priced(main_model(c, n))
-    total, earlier = 0.0, 0
+    total = 0.0
     for m, fact in replies(c, n):
-        w = counted(c, saw(c, m), folding=False)
         if fact.usage.input > 0 and not brought_in(c, m, len(c.facts)) and not copied(c, m):
-            without = without_folds(c, m)
-            old = round(without * min(earlier, w) / w) if w else 0
-            written = fact.usage.output or sum(part.tokens for part in fact.parts)
-            total += (old * cached + (without - old) * writing + written * output) / 1_000_000
-        earlier = w
+            bill = usual_bill(c, m)
+            written = bill.written + (fact.usage.output or sum(part.tokens for part in fact.parts))
+            total += (bill.read * cached + bill.new * writing + written * output) / 1_000_000
     return total
 
 

@@ -1,8 +1,9 @@
 """What a conversation counts and has cost: the tokens of the view after every fact, and one sum of savings.
 
 A step's tokens are those the provider reported; where it reported nothing, what was counted, times the model's factor.
-What the same step would have been without any fold is that, in the proportion of the two counted views: where nothing is
-folded the two are equal. Everything is kept as running sums, so that each question about a moment is one look-up.
+What the same step would have been with the usual way out is estimated in the proportion of the two counted views: all is
+sent, and when the window is full a summary takes its place, so that what could not have been sent is never called saved.
+Where nothing is folded the two are equal. Everything is kept as running sums, so that each question about a moment is one look-up.
 What another program asked is no saving of ours, and teaches nothing about ours.
 """
 
@@ -14,7 +15,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import TypeVar
 
-from helix_desktop.engine.facts import BroughtIn, ConversationStarted, ModelReplied, Recorded, Spent, Usage
+from helix_desktop.engine.facts import (
+    BroughtIn,
+    ConversationStarted,
+    ModelReplied,
+    ModelRole,
+    ModelSet,
+    Recorded,
+    Spent,
+    Usage,
+)
 from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.fast_dataclass import dataclass
 
@@ -22,9 +32,10 @@ CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per 
 LEAST, MOST = 0.5, 3.0  # a report outside of this is a mistake of the report
 PRIOR_WEIGHT = 2  # how many reports the expectation counts as
 SAMPLES = 9  # how many reports the factor is learned from
+SUMMARY_PARTS = 10  # the usual summary takes this part of a window
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
-COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output")
+COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary")
 
 
 def _median(values: Sequence[float]) -> float:
@@ -35,7 +46,7 @@ def _median(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Tokens and dollars. `sent` counts the requests of strategies too; dollars are 0 where no price is known."""
+    """Tokens and dollars. `without`: with a summary at the limit instead of folds. `sent` counts the requests of strategies too; dollars are 0 where no price is known."""
 
     steps: int
     sent: int
@@ -70,6 +81,35 @@ class BillingReports:
 
 
 @dataclass(slots=True)
+class SummaryBaseline:
+    """The same conversation with the usual way out: everything is sent, and a summary takes its place when it does not fit."""
+
+    window: int = 0  # of the main model; 0: not known
+    _whole: int = 0  # what the last step counted without folds
+    _left_out: int = 0  # what of that the last summary stands for
+    _in_cache: int = 0  # what the last step sent, counted: the provider has it in its cache
+
+    def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
+        """The tokens of a step, and of the summary before it: in all, out of the cache, new, and written."""
+        if not shown or not whole:
+            return {"without": sent, "old": 0, "new": sent, "summary": 0}
+        factor, limit = sent / shown, max(self.window, sent) if self.window else 0
+        if whole < self._whole:  # a rewind, or something the user took out
+            self._left_out = 0
+        usual, before = whole - self._left_out, self._in_cache
+        asked = written = 0
+        if limit and round(usual * factor) > limit:
+            written = limit // SUMMARY_PARTS
+            least = round(written / factor) + max(0, usual - before)
+            asked = round(before * factor)
+            usual, before = least if round(least * factor) <= limit else shown, 0
+        self._whole, self._left_out, self._in_cache = whole, whole - usual, usual
+        without = round(usual * factor)
+        old = round(without * min(before, usual) / usual) if usual else 0
+        return {"without": asked + without, "old": asked + old, "new": without - old, "summary": written}
+
+
+@dataclass(slots=True)
 class TokenLedger:
     """Grows with the facts; `shown` and `whole` have a number for each, what the view counts after it."""
 
@@ -83,7 +123,7 @@ class TokenLedger:
         default_factory=list
     )  # facts that were brought in: the first, and the one behind the last
     copied: list[Run] = field(default_factory=list)  # facts of the conversation that this one is a fork of
-    _before: int = 0  # what the last step without folds would have counted: the provider has it in its cache
+    _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 
     def billing_factor(self, model: str, seq: int) -> float:
         """Billed tokens per counted token of a model, as far as was known when `seq` was the newest fact: the median of
@@ -100,6 +140,8 @@ class TokenLedger:
         match recorded.fact:
             case ModelReplied() as reply:
                 self._add_step(recorded, reply)
+            case ModelSet(role=ModelRole.MAIN, window=window):
+                self._baseline.window = window
             case Spent(usage=usage):
                 self._append_sums(recorded.seq, usage, sent=usage.input)
             case ConversationStarted(forked_from=origin) if origin:
@@ -158,7 +200,7 @@ class TokenLedger:
         at = {name: self._own_sum_until(column, seq) for name, column in self.sums.items()}
         paid_without = 0.0
         if prices is not None and per_million:
-            shares = at["old"] * prices.read + at["new"] * prices.write + at["output"] * prices.output
+            shares = at["old"] * prices.read + at["new"] * prices.write + (at["output"] + at["summary"]) * prices.output
             paid_without = shares * per_million / 1e6
         return Savings(
             at["steps"], at["sent"], at["without"], at["read"], self._own_sum_until(self.paid, seq), paid_without
@@ -185,12 +227,10 @@ class TokenLedger:
             self._add_report(reply.model, recorded.seq, shown, sent)
         elif sent <= 0:
             sent = round(shown * self.billing_factor(reply.model, recorded.seq))
-        without = round(sent * whole / shown) if shown else sent
-        old = round(without * min(self._before, whole) / whole) if whole else 0
-        self._before = whole
+        usual = self._baseline.bill_step(shown, whole, sent)
         written = usage.output or sum(part.tokens for part in reply.parts)
-        money = {"old": old, "new": without - old, "output": written} if usage.input > 0 else {}
-        self._append_sums(recorded.seq, usage, steps=1, sent=sent, without=without, **money)
+        known = {**usual, "output": written} if usage.input > 0 else {"without": usual["without"]}
+        self._append_sums(recorded.seq, usage, steps=1, sent=sent, **known)
 
     def _add_report(self, model: str, seq: int, counted: int, billed: int) -> None:
         reports = self.reports.setdefault(model, BillingReports())

@@ -109,7 +109,7 @@ def newest_handover_name(state: Moment) -> str:
 def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
     """The session in rows: words, figure, and whether it is the good news."""
     rows = [
-        (tr("Without folding"), format_token_count(figures.without), False),
+        (tr("With a summary at the limit instead"), f"≈ {format_token_count(figures.without)}", False),
         (tr("Sent"), format_token_count(figures.sent), False),
     ]
     if figures.cache_read:

@@ -166,7 +166,7 @@ def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> st
         f"# {heading}",
         "",
         tr(
-            "{steps} steps · {sent} tokens sent · {all} without folding",
+            "{steps} steps · {sent} tokens sent · ≈ {all} with a summary at the limit instead",
             steps=format_number(totals.steps),
             sent=format_token_count(totals.sent),
             all=format_token_count(totals.without),

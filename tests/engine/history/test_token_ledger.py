@@ -233,3 +233,50 @@ def test_the_first_fact_of_an_import_is_another_programs() -> None:
     ledger, seq = talk.state.record.ledger, talk.state.seq
     behind = talk.add(BroughtIn(Origin("codex", "a"), "one", first))
     assert (ledger.last_request_tokens("m", seq), ledger.last_request_tokens("m", behind)) == (150, 0)
+
+
+def window(tokens: int) -> ModelSet:
+    return ModelSet(ModelRole.MAIN, "m", tokens)
+
+
+def folded_outputs(limit: int, steps: int) -> Talk:
+    """Each step brings 996 tokens, of which a marker of 6 stays."""
+    talk = told(SystemSet("s", 100), window(limit), UserSaid((Text("u", 6),)))
+    for step in range(steps):
+        talk.add(reply(16, talk.state.counted_tokens))
+        seq = talk.add(ToolReturned("1", stored(f"x{step}"), 996))
+        talk.fold(f"m{step}", PartRef(seq), kind=FoldKind.MARKER, tokens=6)
+    return talk
+
+
+def test_the_usual_way_out_writes_a_summary_when_the_window_is_full() -> None:
+    """Steps of 110, 1,130 and 2,150 counted tokens fit; the fourth needs a summary of a tenth of the window first."""
+    fits, more = savings(folded_outputs(2_400, 3)), savings(folded_outputs(2_400, 4))
+    assert fits.without == 110 + 1_130 + 2_150
+    assert more.without - fits.without == 2_150 + (240 + 1_020)  # the summary's request, and what goes on from it
+    unknown = savings(folded_outputs(0, 4))
+    assert unknown.without == 110 + 1_130 + 2_150 + 3_170
+
+
+def test_what_could_not_have_been_sent_is_never_called_saved() -> None:
+    talk = told(SystemSet("s", 100), window(10_000), UserSaid((Text("u", 1_430_000),)))
+    talk.fold("f", PartRef(3), kind=FoldKind.EXCERPT, tokens=500)
+    talk.add(reply(6, talk.state.counted_tokens))
+    assert savings(talk).saved_share == 0
+    long = folded_outputs(20_000, 200)
+    assert savings(long).without <= 200 * 20_000 * 1.2
+
+
+def test_the_summary_is_paid_for() -> None:
+    """Its request reads what is in the provider's cache, and what it writes is output; behind it nothing is in the cache."""
+    prices = RelativePrices(0.1, 1.25, 5)
+    fits, more = (savings(folded_outputs(2_400, steps), prices, 1e6).paid_without for steps in (3, 4))
+    assert more - fits == pytest.approx(2_150 * 0.1 + 240 * 5 + (240 + 1_020) * 1.25 + 16 * 5)
+
+
+def test_a_rewind_forgets_the_usual_summary() -> None:
+    talk = folded_outputs(2_400, 4)
+    before = savings(talk).without
+    talk.add(Rewound(3))
+    talk.add(reply(6, 110))
+    assert savings(talk).without - before == 110
