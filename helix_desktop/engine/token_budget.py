@@ -51,6 +51,7 @@ class WindowMeter:
     reserve: int
     factor: float
     model: str = ""
+    is_estimate: bool = False  # no request of the model was reported yet
 
     @property
     def used_share(self) -> float:
@@ -107,8 +108,10 @@ def measure_window(state: Moment, policy: Policy) -> WindowMeter:
     counted[ContextKind.CONVERSATION] += state.branch.total_tokens - state.branch.tokens.total()
     parts = {kind: round(tokens * factor_now) for kind, tokens in counted.items()}
     size = window_tokens(state, policy)
+    model = chosen.model if chosen else ""
+    reported = state.record.ledger.last_billed_reply(model, state.seq) > 0
     return WindowMeter(
-        parts, sum(parts.values()), size, reserved_tokens(state, policy), factor_now, chosen.model if chosen else ""
+        parts, sum(parts.values()), size, reserved_tokens(state, policy), factor_now, model, not reported
     )
 
 

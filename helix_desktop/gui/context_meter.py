@@ -30,10 +30,10 @@ class ContextMeter(QWidget):
         self.setAccessibleName(tr("Context"))
         theme.changed.connect(self._update_meter_size)
 
-    def show_meter_parts(self, parts: MeterParts, window: int) -> None:
+    def show_meter_parts(self, parts: MeterParts, window: int, *, is_estimate: bool = False) -> None:
         """`window`: the tokens the model can take."""
         self._parts, self._window = tuple(parts), window
-        told = describe_meter(parts, window)
+        told = describe_meter(parts, window, is_estimate=is_estimate)
         self.setAccessibleDescription(told)
         self.setToolTip(told)
         self.update()
@@ -89,15 +89,23 @@ def window_percent(parts: MeterParts, window: int) -> int:
     return round(100 * sum(tokens for _, tokens in parts) / window) if window else 0
 
 
-def describe_meter(parts: MeterParts, window: int) -> str:
-    """The meter in words, for a tooltip and a screen reader."""
+def describe_window_fill(parts: MeterParts, window: int) -> str:
+    """How full the window is: per cent, or words where it is too full."""
+    if sum(tokens for _, tokens in parts) > window:
+        return tr("too long for this model: folds before the next message")
+    return tr("{share} full", share=format_percent(window_percent(parts, window) / 100))
+
+
+def describe_meter(parts: MeterParts, window: int, *, is_estimate: bool = False) -> str:
+    """The meter in words, for a tooltip and a screen reader. `is_estimate`: the provider has reported nothing yet."""
     used = sum(tokens for _, tokens in parts)
     head = tr(
         "{used} of {window} tokens, {share}",
         used=format_token_count(used),
         window=format_token_count(window),
-        share=format_percent(window_percent(parts, window) / 100),
+        share=describe_window_fill(parts, window),
     )
+    head = f"≈ {head}" if is_estimate else head
     return "\n".join(
         [head, *(f"{context_kind_name(kind)}: {format_token_count(tokens)}" for kind, tokens in parts if tokens)]
     )

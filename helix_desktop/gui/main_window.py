@@ -648,7 +648,9 @@ class MainWindow(WindowFrame):
 
     def _show_meter_of(self, session: SessionPort) -> None:
         meter = session.next_request_meter()
-        self.chat.composer.show_window_meter(meter.parts, meter.window, self._cost, meter.factor)
+        self.chat.composer.show_window_meter(
+            meter.parts, meter.window, self._cost, meter.factor, is_estimate=meter.is_estimate
+        )
         self.chat.composer.show_next_message_cost(session.next_message_cost(), session.saving_of_markers)
 
     def _price_next_message(self) -> None:

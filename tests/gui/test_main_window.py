@@ -89,7 +89,7 @@ def test_it_opens_where_it_was_left(window: MainWindow) -> None:
     assert window.windowTitle() == "Extract the lock manager — storage-engine — Helix Desktop"
     assert titles(window)[:2] == ["Today", "Extract the lock manager"]
     assert window.sidebar.list.selected_conversation_id() == story.CONVERSATION
-    assert window.chat.composer._figures.text() == "43.5K / 128K · $0.06"
+    assert window.chat.composer._figures.text() == "34% full · $0.06"
 
 
 def test_a_window_made_with_large_text_fits_again_with_usual_text(
@@ -217,7 +217,7 @@ def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_writt
     window.begin_new_conversation()
     assert window.chat.composer._figures.text() == "0 / 0"
     window._measuring.timeout.emit()
-    assert window.chat.composer._figures.text().endswith(" / 128K")
+    assert window.chat.composer._figures.text().endswith("% full")
     assert not window.chat.composer._figures.text().startswith("0")
 
 

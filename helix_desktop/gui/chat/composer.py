@@ -20,7 +20,7 @@ from helix_desktop.gui.chat.completion_list import CompletionList, CompletionOff
 from helix_desktop.gui.chat.composer_text import ComposerTextEdit
 from helix_desktop.gui.chat.message_drafts import DraftPlace, EditedMessage, MessageDrafts
 from helix_desktop.gui.chat.waiting_messages import WaitingMessageList, message_as_one_line
-from helix_desktop.gui.context_meter import ContextMeter, describe_meter, format_token_count
+from helix_desktop.gui.context_meter import ContextMeter, describe_window_fill, format_token_count
 from helix_desktop.gui.shared.figure_formats import format_dollars
 from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme
@@ -62,7 +62,7 @@ class Composer(QWidget):
         self._edited = 0
         self._interrupted_draft: tuple[UserPart, ...] = ()  # what was begun before an earlier message was edited
         self._known = False  # how full the window is
-        self._measured: tuple[Mapping[ContextKind, int], int, float, float] = ({}, 0, 0.0, 1.0)
+        self._measured: tuple[Mapping[ContextKind, int], int, float, float, bool] = ({}, 0, 0.0, 1.0, False)
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""
         self.setProperty("look", "composer")
@@ -181,23 +181,31 @@ class Composer(QWidget):
             self._begun_from_new = after
 
     def show_window_meter(
-        self, parts: Mapping[ContextKind, int], window: int, cost: float = 0.0, factor: float = 1.0
+        self,
+        parts: Mapping[ContextKind, int],
+        window: int,
+        cost: float = 0.0,
+        factor: float = 1.0,
+        *,
+        is_estimate: bool = False,
     ) -> None:
-        """`factor`: billed tokens per counted one; what is attached is counted."""
-        self._measured = (parts, window, cost, factor)
+        """`factor`: billed tokens per counted one; what is attached is counted. `is_estimate`: the provider has reported nothing yet."""
+        self._measured = (parts, window, cost, factor, is_estimate)
         self._known = window > 0
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
         """With what is attached to the message that is being written."""
-        parts, window, cost, factor = self._measured
+        parts, window, cost, factor, is_estimate = self._measured
         attached = round(self.attachments.attached_token_count * factor) if window else 0
         more = {ContextKind.CONVERSATION: attached}
         ordered = [(kind, parts.get(kind, 0) + more.get(kind, 0)) for kind in ContextKind]
-        self.meter.show_meter_parts(ordered, window)
-        figures = f"{format_token_count(sum(parts.values()) + attached)} / {format_token_count(window)}"
+        self.meter.show_meter_parts(ordered, window, is_estimate=is_estimate)
+        figures = describe_window_fill(ordered, window)
+        if is_estimate and sum(parts.values()) + attached <= window:
+            figures = f"≈ {figures}"
         self._figures.setText(f"{figures} · {tr('${n}', n=format_number(cost, 2))}" if cost >= 0.005 else figures)
-        self._figures.setToolTip(describe_meter(ordered, window))
+        self._figures.setToolTip(self.meter.toolTip())
         self._fit_to_room()
 
     def show_next_message_cost(self, price: NextMessageCost | None, saves: Callable[[], float] = float) -> None:

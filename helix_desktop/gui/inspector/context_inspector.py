@@ -216,7 +216,7 @@ class ContextInspector(QWidget):
     ) -> Iterator[LayoutBox]:
         px = ink.scaled_pixels
         title = tr(
-            "Context · ≈ {used} of {window}",
+            "Context · ≈ {used} of {window}" if meter.is_estimate else "Context · {used} of {window}",
             used=format_token_count(meter.used),
             window=format_token_count(meter.window),
         )

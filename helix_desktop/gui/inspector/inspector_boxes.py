@@ -8,12 +8,11 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QColor, QFontMetricsF, QPainter
 
 from helix_desktop.engine.blocks import ContextKind
-from helix_desktop.gui.context_meter import describe_meter, paint_meter_bar
+from helix_desktop.gui.context_meter import describe_meter, describe_window_fill, paint_meter_bar
 from helix_desktop.gui.transcript.basic_boxes import BoxAction, HotSpot, LayoutBox, TextBox
 from helix_desktop.gui.transcript.drawing_style import DrawingStyle, TextMarks
 from helix_desktop.gui.transcript.line_boxes import draw_dashed_ring
 from helix_desktop.gui.transcript.markdown_blocks import ParagraphBlock, StyledSpan
-from helix_desktop.gui.translation import format_percent
 
 _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
@@ -35,8 +34,7 @@ class MeterBox(LayoutBox):
         self._parts = tuple(parts.items())
         self._window = window
         self._words = words
-        used = sum(parts.values())
-        self._share = format_percent(used / window) if window else ""
+        self._share = describe_window_fill(self._parts, window) if window else ""
         self.height = float(ink.scaled_pixels(12 + 6 + 17))
         self.hot_spots = []
         self.text = describe_meter(self._parts, window)

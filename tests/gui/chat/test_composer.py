@@ -259,7 +259,20 @@ def test_stop_and_queue_stand_there_while_the_agent_works(composer: Composer) ->
 
 def test_the_meter_says_tokens_and_cost(composer: Composer) -> None:
     composer.show_window_meter({ContextKind.CONVERSATION: 43_900}, 128_000, 0.42)
-    assert composer._figures.text() == "43.9K / 128K · $0.42"
+    assert composer._figures.text() == "34% full · $0.42"
+    assert composer._figures.toolTip().startswith("43.9K of 128K tokens, 34% full")
+
+
+def test_the_meter_is_an_estimate_until_the_provider_has_reported(composer: Composer) -> None:
+    composer.show_window_meter({ContextKind.CONVERSATION: 43_900}, 128_000, is_estimate=True)
+    assert composer._figures.text() == "≈ 34% full"
+    assert composer.meter.toolTip().startswith("≈ 43.9K of 128K tokens, 34% full")
+
+
+def test_more_than_a_window_is_said_in_words(composer: Composer) -> None:
+    composer.show_window_meter({ContextKind.CONVERSATION: 997_000}, 128_000)
+    assert composer._figures.text() == "too long for this model: folds before the next message"
+    assert "%" not in composer.meter.toolTip()
 
 
 def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
@@ -267,11 +280,11 @@ def test_the_meter_follows_what_is_attached_at_once(composer: Composer) -> None:
     composer.show_window_meter({ContextKind.CONVERSATION: 6_000}, 32_000)
     large = Attachment("log.txt", story.stored("log"), 5_000)
     composer.attachments.add_attachment(large)
-    assert composer._figures.text() == "11K / 32K"
+    assert composer._figures.text() == "34% full"
     composer.attachments.show_attachment_tokens(large, 900)
-    assert composer._figures.text() == "6.9K / 32K"
+    assert composer._figures.text() == "22% full"
     composer.attachments._remove_attachment(large)
-    assert composer._figures.text() == "6K / 32K"
+    assert composer._figures.text() == "19% full"
 
 
 def test_the_price_of_the_next_message_is_beside_send_and_gone_where_it_is_not_known(composer: Composer) -> None:
