@@ -90,7 +90,9 @@ def window_percent(parts: MeterParts, window: int) -> int:
 
 
 def describe_window_fill(parts: MeterParts, window: int) -> str:
-    """How full the window is: per cent, or words where it is too full."""
+    """How full the window is: per cent, or words where it is too full; nothing where the window is not known."""
+    if not window:
+        return ""
     if sum(tokens for _, tokens in parts) > window:
         return tr("too long for this model: folds before the next message")
     return tr("{share} full", share=format_percent(window_percent(parts, window) / 100))

@@ -142,7 +142,7 @@ def test_the_first_message_begins_a_conversation(window: MainWindow, bench: Fake
     write(window, "Hello")
     assert window.current_session is not None
     assert said(bench.sessions[window.current_session.id]) == ["Hello"]
-    assert window.sidebar.list.current() == window.current_session.id
+    assert window.sidebar.list.selected_conversation_id() == window.current_session.id
 
 
 def test_without_a_model_the_words_stay_and_setting_up_is_offered(window: MainWindow, bench: FakeWorkbench) -> None:
@@ -215,7 +215,7 @@ def test_a_first_message_that_is_a_command_and_is_not_sent_leaves_no_conversatio
 
 def test_the_meter_and_the_price_of_a_first_message_are_known_before_it_is_written(window: MainWindow) -> None:
     window.begin_new_conversation()
-    assert window.chat.composer._figures.text() == "0 / 0"
+    assert window.chat.composer._figures.text() == ""
     window._measuring.timeout.emit()
     assert window.chat.composer._figures.text().endswith("% full")
     assert not window.chat.composer._figures.text().startswith("0")
