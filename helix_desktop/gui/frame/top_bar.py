@@ -134,10 +134,10 @@ class TopBar(QWidget):
         self._state.setText(text)
         self.fit_top_bar()
 
-    def show_side_buttons(self, *, sidebar: bool, inspector: bool, can_inspect: bool) -> None:
-        """Buttons that bring back what is hidden."""
+    def show_side_buttons(self, *, sidebar: bool, can_inspect: bool) -> None:
+        """The button that brings the sidebar back, and the one that shows and hides the inspector."""
         self._side.setVisible(not sidebar)
-        self._inspect.setVisible(can_inspect and not inspector)
+        self._inspect.setVisible(can_inspect)
         self.fit_top_bar()
 
     def resizeEvent(self, event: QResizeEvent) -> None:

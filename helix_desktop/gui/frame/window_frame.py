@@ -170,7 +170,6 @@ class WindowFrame(QWidget):
         self._distribute_widths()
         self.top.show_side_buttons(
             sidebar=self._wants_sidebar,
-            inspector=self.is_side_panel_shown,
             can_inspect=self.shown_page_name == "chat" and side is not None,
         )
 

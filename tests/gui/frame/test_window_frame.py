@@ -109,12 +109,12 @@ def test_a_long_models_name_is_shortened_before_the_policy_goes(theme: Theme) ->
     assert bar.model.text() == "peer/organisatio…ng-name-2507-q4 ▾"
 
 
-@pytest.mark.parametrize("inspector", [False, True])
-def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, inspector: bool) -> None:
+@pytest.mark.parametrize("can_inspect", [False, True])
+def test_a_name_is_shortened_by_no_more_than_is_needed(theme: Theme, can_inspect: bool) -> None:
     bar = TopBar(theme)
     bar.policy.show_choice("layered", "Layered policy")
     bar.model.show_choice("m", "openrouter/anthropic/claude-4.5")
-    bar.show_side_buttons(sidebar=True, inspector=inspector, can_inspect=True)
+    bar.show_side_buttons(sidebar=True, can_inspect=can_inspect)
     bar.show()
     layout = bar.layout()
     assert layout is not None
@@ -136,4 +136,15 @@ def test_large_text_leaves_the_page_its_room_and_usual_text_brings_the_widths_ba
     assert page > 2 * sidebar
     theme.set_zoom(1.0)
     assert frame._splitter.sizes()[0] == before
+    assert frame.is_side_panel_shown
+
+
+def test_the_inspector_is_hidden_by_the_mouse_as_well(frame: WindowFrame) -> None:
+    frame.switch_to_page("chat")
+    frame.resize(1_400, 800)
+    assert frame.is_side_panel_shown
+    assert not frame.top.inspector_button.isHidden()
+    frame.top.inspector_button.click()
+    assert not frame.is_side_panel_shown
+    frame.top.inspector_button.click()
     assert frame.is_side_panel_shown
