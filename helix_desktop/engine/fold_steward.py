@@ -1,8 +1,9 @@
-"""The steward of one conversation's context: decides, with the policy, what is folded when, and sees it through.
+"""Decides, by the policy, what is folded when in one conversation, and carries it out.
 
-Three phases for every strategy: read without a pause; ask the model while everything goes on; append if the covered
-facts are still the same. One fold is in flight at a time; three failures in a row of a kind open its breaker. Nothing
-here ever fails a turn: what goes wrong is recorded as `FoldFailed`, and in panic the next rung is taken.
+Every strategy has three phases: read without a pause; ask the model while everything goes on;
+append if the covered facts are unchanged. One fold is in progress at a time, and three failures of
+a kind in a row open its breaker. Nothing here ever fails a turn: errors are recorded as
+`FoldFailed`, and in panic the next step of the ladder is taken.
 """
 
 from __future__ import annotations
@@ -106,7 +107,8 @@ class FoldSteward:
         try:
             return await self._admission.admit_outputs(batch, keeps or {}, seqs)
         except HelixError as error:
-            log.info("admission failed: %s", type(error).__name__)  # its words may be a provider's
+            # the text may come from a provider, so only the kind of error is logged
+            log.info("admission failed: %s", type(error).__name__)
             return (FoldFailed(FoldKind.EXCERPT, error.what),)
 
     async def admit_user_message(self, said: UserSaid) -> tuple[Fact, ...]:
@@ -219,7 +221,7 @@ class FoldSteward:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no fold is being made, and none waits to be adopted."""
+        """Returns whether no fold is being made and none waits to be adopted."""
         return self._flying is None and self._ready is None
 
     async def aclose(self) -> None:
@@ -396,7 +398,8 @@ class FoldSteward:
         try:
             await work()
         except HelixError as error:
-            log.info("%s failed: %s", kind.value, type(error).__name__)  # its words may be a provider's
+            # the text may come from a provider, so only the kind of error is logged
+            log.info("%s failed: %s", kind.value, type(error).__name__)
             await self._record_fold_failure(kind, error.what)
         except Exception:
             log.exception("a %s failed", kind.value)

@@ -68,7 +68,9 @@ def build_legal_messages(view: View, resolve: Resolve) -> LegalMessages:
 
 @dataclass(slots=True)
 class _MessageBuilder:
-    """Messages as they come to stand. `waiting`: calls without a result yet; `held`: user parts behind the batch."""
+    """Builds the list of messages. `waiting`: calls without a result yet; `held`: user parts to be
+    added after the batch.
+    """
 
     resolve: Resolve
     written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
@@ -120,7 +122,9 @@ class _MessageBuilder:
             self.waiting[part.id] = None
 
     def _add_tool_result(self, block: Block) -> None:
-        """A picture joins the result of its call; a result nobody waits for is left out."""
+        """Adds a result, with a picture joining the result of its call. A result that no call waits
+        for is left out.
+        """
         content = block.content
         shown = self.resolve(content) if isinstance(content, Stored) else content
         if block.call in self.waiting:
@@ -167,7 +171,7 @@ class _MessageBuilder:
             self._add_parts(Role.USER, held)
 
     def _drop_lone_reasoning(self) -> None:
-        """What was thought before a cut, with nothing said, is left out whole."""
+        """Leaves out reasoning that was cut off before anything was said."""
         if self.written and all(isinstance(part, Reasoning) for part in self.written[-1][1]):
             self.written.pop()
 

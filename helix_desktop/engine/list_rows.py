@@ -32,7 +32,7 @@ class ConversationListRow:
 
 @dataclass(frozen=True, slots=True)
 class SubagentRow:
-    """One that was delegated something. `used` and `window`: how full its context is, in tokens."""
+    """A sub-agent in the list. `used` and `window` say how full its context is, in tokens."""
 
     id: str
     parent: str

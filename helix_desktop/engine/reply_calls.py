@@ -1,4 +1,4 @@
-"""The calls of one reply: run, recorded, and none left open."""
+"""Runs and records the calls of one reply, and makes sure that none stays without a result."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class ReplyCalls:
         self._lately: deque[tuple[str, str, str]] = deque(maxlen=LATELY)
 
     async def run_reply_calls(self, reply: Reply) -> None:
-        """Some side by side, some one after another. What is done is recorded before the next begins; what is shown of
-        the outputs is decided of all together.
+        """Runs the calls, some in parallel and some in sequence. Results are recorded before the
+        next group begins. What is shown of the outputs is decided for all of them together.
         """
         calls, torn = [part for part in reply.parts if isinstance(part, ToolCall)], _find_torn_call(reply)
         groups, waiting, tasks = self._group_parallel_calls(calls), list(calls), list[asyncio.Task[Result]]()
@@ -92,7 +92,7 @@ class ReplyCalls:
             self._conversation.notify_listeners(CallStageChanged(self._conversation.id, call.id, stage))
 
     async def _run_and_time_call(self, call: ToolCall, torn: ToolCall | None) -> Result:
-        """The call's own time: not how long the user thought about it."""
+        """Measures the call itself, without the time the user took to answer a question."""
         now, waits = self._crew.clock.current_time, list[float]()
         started = now()
         outcome = await (
@@ -193,8 +193,9 @@ class ReplyCalls:
         )
 
     def most_repeated_tool(self) -> tuple[str, int]:
-        """The tool that was called alike most often, and how often; never, where something else was new in between: a check
-        after each step of work is no repetition.
+        """Returns the tool most often called with the same arguments and result, and how often.
+        Calls with something new in between do not count, because checking after each step of work
+        is no repetition.
         """
         if not self._lately:
             return "", 0

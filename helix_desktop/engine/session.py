@@ -1,7 +1,7 @@
-"""The commands of one conversation. A window, a command line and a parent agent all work through these.
+"""The commands of one conversation. A window, a command line and a parent agent all use these.
 
-`send_message` returns at once; the turn runs in a task of its own and everything that happens arrives as events. A command
-that changes the past is refused while a turn runs, with a sentence that says so.
+`send_message` returns at once; the turn runs in a task of its own and reports everything as events.
+A command that changes the past is refused while a turn runs, with a sentence that says so.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 TITLE = 60
 MOST_SENT_ON = 3
-FOLD_SHARE = 0.1  # of the next request: below it "Fold first" is not worth a thought
+FOLD_SHARE = 0.1  # share of the next request below which "Fold first" is not worth offering
 PLAN = "[The plan the user approved, word for word. Work on it now.]\n\n"
 BUG = "This is a bug in Helix Desktop. Details are in the log. Nothing you wrote is lost, and you can continue."
 
@@ -101,8 +101,9 @@ class Session:
         self._turn: asyncio.Task[None] | None = None
         self._talking: TurnLoop | None = None
         self._is_held = False
-        self._begun = False  # whether its hooks have heard that it is open
-        self._sent_on = 0  # how often hooks have sent the agent on since the user spoke
+        self._begun = False  # whether its hooks have been told that it is open
+        # how often hooks have made the agent continue since the user's last message
+        self._sent_on = 0
         self._elsewhere: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]] | None = None
 
     @property
@@ -389,7 +390,9 @@ class Session:
             self._start_turn_if_due()
 
     async def finish_fork(self, title: str = "") -> None:
-        """A copy that ends in the middle of a turn is no broken answer, and its meter counts what its next request has."""
+        """Closes a copy that ends in the middle of a turn, so that it is not shown as a failed
+        answer, and corrects its meter.
+        """
         facts: list[Fact] = [TurnEnded(TurnEnd.DONE)] if self.conversation.state.branch.turn.running else []
         facts += [ConversationChanged(title=title)] if title else []
         await self.conversation.append_facts(*facts)

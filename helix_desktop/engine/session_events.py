@@ -1,7 +1,7 @@
-"""What a session tells its listeners, besides nothing: plain values, in order, on the event loop's thread.
+"""The events a session sends to its listeners: plain values, in order, on the event loop's thread.
 
-A window, the command line and an MCP progress report are all listeners. None of this is stored; what must last is a
-fact and arrives as `FactAppended`.
+A window, the command line and an MCP progress report are all listeners. Events are not stored. What
+must last is a fact and arrives as `FactAppended`.
 """
 
 from __future__ import annotations

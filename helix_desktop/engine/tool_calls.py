@@ -1,4 +1,4 @@
-"""Who is speaking: the turn that runs, and the calls on their way."""
+"""Identifies the calls in progress and the turn they belong to."""
 
 from __future__ import annotations
 

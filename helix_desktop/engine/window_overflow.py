@@ -1,4 +1,6 @@
-"""Panic: the next request would not fit. One rung after the other, until it does; the last ones need no model."""
+"""Panic: the next request would not fit. Reductions are tried one after another until it does; the
+last ones need no model.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,8 @@ class PanicReduction:
             figures = self._conversation.current_meter().format_meter()
             why = f"everything that can be folded is already folded, and the window contains {figures}"
             failed = FoldFailed(FoldKind.TRUNCATION, why)
-            if self._conversation.state.facts[-1].fact != failed:  # said once, however often the request is tried
+            # recorded once, however often the request is tried
+            if self._conversation.state.facts[-1].fact != failed:
                 await self._conversation.append_facts(failed)
 
     def _reduction_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:

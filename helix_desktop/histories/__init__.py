@@ -1,1 +1,3 @@
-"""Histories of agents, as they lie on the disk: one module a form, and what all of them come to."""
+"""Reads the histories of other agents from the disk: one module for each format, and one common
+result. It must not know conversations.
+"""

@@ -1,6 +1,7 @@
-"""Where the histories of other programs lie on this computer, without reading them whole.
+"""Finds the histories of other programs on this computer without reading them whole.
 
-A file is one session, but for databases, which hold many. What is told of a session comes from the first lines of its file.
+Each file is one session, except for databases, which hold many. What is shown of a session comes
+from the first lines of its file.
 """
 
 from __future__ import annotations

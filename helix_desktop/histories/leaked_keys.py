@@ -1,4 +1,4 @@
-"""What looks like a key in a history, so that its owner can have it forgotten."""
+"""Finds text in a history that looks like a key, so that its owner can have it forgotten."""
 
 from __future__ import annotations
 

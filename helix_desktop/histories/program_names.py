@@ -1,4 +1,6 @@
-"""What the programs are called whose histories are read, by the kind of history (`KIND` of each module here)."""
+"""The display names of the programs whose histories can be read, by kind of history (`KIND` of each
+module here).
+"""
 
 NAMES = {
     "claude-code": "Claude Code",

@@ -1,1 +1,3 @@
-"""What a project and the user's own folders bring for agents: rules, skills, commands, hooks, agents; trusted by hash."""
+"""Reads what a project and the user's own folders provide for agents: rules, skills, commands,
+hooks, agents. Each is trusted by its hash.
+"""

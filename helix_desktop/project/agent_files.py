@@ -1,4 +1,6 @@
-"""Agents as files: a name, what they are for, their tools, model and policy in front, their instructions behind."""
+"""Reads agents described in files: first name, purpose, tools, model and policy, then the
+instructions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Everything the workspace's folders and the user's own bring, with whether the user trusts it as it is now."""
+"""Lists everything that the workspace's folders and the user's own provide, and whether the user
+trusts it in its present form.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The guided tour: eight stations, each a real call. Where it stands is read from the calls that are still to be seen."""
+"""The guided tour of the demonstration: eight stations, each with a real call. The current station
+is read from the calls still in the request.
+"""
 
 from __future__ import annotations
 

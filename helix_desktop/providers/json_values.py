@@ -1,4 +1,6 @@
-"""JSON as it goes over the wire, and the small rules every dialect shares."""
+"""Reads and writes JSON values as the provider protocols need them. It must not know any single
+protocol.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Model servers on this machine, found by themselves: the usual ports of loopback, all asked at once, briefly."""
+"""Finds model servers on this machine by asking the usual ports of loopback, all at once and
+briefly.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reading a reply begins with, whatever the protocol."""
+"""The part of reading a reply that is the same for every protocol."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Recorded sessions through the real engine."""
+"""Plays recorded sessions through the real engine to measure what a policy costs and loses."""

@@ -1,4 +1,4 @@
-"""Token counts remembered by the text itself: a replay counts the same texts at every step."""
+"""Remembers token counts by text, because a replay counts the same texts at every step."""
 
 from __future__ import annotations
 

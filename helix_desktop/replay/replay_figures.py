@@ -1,4 +1,4 @@
-"""The figures of a replay: of one session under one policy, and of several together."""
+"""Computes the figures of a replay, for one session under one policy and for several together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay came to, as lines for a terminal and as JSON."""
+"""Formats the results of a replay as lines for a terminal and as JSON."""
 
 from __future__ import annotations
 

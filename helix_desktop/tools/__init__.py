@@ -1,1 +1,3 @@
-"""What the agent can do, confined to the workspace and asked for first."""
+"""The tools an agent can use. They are confined to the workspace, and the user is asked before
+anything changes.
+"""

@@ -1,7 +1,8 @@
-"""Files that make other programs run something later on: git, shells, editors, package managers, other agents.
+"""Knows by name which files make other programs run something later: git, shells, editors, package
+managers, other agents.
 
-By name, wherever they are in a folder; what of them matters is told by `runnable_content`, so that only a change that can run
-something counts. Git's own files are handled by `autorun_guard.py`.
+`runnable_content` extracts the part that matters, so that only a change that can run something
+counts. Git's own files are handled by `autorun_guard.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,11 @@ NO_NETWORK_NOTE = (
 
 @dataclass(slots=True)
 class BackgroundCommand:
-    """`newest_output` is the newest of its output, `dropped_bytes` how many bytes came before that, `bytes_read` how many the agent has seen."""
+    """A command in the background.
+
+    `newest_output` holds the end of its output, `dropped_bytes` counts the bytes before that, and
+    `bytes_read` counts what the agent has seen.
+    """
 
     name: str
     command_line: str
@@ -76,7 +80,9 @@ class BackgroundCommand:
                     await self.news_event.wait()
 
     def read_new_output(self) -> str:
-        """What it has printed since the last look, with a note of what is gone."""
+        """Returns the output since the last read, with a note of how many bytes were dropped before
+        it.
+        """
         start = max(self.bytes_read - self.dropped_bytes, 0)
         gone = max(self.dropped_bytes - self.bytes_read, 0)
         self.bytes_read = self.dropped_bytes + len(self.newest_output)

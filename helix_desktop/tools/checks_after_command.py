@@ -1,4 +1,6 @@
-"""After a command: what it left behind that other programs run later is put back, and the user is asked about it, by name."""
+"""Reverts files that other programs run later if a command changed them, then asks the user, by
+name, whether to keep the changes.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,10 @@ _NAMED = 20
 
 @dataclass(slots=True)
 class CommandCheck:
-    """One command under the guard. `open_question`: the question that is open; it ends when the turn is stopped. `is_in_background`: it
-    runs in the background, and what was there before is held by the sandbox: a change of that is the user's own.
+    """The check of one command.
+
+    `open_question` is cancelled when the turn stops. `is_in_background`: the command runs in the
+    background. The sandbox protects what was there before, so a change of that is the user's own.
     """
 
     guard: AutorunGuard
@@ -34,7 +38,9 @@ class CommandCheck:
         return cls(guard, await asyncio.to_thread(guard.read_autorun_state), lasting)
 
     async def revert_and_ask(self, use: ToolResources, *, ask: bool) -> str:
-        """Put back what the command changed, ask about it, and say what came of it; nothing where there is nothing."""
+        """Reverts what the command changed, asks about it, and reports the outcome; empty if
+        nothing changed.
+        """
         self.is_settled = True
         planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before)
         planted = [one for one in planted if not self.is_in_background or one.before is None]
@@ -49,14 +55,14 @@ class CommandCheck:
         return "".join(_describe_reverted(use, done, allowed=allowed)) + _describe_not_reverted(use, failed)
 
     async def revert_without_asking(self) -> None:
-        """Put back what the command changed where nobody is told any more."""
+        """Reverts the command's changes without asking, when nobody is left to answer."""
         if not self.is_settled:
             self.is_settled = True
             planted = await asyncio.to_thread(self.guard.find_autorun_changes, self.before)
             await asyncio.to_thread(self.guard.revert_autorun_changes, planted)
 
     def cancel_open_question(self) -> None:
-        """The turn ends: so does the question."""
+        """Cancels the open question because the turn has been stopped."""
         if self.open_question is not None:
             self.open_question.cancel()
 

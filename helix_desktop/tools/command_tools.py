@@ -148,7 +148,9 @@ class WorkspaceCommands:
         )
 
     def update_background_checks(self, watched: CommandCheck) -> None:
-        """A command's changes are settled: commands in the background are compared with the new state."""
+        """Called when a command's changes have been decided. Background commands are compared with
+        the new state from now on.
+        """
         for one in self.running_in_background:
             if one.check is not None:
                 one.check.before = watched.before
@@ -454,7 +456,9 @@ def _format_footer(end: _CommandEnd, seconds: int, size: int) -> str:
 
 
 def _hint_for_command(line: str) -> str:
-    """What is no failure, and yet not as it would be in a terminal."""
+    """Explains what differs from a terminal though nothing failed, such as a `cd` that affects only
+    this command.
+    """
     if _ONLY_SETS.fullmatch(line):
         return "This held for this command alone: the next one begins anew. Use `folder`, or put both into one command."
     leaves = sys.platform != "win32" and "<<" not in line and _LEAVES.search(_QUOTED.sub("", line))
@@ -467,7 +471,7 @@ async def _output_until_deadline(command: RunningCommand, seconds: int, end: _Co
     output = command.iterate_output()
     now = asyncio.get_running_loop().time
     deadline = now() + seconds
-    while now() < deadline:  # what is printed all the time is never waited for
+    while now() < deadline:  # a program that prints all the time must not be waited for
         try:
             async with asyncio.timeout_at(deadline):
                 piece = await anext(output, b"")

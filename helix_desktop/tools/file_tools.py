@@ -270,7 +270,9 @@ async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> Too
 
 
 async def _write_despite_cancel(use: ToolResources, change: FileEdit) -> None:
-    """Once begun, a write is finished and recorded though the turn is stopped: no file changes without a fact."""
+    """Finishes and records a write even if the turn is stopped, so that no file changes without a
+    fact.
+    """
     writing = asyncio.get_running_loop().run_in_executor(None, write_edit, use.roots, change)
     while not writing.done():
         with suppress(asyncio.CancelledError):
@@ -302,7 +304,7 @@ def _remember_content(use: ToolResources, change: FileEdit) -> None:
 
 
 def _check_last_seen(use: ToolResources, place: RootPath, now: bytes | None) -> None:
-    """ActionRefused where the file is no longer what this conversation last saw of it."""
+    """Raises ActionRefused if the file differs from what this conversation last saw."""
     known = use.files_seen.digests_seen_by_agent.get(str(place.full_path))
     if known is None or (now is not None and Digest.of_content(now) == known):
         return

@@ -24,7 +24,7 @@ _FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 @dataclass(frozen=True, slots=True)
 class OpenFolder:
-    """An open folder; every name is one of its own entries."""
+    """An open folder. Every name is one of its own entries."""
 
     handle: int
 
@@ -68,7 +68,7 @@ def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 @contextmanager
 def open_folder(root: Path, inside: str) -> Iterator[OpenFolder]:
-    """A folder beneath a root; OSError with EXDEV for what leads out."""
+    """Opens a folder within a root. Raises OSError with EXDEV for a path that leads out."""
     handle = _open_inside_root(root, inside, opening_within_folder.DIRECTORY)
     try:
         yield OpenFolder(handle)
@@ -112,5 +112,5 @@ def real_path(handle: int) -> Path | None:
 
 
 def copy_mode(handle: int, mode: int) -> None:
-    """Give a new file the mode of the one whose place it takes."""
+    """Gives a new file the mode of the one it replaces."""
     os.fchmod(handle, stat.S_IMODE(mode))

@@ -1,4 +1,6 @@
-"""What every protocol's message comes to: a role, and pieces that know where they stand in the JSON."""
+"""The common form of a message of every protocol: a role, and pieces that know their position in
+the JSON.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What covers do to each other: spans of facts and single parts of them."""
+"""Compares covers: spans of facts and single parts of them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def covers_overlap(one: Cover, other: Cover) -> bool:
 
 
 def cover_contains(outer: Cover, inner: Cover) -> bool:
-    """Whether all that `inner` covers is covered by `outer`."""
+    """Returns whether everything `inner` covers is covered by `outer`."""
     if isinstance(outer, PartRef):
         return outer == inner
     first, last = first_and_last(inner)

@@ -1,4 +1,4 @@
-"""What stands in the view, item by item: a message, or the document of a fold over several."""
+"""The items of the view: each is a message, or the document of a fold over several messages."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ViewItems:
         return self.order[bisect_left(self.order, span.first) : bisect_right(self.order, span.last)]
 
     def take_changed(self) -> int:
-        """From which item on the line has changed since this was last asked."""
+        """Returns the first item that has changed since the last call."""
         changed, self.changed = self.changed, len(self.items)
         return changed
 

@@ -1,1 +1,1 @@
-"""The safety net: the workspace's folders as checkpoints in the content store, and putting them back."""
+"""Checkpoints of the workspace's folders in the content store, and restoring files from them."""

@@ -1,6 +1,8 @@
-"""Taking changes back: what can be put as it was, what somebody else changed meanwhile, and doing it.
+"""Undoes changes: finds what can be restored and what somebody else has changed meanwhile, then
+restores it.
 
-Doing it twice is harmless: what is already right is left alone. So an undo that was cut short is simply done again.
+Running it twice is harmless because what is already right is left alone. An undo that was
+interrupted is simply run again.
 """
 
 from __future__ import annotations
@@ -154,7 +156,9 @@ class _PathRestorer:
         self._opened: dict[str, int] = {}  # folders whose mode was widened for us, and what it is to be
 
     async def restore_all_steps(self, wanted: Sequence[RestoreStep]) -> None:
-        """Away first, the deepest first; then folders, files, links and further names; modes of folders last."""
+        """Removes entries first, the deepest first. Then it creates folders, files, links and hard
+        links, and sets folder modes last.
+        """
         self._wanted = {step.path for step in wanted}
         self._checkpoints.restore_root_modes()
         away = [step for step in wanted if step.now is not None and not _can_swap_in_place(step)]
@@ -194,7 +198,7 @@ class _PathRestorer:
                     self._opened[step.path] = step.target.mode
 
     async def _try_restore_step(self, step: RestoreStep, act: Callable[[RestoreStep], Awaitable[None]]) -> bool:
-        """One path; what cannot be done is named and the rest goes on."""
+        """Restores one path. A failure is reported, and the rest goes on."""
         why = ""
         try:
             await act(step)

@@ -152,7 +152,7 @@ class Checkpoints:
         return folder_state.unpack_item(self._known.get(folder, {}).get(name, b"")[STAMP.size :])
 
     def known_items(self) -> dict[str, TreeItem]:
-        """All that was there at the last look."""
+        """Everything that was there at the last look."""
         return {
             path: item
             for path, body in folder_walk.iterate_packed_items(self._known)
@@ -173,7 +173,9 @@ class Checkpoints:
         return inside or "." if number == "0" else f"{self.roots[int(number)]}/{inside}"
 
     def checkpoint_path(self, place: str | Path) -> str:
-        """The other way round; the path as it is where it lies in no root."""
+        """Converts a readable path back into a checkpoint path. A path outside all roots is
+        returned unchanged.
+        """
         for number, root in enumerate(self.roots):
             if Path(place).is_absolute() and Path(place).is_relative_to(root):
                 inside = Path(place).relative_to(root).as_posix()
@@ -206,7 +208,7 @@ class Checkpoints:
                 self._notify_progress(CheckpointProgress("failed", why=str(error)))
 
     async def apply_coverage(self, coverage: CheckpointCoverage) -> None:
-        """Other rules: everything is looked at anew."""
+        """Applies new coverage rules and reads all folders again."""
         async with self._lock:
             self.coverage = coverage
             self._known, self._checkpoint, self._covered = {}, None, CoveredAmount()
@@ -216,7 +218,7 @@ class Checkpoints:
         await self.ensure_first_look()
 
     async def begin_step(self, call: str, conversation: str, by: str) -> OpenStep | None:
-        """A step is about to change something. What was changed until now is somebody else's."""
+        """Begins a step. Changes made before it are not credited to it."""
         await self.ensure_first_look()
         await self.look_for_changes()
         if self.progress.state == "failed":
@@ -271,7 +273,9 @@ class Checkpoints:
         return self._checkpoint
 
     def claim_changes_at(self, since: int, paths: set[str]) -> tuple[PathChange, ...]:
-        """What was found different at these paths since a look, as somebody's own."""
+        """Claims the changes found at these paths since a look, so that no other step is credited
+        with them.
+        """
         return self._claim_unclaimed_changes(since, paths)
 
     async def build_change_fact(
@@ -297,7 +301,7 @@ class Checkpoints:
         )
 
     async def aclose(self) -> None:
-        """Keep the stamps for the next start."""
+        """Saves the stamps for the next start."""
         async with self._lock:
             self._watch.close()
             await self._save_known_state()

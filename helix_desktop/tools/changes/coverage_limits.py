@@ -1,4 +1,6 @@
-"""What goes beyond the limits of checkpoints is left out: what is new first, and the largest of it first. The rest stays covered."""
+"""Leaves out files beyond the limits of checkpoints: new files first, and of those the largest.
+What was covered stays covered.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def _choose_from_fullest_folders(
 
 
 def _shorten_uncovered_list(folder: str, left: list[UncoveredEntry]) -> list[UncoveredEntry]:
-    """Thousands of names say nothing: then it is the folder, with their number."""
+    """Replaces a list of thousands of names by the folder and their number."""
     over = [one for one in left if one.why == OVER]
     if len(over) <= _NAMED:
         return left

@@ -1,4 +1,8 @@
-"""What is known of the folders between two starts: stamps and digests, in a file beside the stores. Derived: without it, all is read again."""
+"""Saves the known state of the folders between two starts: stamps and digests, in a file beside the
+stores.
+
+It is derived. Without it, all files are read again.
+"""
 
 from __future__ import annotations
 

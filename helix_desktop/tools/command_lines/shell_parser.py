@@ -40,7 +40,7 @@ _DELIMITER = re.compile(r"""(['"]?)([\w.,:+=@%/!-]+)\1|\\([\w.-]+)""")
 
 
 def parse_command_line(line: str) -> ParsedLine:
-    """Take a line apart; Hidden where that cannot be done for certain."""
+    """Parses a line. Raises UnreadableCommand if that cannot be done with certainty."""
     if len(line) > MOST_CHARACTERS:
         raise UnreadableCommand("it is too long to analyse")
     if _STRANGE.search(line):
@@ -69,7 +69,7 @@ class _CommandParser(ShellWordParser):
         self.depth -= 1
 
     def _parse_next_piece(self, char: str, *, begins: bool) -> bool:  # noqa: PLR0911 -- one for each thing a line is made of
-        """Past one command, joint or reserved word; whether a command may begin behind it."""
+        """Parses one command, separator or reserved word; returns whether a command may begin next."""
         if char == "\n":
             self._parse_line_end()
             return True
