@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -25,7 +26,7 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyri
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}", re.DOTALL)  # names of secrets that are no provider's
+_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)  # names of secrets that are no provider's
 SERVICE = "helix-desktop"
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
@@ -40,12 +41,14 @@ REFUSALS = frozenset(
 class ProviderKey:
     """The key of one provider. `host`: of its address now; `entered_for`: the host the key was entered for, where that is another
     one: a key that is kept does not follow an address that has changed. `variable`: a provider's usual variable, beside our own.
+    `own_hosts`: of a well-known provider, whose keys in the environment go there and nowhere else.
     """
 
     provider: str
     host: str = ""
     entered_for: str = ""
     variable: str = ""
+    own_hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if _OTHERS.fullmatch(self.provider):
@@ -64,6 +67,14 @@ class ProviderKey:
     def is_for_another_host(self) -> bool:
         """Whether the address is no longer the one the key was entered for."""
         return bool(self.entered_for) and self.entered_for != self.host
+
+    def may_use_variable(self, variable: str) -> bool:
+        """Whether the key in this variable may go to the host. A provider's usual variable is set for other programs, so a key
+        that was entered here for another host does not open it; our own variable follows what was entered.
+        """
+        if self.own_hosts and (variable == self.variable or not self.entered_for):
+            return any(self.host == own or self.host.endswith(f".{own}") for own in self.own_hosts)
+        return not self.is_for_another_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +121,17 @@ class SharedStoreKey:
 
 @dataclass(frozen=True, slots=True)
 class SharedStoreLogin:
-    """What a shared workspace logs in to its store with."""
+    """What a shared workspace logs in to its store with. `address`: of the store, without a login; under another address, which
+    a changed setting may name, there is no such login. Empty for what versions up to 0.2 kept.
+    """
 
     workspace: str
+    address: str = ""
 
     @property
     def keyring_name(self) -> str:
-        return f"shared-login-{self.workspace}"
+        binding = hashlib.sha256(self.address.encode()).hexdigest()[:16]
+        return f"shared-login-{self.workspace}" + (f"#{binding}" if self.address else "")
 
 
 Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKey | SharedStoreLogin
@@ -180,7 +195,7 @@ class SecretStorage:
     async def read_secret(self, secret: Addressee) -> str | None:
         """The secret of this addressee, or None. NoUsableKeyring only where it might be in a keyring that is there and does not answer.
 
-        ActionRefused where the key of a provider was entered for another host than its address has now.
+        ActionRefused where the key of a provider belongs to another host than its address has now.
         """
         name = keyring_name_of(secret)
         found = self._session.get(name)
@@ -192,6 +207,7 @@ class SecretStorage:
         if found is None:
             found = await self._read_from_keyring(name)
         if not found:
+            self._refuse_if_only_elsewhere(secret)
             return None
         self._seen(found)
         if isinstance(secret, ProviderKey) and secret.is_for_another_host:
@@ -202,8 +218,21 @@ class SecretStorage:
         return found
 
     def _read_from_environment(self, secret: Addressee) -> str | None:
+        if not isinstance(secret, ProviderKey):
+            return None
+        usable = filter(secret.may_use_variable, secret.environment_variables)
+        return next((found for variable in usable if (found := self._environ.get(variable))), None)
+
+    def _refuse_if_only_elsewhere(self, secret: Addressee) -> None:
+        """The only key there is stands in the environment, for another host."""
         variables = secret.environment_variables if isinstance(secret, ProviderKey) else ()
-        return next((found for variable in variables if (found := self._environ.get(variable))), None)
+        variable = next((each for each in variables if self._environ.get(each)), None)
+        if variable and isinstance(secret, ProviderKey):
+            hosts = " or ".join(secret.own_hosts) or secret.entered_for
+            raise ActionRefused(
+                f"The key in {variable} is for {hosts} and was not sent to {secret.host}.",
+                remedy=f"Enter a key for this address: run `helix-desktop provider add {secret.provider} --key`.",
+            )
 
     async def store_secret_at(
         self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING

@@ -12,6 +12,7 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,9 @@ import pytest
 
 import helix_desktop
 from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyring, StoreFailed
+from helix_desktop.providers.provider_catalog import PRESETS, ProviderConfig, with_base_url
 from helix_desktop.secrets import (
+    SERVICE,
     Keyring,
     McpServerSecret,
     McpSignIn,
@@ -30,6 +33,10 @@ from helix_desktop.secrets import (
     SharedStoreLogin,
     environment_variable_name,
 )
+from helix_desktop.store import workspace_link
+from helix_desktop.store.shared import row_encryption, store_address
+from helix_desktop.store.shared.row_store import RowStore
+from helix_desktop.store.shared.store_address import StoreAddress
 from tests.secret_places import KEPT, PLANTED, given, pairs
 
 KEY = "sk-test-0123456789abcdef"
@@ -334,6 +341,77 @@ async def test_a_key_does_not_follow_an_address_that_has_changed(make: Make) -> 
         await secrets.read_secret(ProviderKey("openai", "evil.example", "api.openai.com"))
 
 
+async def test_a_providers_key_in_the_environment_goes_to_its_own_hosts_alone(make: Make) -> None:
+    secrets = make(environ={config.variable: KEY for config in PRESETS.values() if config.variable})
+    for config in PRESETS.values():
+        if not config.variable:
+            continue
+        assert await secrets.read_secret(config.provider_key) == KEY
+        for name, url in (
+            (config.name, "https://evil.example/v1"),
+            ("other", f"https://{config.host}.evil.example/v1"),
+            ("other", f"https://evil{config.host}"),
+        ):
+            elsewhere = replace(config, name=name, base_url=url)
+            with pytest.raises(ActionRefused, match=rf"{config.variable} is for {config.host} and was not sent to"):
+                await secrets.read_secret(elsewhere.provider_key)
+            assert await secrets.find_secret_keeper(elsewhere.provider_key) is None
+        at_home = replace(config, base_url="http://127.0.0.1:8000/v1")
+        assert await secrets.read_secret(at_home.provider_key) is None, "a server on this machine needs none"
+    assert await secrets.read_secret(replace(PRESETS["openai"], base_url="https://eu.api.openai.com/v1").provider_key)
+
+
+async def test_a_key_entered_for_another_host_is_sent_there_and_the_one_in_the_environment_is_not(make: Make) -> None:
+    ring = MemoryKeyring()
+    secrets = make(lambda: ring, environ={"OPENAI_API_KEY": "from-outside-1"})
+    proxy = replace(PRESETS["openai"], base_url="https://proxy.example/v1", key_host="proxy.example")
+    await secrets.store_secret_at(proxy.provider_key, KEY)
+    assert await secrets.read_secret(proxy.provider_key) == KEY
+    assert await secrets.find_secret_keeper(proxy.provider_key) is SecretKeeper.KEYRING
+
+
+async def test_our_own_variable_follows_the_host_a_key_was_entered_for(make: Make) -> None:
+    secrets = make(environ={"HELIX_KEY_OPENAI": KEY, "HELIX_KEY_WORK": KEY, "WORK_KEY": KEY})
+    proxy = replace(PRESETS["openai"], base_url="https://proxy.example/v1")
+    work = ProviderConfig("work", base_url="https://llm.example.org/v1", variable="WORK_KEY")
+    assert await secrets.read_secret(replace(proxy, key_host="proxy.example").provider_key) == KEY
+    assert await secrets.read_secret(work.provider_key) == KEY
+    for moved in (proxy, with_base_url(work, "https://evil.example/v1")):
+        with pytest.raises(ActionRefused, match="and was not sent to"):
+            await secrets.read_secret(moved.provider_key)
+
+
+async def test_a_login_for_a_shared_store_is_bound_to_its_whole_address(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The address stands in the workspace's settings: its host, and options that name another host or no encryption."""
+    ring = MemoryKeyring()
+    ring.kept[SERVICE, "shared-login-work-a1b2c3"] = KEY  # of version 0.2
+    secrets, own = make(lambda: ring), "postgresql://anna@db.example/team"
+    await secrets.store_secret(SharedStoreKey("work-a1b2c3"), row_encryption.format_key_line(bytes(32)))
+
+    opened: list[StoreAddress] = []
+    really = store_address.ROW_STORES["postgresql"]
+
+    def open_and_note(address: StoreAddress, space: bytes) -> RowStore:
+        opened.append(address)
+        return really(address, space)
+
+    monkeypatch.setitem(store_address.ROW_STORES, "postgresql", open_and_note)
+
+    async def login_at(url: str) -> str:
+        connected = await workspace_link.connect_with_key("work-a1b2c3", StoreAddress(url), secrets)
+        await connected.remote.aclose()
+        return opened[-1].login
+
+    assert await login_at(own) == KEY
+    assert await login_at(own) == KEY
+    for changed in (own.replace("db.", "evil."), f"{own}?host=evil.example", f"{own}?sslmode=disable"):
+        assert await login_at(changed) == ""
+    await workspace_link.drop("work-a1b2c3", own, secrets)
+    assert ring.kept == {}
+
+
 async def test_the_environment_has_keys_of_providers_and_no_others(make: Make) -> None:
     secrets = make(environ={"HELIX_KEY_MCP_GITHUB_TOKEN": KEY, "HELIX_KEY_SHARED_A1B2C3": KEY})
     assert await secrets.read_secret(McpServerSecret("github", "TOKEN")) is None
@@ -373,7 +451,7 @@ def test_nothing_else_reads_a_keyring_or_makes_up_a_name() -> None:
             "providers/provider_catalog.py",
             "desktop/provider_administration.py",
             "commands/provider_command.py",
-            "doctor.py",
+            "installation_checks.py",
         },
         "McpServerSecret": {"mcp_host/server_config.py"},
         "McpSignIn": {"mcp_host/server_config.py"},

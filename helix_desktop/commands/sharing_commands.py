@@ -313,9 +313,10 @@ async def run_unshare(arguments: argparse.Namespace, workspace: StoredWorkspace,
     if not arguments.yes:
         await console.print_error(f"{workspace.name} is still shared. Add --yes to stop sharing it from this computer.")
         return 1
+    url = str(workspace.settings.shared.get("url", ""))
     left = await shared_store_setup.unshare_workspace(workspace)
     if arguments.forget_key:
-        await workspace_link.drop(workspace.id, workspace_access.open_secrets(arguments.places))
+        await workspace_link.drop(workspace.id, url, workspace_access.open_secrets(arguments.places))
     if arguments.json:
         await print_json(console, {"id": workspace.id, "told": not left})
     else:

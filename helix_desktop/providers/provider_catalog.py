@@ -74,8 +74,10 @@ class ProviderConfig:
 
     @property
     def provider_key(self) -> ProviderKey:
-        """Whose key it is, for `SecretStorage`."""
-        return ProviderKey(self.name, self.host, self.key_host, self.variable)
+        """Whose key it is, for `SecretStorage`. A server on this machine gets no well-known provider's key from the environment."""
+        own = _hosts_of_variable(self.variable)
+        variable = "" if own and self.is_local else self.variable
+        return ProviderKey(self.name, self.host, self.key_host, variable, own)
 
     @property
     def is_local(self) -> bool:
@@ -101,6 +103,12 @@ PRESETS: Mapping[str, ProviderConfig] = {
         ProviderConfig(DEMO, DEMO),
     )
 }
+
+
+def _hosts_of_variable(variable: str) -> tuple[str, ...]:
+    """The hosts of the well-known provider whose variable this is; none for a variable of the user's own."""
+    return tuple(config.host for config in PRESETS.values() if variable and config.variable == variable)
+
 
 DIALECTS: Mapping[str, Callable[[str, str, str], ProtocolDialect]] = {
     chat_completions.KIND: OpenAIChat,

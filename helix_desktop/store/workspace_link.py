@@ -92,9 +92,20 @@ async def connect_with_key(workspace: str, where: StoreAddress, secrets: SecretS
             "The key of this shared workspace is not on this computer.",
             remedy="Join the workspace again with the key that `workspace share --show-key` prints.",
         )
-    if not where.login and (login := await secrets.read_secret(SharedStoreLogin(workspace))):
+    if not where.login and (login := await _read_login(workspace, where.url, secrets)):
         where = StoreAddress(where.url, login)
     return await asyncio.to_thread(open_remote, where, row_encryption.parse_key_line(text))
+
+
+async def _read_login(workspace: str, url: str, secrets: SecretStorage) -> str | None:
+    """The login that was entered for this address. One that an older version kept becomes that of the address it is first used for."""
+    bound, unbound = SharedStoreLogin(workspace, url), SharedStoreLogin(workspace)
+    if login := await secrets.read_secret(bound):
+        return login
+    if login := await secrets.read_secret(unbound):
+        await secrets.store_secret(bound, login)
+        await secrets.delete_secret(unbound)
+    return login
 
 
 def open_remote(where: StoreAddress, key: bytes) -> SharedStoreConnection:
@@ -109,7 +120,7 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
     """Put the key and the password into the keyring; NoUsableKeyring where there is none, and nothing is shared then."""
     values: dict[Addressee, str] = {SharedStoreKey(workspace): row_encryption.format_key_line(key)}
     if where.login:
-        values[SharedStoreLogin(workspace)] = where.login
+        values[SharedStoreLogin(workspace, where.url)] = where.login
     try:
         for secret, value in values.items():
             await secrets.store_secret_at(secret, value)
@@ -124,7 +135,8 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
             ) from error
 
 
-async def drop(workspace: str, secrets: SecretStorage) -> None:
+async def drop(workspace: str, url: str, secrets: SecretStorage) -> None:
     """Take both out of the keyring."""
     await secrets.delete_secret(SharedStoreKey(workspace))
+    await secrets.delete_secret(SharedStoreLogin(workspace, url))
     await secrets.delete_secret(SharedStoreLogin(workspace))

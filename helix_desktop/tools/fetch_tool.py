@@ -1,8 +1,8 @@
 """The tool fetch_url: one page from the internet, off by default, asked for by its address.
 
-Names are looked up once and the connection goes to the address that was checked, so that a name cannot turn into a
-machine of the local network between the two. A redirect is a fetch of its own: the rules judge every host on the way, and a private
-address is asked for each time. What comes compressed is decompressed within the limit of a page.
+A name is looked up when it is permitted, because looking it up already sends it out. It is looked up once, and the connection goes to
+the address that was checked, so that a name cannot turn into a machine of the local network between the two. A redirect is a fetch of
+its own: the rules judge every host on the way, and a private address is asked for each time. What comes compressed is decompressed within the limit of a page.
 """
 
 from __future__ import annotations
@@ -66,6 +66,9 @@ async def _fetch_through_redirects(
 ) -> ToolOutput:
     permitted: set[str] = set()
     for _ in range(MOST_REDIRECTS + 1):
+        if url.host not in permitted and not _written_address(url.host):
+            await _ask_to_fetch(use, FetchTarget(url, "", is_private=False))
+            permitted.add(url.host)
         target = await _look_up_target(url)
         if target.is_private or url.host not in permitted:
             await _ask_to_fetch(use, target)
@@ -120,12 +123,25 @@ def _parse_web_address(text_: str) -> httpx.URL:
     return url
 
 
+def _written_address(host: str) -> str:
+    """What can be judged without asking anybody for a name: an address, however it is written, or this machine. Empty for other names."""
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return "localhost"
+    if ":" in name:
+        return name
+    try:
+        return socket.inet_ntoa(socket.inet_aton(name))
+    except OSError:
+        return ""
+
+
 async def _look_up_target(url: httpx.URL) -> FetchTarget:
     """Look the name up, once."""
     loop = asyncio.get_running_loop()
     port = url.port or _WEB_PORTS[url.scheme]
     try:
-        rows = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+        rows = await loop.getaddrinfo(_written_address(url.host) or url.host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise ProviderUnreachable(
             f"No computer named {url.host} was found, or there is no network connection."

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import resource
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -198,3 +199,46 @@ async def test_a_machine_that_is_not_there(online: World) -> None:
 )
 def test_which_addresses_are_of_the_open_internet(address: str, *, public: bool) -> None:
     assert is_public_address(address) is public
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that were looked up; each of them is this machine."""
+    names: list[str] = []
+    really = socket.getaddrinfo
+
+    def look_up(host: str, port: int, *options: int) -> object:
+        names.append(host)
+        return really("127.0.0.1", port, *options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    return names
+
+
+async def test_a_name_is_not_looked_up_before_it_is_permitted(online: World, looked_up: list[str]) -> None:
+    """Looking a name up sends it to whoever answers for it, and a name can carry what the agent has read."""
+    online.kit.permissions.mode = PermissionMode.ASK
+    online.person.answer = PermissionAnswer(allowed=False)
+    assert (await online.run("fetch_url", url="http://what-was-read.evil.example/")).refused
+    assert len(online.person.asked) == 1
+    online.kit.permissions.rules = (PermissionRule("deny", "fetch_url"),)
+    assert (await online.run("fetch_url", url="http://what-was-read.evil.example/")).refused
+    assert looked_up == []
+
+
+async def test_a_permitted_name_that_turns_out_private_is_asked_for_again(online: World, looked_up: list[str]) -> None:
+    online.kit.permissions.rules = (PermissionRule("allow", "fetch_url"),)
+    async with server() as (base, requests):
+        url = base.replace("localhost", "pages.example")
+        assert await online.said("fetch_url", url=f"{url}/json") == '{"a": 1}'
+        assert ["device on your local network" in each.why for each in online.person.asked] == [True]
+        online.person.answer = PermissionAnswer(allowed=False)
+        assert (await online.run("fetch_url", url=url)).refused
+        assert len(requests) == 1
+
+
+@pytest.mark.parametrize("host", ["127.1", "0x7f.1", "2130706433", "[::1]", "localhost.", "deep.localhost"])
+async def test_what_needs_no_look_up_is_judged_at_once(online: World, host: str) -> None:
+    online.person.answer = PermissionAnswer(allowed=False)
+    assert (await online.run("fetch_url", url=f"http://{host}:9/")).refused
+    assert ["device on your local network" in each.why for each in online.person.asked] == [True]
