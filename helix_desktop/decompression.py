@@ -75,6 +75,13 @@ def decompress_body(content: bytes, content_encoding: str, limit_bytes: int) -> 
     return BodyDecompressor(content_encoding, limit_bytes).decode_piece(content)
 
 
+def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
+    """One whole frame of zstd, as the stores keep it. What it says of its size is checked before anything is made of that size."""
+    if zstandard.frame_content_size(content) > limit_bytes:
+        raise DecodedTooLarge(limit_bytes)
+    return zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(content, max_output_size=limit_bytes)
+
+
 def _build_decoder(name: str, sink: Sink) -> Sink:
     match name:
         case "gzip" | "x-gzip":

@@ -17,6 +17,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 from helix_desktop import __version__
+from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
 from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreachable
 from helix_desktop.fast_dataclass import dataclass
 
@@ -190,7 +191,7 @@ class HttpAnswer:
 
         limit = self._patience.first_byte
         async with AsyncExitStack() as stack:
-            body = self._response.aiter_bytes()
+            body = self._decoded_pieces()
             stack.push_async_callback(self._response.aclose)
             while True:
                 try:
@@ -204,6 +205,16 @@ class HttpAnswer:
                     raise error_of_lost_connection(error, self._where) from error
                 yield chunk
                 limit = self._patience.after_end if self._ended else self._patience.silence
+
+    async def _decoded_pieces(self) -> AsyncGenerator[bytes]:
+        """Decompressed here and not by httpx, which makes all that a piece stands for at once."""
+        try:
+            body = BodyDecompressor(self.response_headers.get("content-encoding", ""), LONGEST_BODY)
+            async for piece in self._response.aiter_raw():
+                if decoded := body.decode_piece(piece):
+                    yield decoded
+        except (DecodedTooLarge, UnreadableCoding) as error:
+            raise ProviderUnreachable(f"The reply of {self._where} cannot be read: {error}.") from error
 
     async def read_whole_body(self, longest: int = LONGEST_BODY) -> bytes:
         """The body, or its first `longest` bytes."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import datetime as dt
+import gzip
+import resource
 import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
+import zstandard
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -207,3 +211,17 @@ async def test_connections_are_shared_and_can_be_used_again_after_closing(clock:
         await shared.aclose()
         assert (await heard(clients[0], asking()))[1].parts
     await shared.aclose()
+
+
+async def test_a_small_reply_that_stands_for_gigabytes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Httpx decompresses each piece as a whole: here a gigabyte of zeros is 33 KB."""
+    monkeypatch.setattr(http_transport, "LONGEST_BODY", 1 << 20)
+    content = zstandard.ZstdCompressor(level=19).compress(bytes(1 << 30))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    response = httpx.Response(200, headers={"content-encoding": "zstd"}, stream=httpx.ByteStream(content))
+    answer = http_transport.HttpAnswer(response, "work", QUICK)
+    with pytest.raises(ProviderUnreachable, match="larger than 1,048,576 bytes when it is decompressed"):
+        await answer.read_whole_body()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000  # KB
+    small = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(gzip.compress(b"all")))
+    assert await http_transport.HttpAnswer(small, "work", QUICK).read_whole_body() == b"all"

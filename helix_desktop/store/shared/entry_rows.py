@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import zstandard
 
+from helix_desktop.decompression import decompress_zstd_frame
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
 from helix_desktop.errors import CacheCorrupt, WrittenByNewerVersion
@@ -65,7 +66,7 @@ def compress_content(content: bytes) -> bytes:
 
 
 def _decompress_content(content: bytes) -> bytes:
-    return zstandard.ZstdDecompressor().decompress(content, max_output_size=CHUNK)
+    return decompress_zstd_frame(content, CHUNK)
 
 
 def parse_first_row(digest: Digest, content: bytes) -> DescribedEntry:
@@ -97,7 +98,7 @@ def decrypt_chunk_rows(seal: RowCipher, digest: Digest, count: int, rows: Mappin
             continue
         try:
             yield _decompress_content(seal.decrypt_row(row_name, rows[row_name]))
-        except zstandard.ZstdError as error:
+        except (zstandard.ZstdError, ValueError) as error:
             raise corrupt_entry_error(digest) from error
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import zstandard
 
+from helix_desktop.decompression import decompress_zstd_frame
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.journal_file import StoredFact, seal_fact
@@ -19,6 +20,7 @@ from helix_desktop.store.journal_file import StoredFact, seal_fact
 VERSION = 1
 NOTHING = bytes(32)  # the link before the first fact
 MOST_FACTS_IN_SEGMENT = 4_096  # facts; a segment of so many is never made anew
+MOST_SEGMENT_BYTES = 512 << 20  # of text; what a stranger's row may stand for
 _LEAST = 32  # facts: while a segment has fewer, it is made anew with those that follow it
 
 
@@ -84,7 +86,7 @@ def pack_segment(lines: Sequence[StoredFact]) -> bytes:
 def unpack_segment(content: bytes) -> tuple[StoredFact, ...]:
     """The facts of a segment, each sealed for its place here."""
     try:
-        head, *rows = zstandard.ZstdDecompressor().decompress(content).decode().split("\n")
+        head, *rows = decompress_zstd_frame(content, MOST_SEGMENT_BYTES).decode().split("\n")
         about = json.loads(head)
         if about["segment"] > VERSION:
             raise _newer_version_error()

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import zstandard
 
 from helix_desktop.errors import JournalCorrupt, WrittenByNewerVersion
 from helix_desktop.store.journal_file import StoredFact, seal_fact
@@ -80,3 +81,16 @@ def test_a_head_comes_back_and_that_of_a_newer_program_is_left_alone() -> None:
         fact_segments.decode_head(fact_segments.encode_head(contents).replace(b'"head":1', b'"head":2'))
     with pytest.raises(JournalCorrupt):
         fact_segments.decode_head(b"[]")
+
+
+def test_a_segment_that_stands_for_more_than_any_has_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the frame says how much it stands for, or does not."""
+    monkeypatch.setattr(fact_segments, "MOST_SEGMENT_BYTES", 1 << 20)
+    text = fact_segments.pack_segment([line(1, "{" + " " * (2 << 20) + "}")])
+    for says_size in (True, False):
+        packed = zstandard.ZstdCompressor(write_content_size=says_size).compress(
+            zstandard.ZstdDecompressor().decompress(text)
+        )
+        with pytest.raises(JournalCorrupt):
+            fact_segments.unpack_segment(packed)
+    assert fact_segments.unpack_segment(fact_segments.pack_segment([line(1)]))[0].fact == "{}"
