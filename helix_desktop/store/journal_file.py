@@ -79,7 +79,7 @@ def seal_fact(conversation: str, seq: int, time: float, fact: str) -> bytes:
 
 
 class JournalFile:
-    """The open journal. One of an older version is brought up to this one, unless the caller wants to do so later. `missing_from_view`: only to
+    """The open journal. One of an older version is brought up to this one, unless the caller wants to do so later. `unseen`: only to
     read from, see `sqlite_database.connect_read_only`.
     """
 

@@ -130,7 +130,7 @@ RunTool = Callable[[ToolArguments, ToolResources], Awaitable[ToolOutput]]
 
 @dataclass(frozen=True, slots=True)
 class BuiltInTool:
-    """`schema` is the JSON schema of the arguments, without the `store_result` the runner adds. `runs_alone`: it changes what other
+    """`schema` is the JSON schema of the arguments, without the `keep` the runner adds. `runs_alone`: it changes what other
     calls of the same reply look at, and takes its place in their order. `is_rare`: its definition is not sent; the model finds
     it when it searches for such a tool.
     """

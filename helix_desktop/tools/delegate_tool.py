@@ -42,7 +42,7 @@ class AgentTree:
 
 @dataclass(frozen=True, slots=True)
 class AgentRole:
-    """An agent described in a file. `tools`: the only ones it gets, patterns too, all when empty; `callable_agents`: whom it may call."""
+    """An agent described in a file. `tool_patterns`: the only ones it gets, patterns too, all when empty; `callable_agents`: whom it may call."""
 
     name: str
     tool_patterns: tuple[str, ...] = ()

@@ -84,7 +84,7 @@ def home_folders(environ: Mapping[str, str]) -> list[str]:
 def build_closed_home(
     folders: Sequence[str], environ: Mapping[str, str], caches: str, opened: CommandOpenings, *, network: bool
 ) -> ClosedHome:
-    """What is closed and what is there. `folders`: the workspace's, by their real paths; `cache_paths`: the folder of its own."""
+    """What is closed and what is there. `folders`: the workspace's, by their real paths; `caches`: the folder of its own."""
     homes = home_folders(environ)
     emptied = [
         home for home in homes if not _contains_any_path(home, ("/usr",)) and not _is_within_any_folder(home, folders)

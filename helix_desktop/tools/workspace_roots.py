@@ -84,7 +84,7 @@ class WorkspaceRoots:
     def from_folders(
         cls, folders: Sequence[Path], closed: Sequence[Path] = (), sample: Path | None = None
     ) -> WorkspaceRoots:
-        """`sample_folder`: a folder that is open where it is itself one of the `folders`, though it lies in a closed one."""
+        """`sample`: a folder that is open where it is itself one of the `folders`, though it lies in a closed one."""
         real = tuple(folder.resolve() for folder in folders)
         spared = sample.resolve() if sample is not None and sample.resolve() in real else None
         shut = tuple(path.resolve() for path in closed)

@@ -49,7 +49,7 @@ class StartedProgram:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCommand:
-    """A command as it is written in the line. `starts`: the programs it would start; `has_own_code`: it brings
+    """A command as it is written in the line. `started_programs`: the programs it would start; `has_own_code`: it brings
     code of its own, or settings that start something.
     """
 

@@ -43,7 +43,7 @@ class ShellWord:
 
 @dataclass(slots=True)
 class SimpleCommand:
-    """One command. `assignments`: variables set in front of it, or alone; `given`: texts it reads from here documents."""
+    """One command. `assignments`: variables set in front of it, or alone; `here_documents`: texts it reads from here documents."""
 
     words: list[str] = field(default_factory=list)
     assignments: list[tuple[str, str]] = field(default_factory=list)
