@@ -1,4 +1,6 @@
-"""Files that stand there whole or not at all, also when the power goes or the disk is full while they are written."""
+"""Writes files atomically: after a crash or on a full disk a file has its old or its new content,
+never half of it.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ from helix_desktop.errors import InvalidInput, StoreFailed
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
-_LEFT = ".*-????????"  # how the name of a file begins that was to take another one's place
+_LEFT = ".*-????????"  # the pattern of temporary file names beside a file that is being replaced
 _OLD = 3_600.0  # seconds after which nobody still writes it
 
 
 class ReplacementFile:
-    """A file that takes the place of `path` when it is whole, and is gone otherwise.
+    """A new version of `path`, which replaces it when it is complete and is deleted otherwise.
 
     Where the system can, it has no name until then, so that a program that is killed leaves nothing behind.
     """
@@ -56,7 +58,7 @@ class ReplacementFile:
             os.close(folder)
 
     def discard_replacement(self) -> None:
-        """Leave nothing. After `replace_target` it does nothing."""
+        """Deletes the unfinished file. After `replace_target` this does nothing."""
         with suppress(OSError):
             self.file.close()
         with suppress(OSError):
@@ -64,7 +66,9 @@ class ReplacementFile:
 
 
 def find_abandoned_files(folder: Path) -> Iterator[Path]:
-    """What a program that was killed has left of files it was writing there, if it is sure that nobody writes them still."""
+    """Finds temporary files that a killed process left in this folder and that nobody is still
+    writing.
+    """
     for path in folder.glob(_LEFT):
         with suppress(OSError):
             about = path.lstat()
@@ -117,7 +121,9 @@ def read_small_file(path: Path, most: int = 4 << 20) -> bytes:
 
 
 def make_path_private(path: Path) -> None:
-    """For this user alone, whatever the umask was. What belongs to somebody else, or to everybody, is left as it is."""
+    """Makes a file or folder readable by this user only. What belongs to somebody else is left
+    unchanged.
+    """
     if os.name == "nt":
         return
     with suppress(OSError):
@@ -135,7 +141,9 @@ def ensure_private_folder(path: Path) -> None:
 
 
 def sync_folder_to_disk(folder: Path) -> None:
-    """Make a rename or a new file in `folder` last; Windows has no such call and needs none."""
+    """Flushes a folder to the disk, so that a rename or a new file in it survives a power cut.
+    Windows needs no such call.
+    """
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)

@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_USE if isinstance(error, InvalidInput) else FAILED
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:  # the reader closed our output early
         discard_output()
         return 0
     except OSError as error:
@@ -53,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _split_off_target(given: list[str]) -> str:
-    """What the window is to show, taken off the arguments: a link that the desktop hands over, or a folder to open."""
+    """Removes the target from the arguments and returns it: a link that the desktop passes on, or a
+    folder to open.
+    """
     last = given[-1] if given else ""
     if last.startswith("helix:"):
         return given.pop()
@@ -72,7 +74,9 @@ def _has_no_screen() -> bool:
 
 
 def _run_command_line(arguments: argparse.Namespace) -> int:
-    """Its log has a file of its own: the window may be writing the other one."""
+    """Runs a command with a log file of its own, because the window may be writing to the other
+    one.
+    """
     where = program_folders.find_program_folders(arguments.home)
     stop = logs.start_logging(where.logs, logs.LogRedaction(), file="command")
     program_folders.make_folders_private(where)
@@ -86,7 +90,9 @@ def _run_command_line(arguments: argparse.Namespace) -> int:
 
 
 def _speak_utf8() -> None:
-    """Also where a console or a pipe says otherwise: what we print is UTF-8, and nothing ends for a character."""
+    """Makes standard output UTF-8 on every console and pipe, so that no character can end the
+    program.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")

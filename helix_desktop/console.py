@@ -25,12 +25,16 @@ _OBEYED = {
 
 
 def escape_control_characters(text: str) -> str:
-    """The text as a terminal may be given it: what it would obey is visible as what it is, no text."""
+    """Escapes control characters in foreign text, so that a terminal shows them and does not act on
+    them.
+    """
     return text.translate(_OBEYED)
 
 
 class Console(Protocol):
-    """Bytes in, bytes out, and lines for whoever asked."""
+    """The input and output of whoever started a command, on this terminal or at the other end of a
+    socket.
+    """
 
     async def read_input(self) -> bytes:
         """The next piece of the input; empty at its end."""
@@ -98,7 +102,7 @@ class Terminal:
             _write_to_output(data)
 
     async def print_line(self, text: str) -> None:
-        """Where standard output is closed nobody wants to hear it."""
+        """Prints a line; does nothing when standard output is closed."""
         if sys.stdout is not None:
             line = escape_control_characters(text) if sys.stdout.isatty() else text
             _write_to_output(line.encode("utf-8", "replace") + b"\n")
@@ -110,7 +114,7 @@ class Terminal:
 
 
 def discard_output() -> None:
-    """What still waits to be written would fail once more at the end."""
+    """Discards output that is still buffered; writing it at exit would fail a second time."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -127,7 +131,7 @@ def _write_to_output(data: bytes) -> None:
 
 @contextlib.contextmanager
 def _ignore_closed_output(what: str) -> Iterator[None]:
-    """A reader who has seen enough (`| head`) is no failure of the disk."""
+    """Ignores a closed output: `| head` stops reading early, and that is no error."""
     try:
         yield
     except BrokenPipeError:

@@ -1,4 +1,5 @@
-"""Decompresses the body of a message from a stranger, within limits on what comes out, on memory and on work.
+"""Decompresses the body of an HTTP message from an untrusted peer, with limits on output, memory
+and work.
 
 A page of 58 KB can stand for gigabytes, and libraries decompress a piece as a whole before anybody can count. Here each coding hands on
 at most 64 KiB at a time, and counts: whatever was nested in what, no more than the limit is made by any of them. So the work is bounded too,
@@ -19,7 +20,7 @@ MOST_MEMBERS = 1_000  # of gzip in one body: each begins anew
 _PIECE = 64 << 10
 _SLICE = 16 << 10
 _WINDOW = 8 << 20  # what RFC 8878 asks of everybody who decodes zstd
-_SPARE = 64 << 10  # a coding inside another may be so much larger than what it stands for
+_SPARE = 64 << 10  # the inner of two codings may be this much larger than the decoded body
 
 Sink = Callable[[bytes], object]
 
@@ -54,7 +55,9 @@ class BodyDecompressor:
             self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
 
     def decode_piece(self, data: bytes) -> bytes:
-        """What the next piece of the body stands for. DecodedTooLarge past the limit; UnreadableCoding where it is damaged."""
+        """Decompresses the next piece of the body. Raises DecodedTooLarge past the limit,
+        UnreadableCoding for damaged data.
+        """
         try:
             for at in range(0, len(data), _SLICE):
                 self._first(data[at : at + _SLICE])
@@ -95,7 +98,7 @@ def _build_decoder(name: str, sink: Sink) -> Sink:
 
 
 class _LimitedSink:
-    """Hands on what comes, up to the limit; what is past it is not made."""
+    """Passes decoded bytes on, up to the limit, and stops decoding there."""
 
     def __init__(self, sink: Sink, limit_bytes: int) -> None:
         self._sink, self._limit, self._room = sink, limit_bytes, limit_bytes
@@ -120,7 +123,9 @@ class _ZstdTarget:
 
 
 class _Gzip:
-    """One member after the other, as the format allows; zeros and other padding behind the last one are left out."""
+    """Decodes the members of a gzip stream one after another and ignores padding behind the last
+    one.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._members = sink, 1
@@ -141,7 +146,7 @@ class _Gzip:
 
 
 class _Deflate:
-    """With the head of zlib, as it is meant, or without one, as some servers send it."""
+    """Decodes deflate with the zlib header, as specified, or without one, as some servers send it."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self._head = sink, b""

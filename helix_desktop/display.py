@@ -16,7 +16,9 @@ INSTEAD = (
 
 
 def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> str:
-    """Why there is none, as a clause; empty where there is one."""
+    """Returns why no window can be opened, as a clause for a sentence; empty when there is a
+    screen.
+    """
     if platform in {"win32", "darwin"}:
         return ""
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"
@@ -37,7 +39,9 @@ def _wayland_socket_path(environ: Mapping[str, str]) -> str:
 
 
 def _x_server_listens(display: str) -> bool:
-    """Whether a server listens there. One on another machine is believed to."""
+    """Returns whether an X server listens for this display. A display on another machine is assumed
+    to answer.
+    """
     local = re.fullmatch(r"(?:unix)?:(\d+)(?:\.\d+)?", display)
     if local is None and not display.startswith("/"):
         return True

@@ -58,7 +58,7 @@ def _declare_dataclass(
 
 
 def _compile_on_first_call(cls: Any, name: str, source: Callable[[Any, Fields, Known], str]) -> Callable[..., Any]:
-    """A method that its first call compiles and puts in its own place."""
+    """Returns a method that is compiled on its first call and then replaces itself."""
 
     def compile_and_call(*given: Any, **named: Any) -> Any:
         if vars(cls)[name] is compile_and_call:

@@ -1,4 +1,4 @@
-"""What the C library keeps of memory that was freed: little, and not for long. Linux with glibc; elsewhere nothing is done.
+"""Limits how much freed memory glibc keeps instead of giving it back to the system.
 
 As it comes, glibc gives every thread a heap of its own, puts buffers of megabytes between small things there, and gives back
 only what is free at a heap's end. Outputs of commands, tables of the stores and texts of requests leave holes in it: over a
@@ -14,12 +14,14 @@ import sys
 from collections.abc import Callable
 
 EVERY = 60.0  # seconds
-LARGE = 128 << 10  # bytes from which on a buffer is asked of the system, and given back to it, by itself
+LARGE = 128 << 10  # bytes from which a buffer is allocated and freed directly with the system
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
 
 
 def share_one_heap_between_threads(large: int = LARGE, kept: int = LARGE) -> None:
-    """All threads share one heap, and what is large is not in it; so much that is free at its end stays. Before threads are made."""
+    """Makes all threads share one heap and allocates large blocks outside it. Call this before any
+    thread starts.
+    """
     if (libc := _load_glibc()) is not None:
         libc.mallopt(_M_ARENA_MAX, 1)
         libc.mallopt(_M_MMAP_THRESHOLD, large)
@@ -27,7 +29,7 @@ def share_one_heap_between_threads(large: int = LARGE, kept: int = LARGE) -> Non
 
 
 async def return_free_memory() -> None:
-    """Every minute, in a thread: whole pages that are free, wherever they lie."""
+    """Gives free pages back to the system once a minute, in a thread."""
     if (libc := _load_glibc()) is None:
         return
     trim: Callable[[int], int] = libc.malloc_trim

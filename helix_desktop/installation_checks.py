@@ -139,7 +139,7 @@ def _check_qt_plugin() -> Iterator[DoctorFinding]:
     try:
         ctypes.CDLL(str(plugin))
     except OSError as error:
-        why = error.__cause__ or error  # a bundle puts words of its own in front
+        why = error.__cause__ or error  # a frozen bundle wraps the error in one of its own
         yield DoctorFinding("System libraries", DoctorFindingState.BAD, f"Qt can't be loaded: {why}.", _QT_REMEDY)
     else:
         yield DoctorFinding("System libraries", DoctorFindingState.GOOD, "All libraries that Qt needs are installed.")

@@ -74,7 +74,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 def _describe_trace(error: BaseException) -> dict[str, Any]:
-    """Type and places. The error's own words are cut: they may quote what somebody wrote."""
+    """Returns the error's type and stack without its message, which may quote a user's text."""
     frames = traceback.extract_tb(error.__traceback__)
     return {
         "error": type(error).__qualname__,
@@ -121,7 +121,9 @@ def start_logging(
 
 
 def log_uncaught_errors() -> None:
-    """What nobody caught, in the main thread, in other threads and in destructors, is a bug: log it with its trace."""
+    """Logs every uncaught exception with its traceback: of the main thread, of other threads and of
+    destructors.
+    """
     before = sys.excepthook
 
     def log_uncaught_in_main_thread(

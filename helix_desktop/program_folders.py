@@ -69,7 +69,9 @@ def find_program_folders(home: Path | None = None, environ: Mapping[str, str] = 
 
 
 def why_not_writable(where: ProgramFolders) -> StoreFailed | None:
-    """Why the program cannot work here: the first of its folders that takes no file; None where all do. Nothing stays of the trial."""
+    """Returns an error for the first folder that cannot be written to, or None. The test files are
+    removed again.
+    """
     for folder in dict.fromkeys((where.data, where.config)):
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -95,7 +97,9 @@ def make_folders_private(where: ProgramFolders) -> None:
 
 
 def _socket_folder(data: Path) -> Path:
-    """In the data directory itself where a socket's path can be so long, else a short folder named after it."""
+    """Returns the folder for sockets: the data folder, or a short one under the temporary folder
+    where socket paths must be short.
+    """
     inside = data / "run"
     if len(os.fsencode(inside)) <= SOCKET_PATH_LIMIT:
         return inside

@@ -266,7 +266,7 @@ def _put_into_toml(document: TOMLDocument, setting: ProgramSetting[Any], value: 
 
 
 def _find_mistyped_keys(content: Mapping[str, Any], text: str, path: Path) -> dict[str, ConfigFileMistake]:
-    """Keys that look like one of ours. Any other key we do not know is kept, and none of our business."""
+    """Finds keys that are probably misspelled settings. Other unknown keys are kept unchanged."""
     known = [setting.key for setting in ALL]
     mistakes = {}
     for key in _iterate_dotted_keys(content):
@@ -286,7 +286,7 @@ def _iterate_dotted_keys(content: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _line_number_of_key(text: str, key: str) -> int:
-    """The line on which `key` is set, or its table begins; 1 where it cannot be made out."""
+    """Returns the line that sets `key` or opens its table; 1 when it cannot be found."""
     current, begins = "", 1
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):

@@ -1,4 +1,5 @@
-"""One running program: how a second start, and the command line, reach the process that owns what they ask for.
+"""Lets a second start, or the command line, run a command in the process that has the workspace or
+the window open.
 
 The owner listens on a socket in a private directory; whoever connects must be the same user. A request is a command
 line; the owner runs it and the two ends are joined: what the caller's input holds is fetched piece by piece as the
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 
 
 class FrameConnection:
-    """One end of a connection: frames out and in."""
+    """One end of a socket connection that carries frames."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -75,7 +76,7 @@ class FrameConnection:
 
 
 class CallerConsole:
-    """The caller's console, as the command sees it in the owner's process."""
+    """The console of the calling process, as a command sees it that runs in the owner's process."""
 
     def __init__(self, wire: FrameConnection) -> None:
         self._wire = wire
@@ -115,7 +116,9 @@ class RequestListener:
         self._server: asyncio.Server | None = None
 
     async def start_listening(self, *, sockets: bool) -> None:
-        """An end in the middle leaves no address behind: nothing is awaited between making it and knowing the server."""
+        """Starts listening. There is no await between creating the socket and storing it, so
+        cancelling leaves no address behind.
+        """
         if sockets:
             self._address.unlink(missing_ok=True)  # left by a crash: who owns the workspace owns its address
             self._server = await asyncio.start_unix_server(
@@ -211,7 +214,7 @@ class RequestListener:
 
 
 async def _listen_for_input(wire: FrameConnection, console: CallerConsole) -> None:
-    """Ends when the caller goes away."""
+    """Passes the caller's input on to the command until the caller disconnects."""
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
             console.handle_frame(*await wire.receive_frame())
@@ -317,7 +320,9 @@ def _report_lost_owner() -> Iterator[None]:
 
 
 async def _send_console_input(wire: FrameConnection, console: Console) -> None:
-    """What cannot be read is said, and ends the input: the command would wait for it for ever."""
+    """Sends the console's input to the owner. A read error is reported and ends the input, which
+    the command would wait for otherwise.
+    """
     try:
         piece = await console.read_input()
     except HelixError as error:
@@ -338,7 +343,9 @@ def _address_of_owner(run: Path, name: str, *, sockets: bool) -> Path:
 
 
 def check_private_folder(folder: Path, *, make: bool = True) -> Path:
-    """The folder, certainly the user's own and closed to others; ActionRefused if somebody else's hand is in it."""
+    """Returns the folder after checking that it belongs to this user and is closed to others;
+    raises ActionRefused if not.
+    """
     if make:
         ensure_private_folder(folder)
     found = folder.lstat()
@@ -365,7 +372,7 @@ class InstanceClaim:
         self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def try_to_claim(self) -> bool:
-        """Whether it is ours now."""
+        """Tries to lock the claim and returns whether that succeeded."""
         try:
             if sys.platform == "win32":
                 import msvcrt
@@ -384,7 +391,7 @@ class InstanceClaim:
 
 
 def claim_instance(run: Path, name: str) -> InstanceClaim | None:
-    """The claim to be the one that listens as `name`, or None: somebody else has it (`connect_to_owner` finds them)."""
+    """Returns the claim to listen as `name`, or None when another process holds it."""
     mine = InstanceClaim(check_private_folder(run) / f"{name}.lock")
     if mine.try_to_claim():
         return mine

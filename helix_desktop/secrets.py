@@ -138,7 +138,7 @@ Addressee: TypeAlias = ProviderKey | McpServerSecret | McpSignIn | SharedStoreKe
 
 
 class SecretKeeper(Enum):
-    """Who keeps a key."""
+    """Where a secret is stored."""
 
     KEYRING = "the system's keyring"
     SESSION = "this session only"
@@ -237,7 +237,9 @@ class SecretStorage:
     async def store_secret_at(
         self, secret: Addressee, value: str, *, where: SecretKeeper = SecretKeeper.KEYRING
     ) -> None:
-        """Keep it there and forget it elsewhere. NoUsableKeyring when the keyring cannot; nothing is stored then."""
+        """Stores the secret in one place and deletes it from the others. Raises NoUsableKeyring, and
+        stores nothing, when the keyring cannot be used.
+        """
         name = keyring_name_of(secret)
         self._seen(value)
         if where is SecretKeeper.ENVIRONMENT:
@@ -360,7 +362,9 @@ class SecretStorage:
 
 
 def keyring_name_of(secret: Addressee) -> str:
-    """Its name in the keyring. Whoever asks with a bare name has not said whose secret it is, and gets none."""
+    """Returns the secret's name in the keyring. A plain string is refused, because it does not say
+    whose secret it is.
+    """
     if not isinstance(secret, Addressee):
         raise TypeError(f"a secret is asked for by its addressee, not by {type(secret).__name__}")
     return secret.keyring_name

@@ -73,7 +73,9 @@ class OwnedTasks:
 
 
 async def finish_making(making: Coroutine[Any, Any, T], end: Callable[[T], Awaitable[object]]) -> T:
-    """What `making` makes. If this is cancelled meanwhile, it is made all the same and `end` ends it: nobody else knows of it."""
+    """Waits for `making` even when this is cancelled, and then passes its result to `end`, so that
+    it does not leak.
+    """
     task = asyncio.get_running_loop().create_task(making)
     try:
         return await asyncio.shield(task)
@@ -97,7 +99,7 @@ def start_thread(work: Callable[[], None], *, name: str, daemon: bool = False) -
 
 
 def run_on_detached_thread(work: Callable[[], T], *, name: str) -> asyncio.Future[T]:
-    """Run what may hang for ever (a keyring, a dead mount, a terminal's input) on a daemon thread of its own.
+    """Runs work that may hang for ever (a keyring, a dead mount) on a daemon thread of its own.
 
     The thread cannot be stopped: whoever stops waiting leaves it behind, and it does not keep the program from ending.
     """

@@ -139,7 +139,7 @@ class TiktokenCounter:
         return known
 
     def count_ahead(self, texts: Iterable[str]) -> None:
-        """Count many texts together, so that `count_tokens` knows each of them."""
+        """Counts many texts in one batch, so that `count` answers for each of them from memory."""
         fresh: dict[bytes, list[str]] = {}
         size = 0
         for text in texts:
@@ -180,8 +180,8 @@ class TiktokenCounter:
         yield from self._count_batch(batch)
 
     def _count_batch(self, batch: Sequence[str]) -> list[int]:
-        """In one call, as each gives up the interpreter and has to get it back from threads that compute. What stands between two
-        pieces is a token of its own.
+        """Counts a batch in one call, because every call releases the interpreter and waits to get
+        it back. What separates two texts is a token of its own.
         """
         if len(batch) < 2 or any(END in piece for piece in batch):
             return list(map(self._count_piece, batch))

@@ -25,7 +25,9 @@ TITLE = "Helix Desktop"
 
 def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
     """Run the window until it is closed. `home`: store everything in this folder (see places.py)."""
-    gc.disable()  # nothing of a start is garbage; garbage.py collects once everything is there
+    # nothing allocated at the start is garbage; garbage_collection.py collects when everything is
+    # loaded
+    gc.disable()
     arguments = _parse_window_arguments(sys.argv[1:] if argv is None else argv)
     where = program_folders.find_program_folders(home or arguments.home)
     if _somebody_listens(where.run):
@@ -48,7 +50,9 @@ def main(home: Path | None = None, argv: Sequence[str] | None = None) -> int:
 
 
 def _somebody_listens(run: Path) -> bool:
-    """Whether a program may have this window already. Of one that was killed an address is left where nobody listens."""
+    """Returns whether another process may be showing this window already. A killed process can
+    leave an address where nobody listens.
+    """
     address = run / "window.sock"
     if not address.exists():
         return (run / "window.port").exists()
@@ -81,7 +85,9 @@ def _create_qt_application() -> QApplication:
 
 
 def _wait_for_first_paint(application: QApplication, shell: WindowShell) -> None:
-    """Until the window is on the screen, and not longer: a screen that never asks for a paint is no reason to wait."""
+    """Waits until the window has been painted, but not longer than the limit: some screens never
+    ask for a paint.
+    """
     for _ in range(20):
         application.processEvents(QEventLoop.ProcessEventsFlag.AllEvents, 10)
         if shell.placeholder.was_painted:
@@ -90,7 +96,9 @@ def _wait_for_first_paint(application: QApplication, shell: WindowShell) -> None
 
 
 class _ProgramImport(QObject):
-    """`done`: everything behind the window has been imported, or cannot be."""
+    """`done` is emitted when everything behind the window has been imported, or when the import has
+    failed.
+    """
 
     done = Signal()
 

@@ -1,6 +1,7 @@
-"""The command line's nouns, one module each: `add_ask_command(commands)` declares one, `run_ask_command(arguments)` does it.
+"""Holds one module for each noun of the command line: it declares the noun's arguments and runs it.
 
-A module here is imported at every start of the command line, so it imports what is heavy when it runs, not before.
+`ask_command` has `add_ask_command`, which declares, and `run_ask_command`. Every start of the
+command line imports all of these modules, so they import what is heavy only when they run.
 """
 
 from __future__ import annotations
@@ -61,17 +62,17 @@ def build_command_line_parser() -> argparse.ArgumentParser:
 
 
 def format_local_minute(time: float) -> str:
-    """When it was, in the time of this machine."""
+    """Formats a time in the local time zone, to the minute."""
     return datetime.fromtimestamp(time, UTC).astimezone().strftime("%Y-%m-%d %H:%M")
 
 
 def add_json_option(arguments: argparse.ArgumentParser) -> None:
-    """Every command can say what it has to say to a program as well."""
+    """Adds `--json`, which prints one JSON value instead of text."""
     arguments.add_argument("--json", action="store_true", help="print one JSON value instead of text")
 
 
 def add_workspace_argument(arguments: argparse.ArgumentParser, *, positional: bool = False) -> None:
-    """The workspace a command is about."""
+    """Adds the argument that names the workspace."""
     if positional:
         arguments.add_argument("workspace", metavar="WORKSPACE", help="the workspace's name or ID")
     else:

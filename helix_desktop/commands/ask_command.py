@@ -81,7 +81,9 @@ def run_ask_command(arguments: argparse.Namespace) -> int:
 
 
 def _find_workspace_here(home: Path | None) -> str:
-    """The workspace whose folder we are in, the innermost; or the only one there is."""
+    """Finds the workspace for the current folder, the innermost one if several match, or else the
+    only workspace there is.
+    """
     here = Path.cwd()
     known = workspace_access.open_all_workspaces(program_folders.find_program_folders(home)).list_workspaces()
     inside = [(len(root), one.id) for one in known for root in one.settings.roots if here.is_relative_to(root)]
@@ -112,7 +114,7 @@ async def ask_in_workspace(arguments: argparse.Namespace, workspace: StoredWorks
 
 
 async def _end_interrupted(bench: Workbench, resumed: str, console: Console) -> None:
-    """Nothing else will end the turns of a command that was killed. One that is to be resumed stays open."""
+    """Ends turns that a killed command left open, except the one that is to be resumed."""
     from helix_desktop.workbench import interrupted_turns
 
     keep = (await _open_named_session(bench, resumed)).id if resumed else ""
@@ -184,7 +186,9 @@ async def _run_asked_turn(
 
 
 async def _fetch_from_other_machines(bench: Workbench, console: Console) -> bool:
-    """Whether what other machines wrote is here. Where the store does not answer, the turn goes on with what is here."""
+    """Fetches what other machines wrote and returns whether that worked. If the store does not
+    answer, the turn uses what is stored here.
+    """
     try:
         async with asyncio.timeout(FETCH_SECONDS):
             await bench.sharing.fetch_facts_of_others()
@@ -221,8 +225,8 @@ async def _begin_writable_turn(bench: Workbench, session: Session, if_busy: str,
 
 
 async def _deliver_to_other_machines(bench: Workbench, console: Console) -> bool:
-    """Whether other machines can read the turn. What could not be sent waits here, and is none of the turn's failures, unless
-    work counts as done only when the store has it.
+    """Sends the turn to the shared store and returns whether that worked. Unsent facts stay here;
+    the turn itself has not failed.
     """
     try:
         await bench.sharing.wait_until_sent()

@@ -128,7 +128,9 @@ async def _input_pieces(first: bytes, console: Console) -> AsyncIterator[bytes]:
 
 
 def guess_media_type(name: str, beginning: bytes) -> str:
-    """By the name where it says so, else text if the beginning is text."""
+    """Guesses the media type from the file name, or else returns text when the beginning is valid
+    text.
+    """
     known = BY_NAME.get(Path(name).suffix.lower())
     if known:
         return known

@@ -64,7 +64,9 @@ def _add_changes_verb(verbs: Subparsers, name: str, sentence: str, work: Work) -
 
 
 def _run_after_asking(arguments: argparse.Namespace) -> int:
-    """Ask here, after what would be done has been shown: who has the workspace open must not wait for a person."""
+    """Shows what would be restored and asks here, so that the process that has the workspace open
+    never waits for a person.
+    """
     code = workspace_access.run_on_workspace(arguments)
     if code != ASKING:
         return code

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TURN = 0.0005  # seconds after which a thread that reads a large body lets other clients' streams go on
 LARGE = 4 << 20  # bytes from which on a buffer grows where it is: copying a body of 30 MB would hold the streams up
-KEPT = 32 << 20  # bytes that are free and stay, so that a usual body does not ask the system for its pages anew
+KEPT = 32 << 20  # free bytes that are kept, so that a body of usual size needs no new pages from the system
 
 
 def add_gateway_command(nouns: Subparsers) -> None:
@@ -128,7 +128,9 @@ async def _provider_key_and_host(where: program_folders.ProgramFolders, provider
 
 
 async def answer_gateway_request(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Asked of the program that has the workspace open: be the engine of a gateway, or let the workspace go."""
+    """Answers a gateway that found the workspace open here: work for it as its engine, or close the
+    workspace.
+    """
     from helix_desktop import workbench
     from helix_desktop.gateway import gateway_workspaces, remote_conversations
 

@@ -101,7 +101,9 @@ def _describe_histories_by_folder(found: Sequence[FoundHistories]) -> Sequence[s
 
 
 def run_import(arguments: argparse.Namespace) -> int:
-    """The paths as whoever does the work has to see them: it may be a program in another folder."""
+    """Makes the paths absolute, because the import may run in a process with another working
+    directory.
+    """
     given = {str(path): str(path.absolute()) for path in arguments.paths}
     if not given and not arguments.watch:
         arguments.paths = _find_history_files()
@@ -141,7 +143,7 @@ async def _import_once(arguments: argparse.Namespace, workspace: StoredWorkspace
 
 
 async def _import_until_stopped(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Import, and again whenever a file has changed; Ctrl+C ends it and tells what came."""
+    """Imports now and after each change to a file, until Ctrl+C, and then prints the result."""
     import watchfiles
 
     from helix_desktop.histories import history_finding

@@ -172,7 +172,9 @@ async def _compact_with_fast_model(
 
 
 async def sign_in_to_server(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
-    """Through the process that has the workspace open, so that its server goes on with the token."""
+    """Signs in within the process that has the workspace open, so that its running server uses the
+    new token.
+    """
     from helix_desktop import workbench
 
     bench = workbench.workbench_of(workspace)
@@ -242,6 +244,8 @@ def _snippets_as_json(found: Sequence[object]) -> str:
 
 
 def _own_start_command() -> list[str]:
-    """How other programs start us: by our command where it is on the path, else by ourselves."""
+    """Returns the command with which other programs start this one: `helix-desktop` if it is on the
+    PATH, else the full command.
+    """
     command = find_program("helix-desktop")
     return [command] if command else own_program_command()

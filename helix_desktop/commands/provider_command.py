@@ -80,7 +80,7 @@ def _add_provider_verb(
 
 @dataclass(frozen=True, slots=True)
 class ProviderTools:
-    """What these commands work with."""
+    """The provider file, keys, connections and console that the provider and model commands use."""
 
     configured: ConfiguredProviders
     secrets: SecretStorage

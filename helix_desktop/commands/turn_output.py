@@ -1,4 +1,4 @@
-"""Hearing a session and saying it to a console: the text as it is written, or every fact as a line of JSON."""
+"""Prints a running turn to a console: the text as it is written, or every fact as a line of JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COMMANDS = frozenset({ToolName.RUN_COMMAND})
 
 
 class StandardErrorLine(str):
-    """What is told on standard error, beside the answer."""
+    """A line for standard error, beside the answer."""
 
     __slots__ = ()
 
@@ -61,7 +61,9 @@ class TurnPrinter:
                 pass
 
     def answer_early_question(self, event: Event) -> None:
-        """All that is heard before the turn: what the shell lines of a slash command ask."""
+        """Answers questions that come before the turn, such as those of the shell lines of a slash
+        command.
+        """
         if isinstance(event, QuestionAsked):
             self.session.answer_question(event.number, self.answer_as_allowed(event.question))
 
@@ -75,7 +77,7 @@ class TurnPrinter:
             self._waiting.put_nowait("")
 
     def _end_printing(self, why: str) -> None:
-        """Nothing goes on any more: also where the turn's end found no room in the journal."""
+        """Ends the printing, also when the end of the turn could not be written to the journal."""
         if self.ended is None:
             self.ended = TurnEnded(TurnEnd.FAILED, why)
         self._waiting.put_nowait("")

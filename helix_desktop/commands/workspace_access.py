@@ -1,4 +1,5 @@
-"""How a command reaches a workspace: it opens it, or, beside a running program that has it open, is run there.
+"""Runs a command on a workspace: it opens the workspace, or hands the command to the process that
+has it open.
 
 A command's work is written once, as a coroutine on the open workspace and a console. The caller keeps its own files:
 it reads `source` and writes `target` itself, and the work sees both as the console's input and output.
@@ -61,12 +62,12 @@ def run_on_workspace(
     with Terminal(source=source, target=target, gather=gather) as console:
         code = asyncio.run(_open_or_hand_over(arguments, known.id, console))
         if code and target is not None:
-            raise SystemExit(code)  # the target is not put in its place
+            raise SystemExit(code)  # the output file is not replaced
     return code
 
 
 def ask_yes_or_no(question: str) -> bool:
-    """Nobody to ask is a no, and so is an input that ends."""
+    """Asks a yes-or-no question. Without a terminal, and at the end of input, the answer is no."""
     try:
         return bool(sys.stdin and sys.stdin.isatty()) and input(question).strip().casefold() in {"y", "yes"}
     except EOFError:
@@ -105,7 +106,7 @@ async def _open_or_hand_over(arguments: argparse.Namespace, identity: str, conso
 async def _run_on_reading_copy(
     arguments: argparse.Namespace, known: KnownWorkspace, counting: OptionalTokenCounter, console: Console
 ) -> int:
-    """What only reads is done on a disk that takes nothing."""
+    """Runs a command that only reads on a temporary copy, when the disk is read-only."""
     from helix_desktop.store import reading_copy
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
@@ -121,7 +122,9 @@ async def _run_on_reading_copy(
 
 
 async def wait_for_index(workspace: StoredWorkspace, console: Console) -> None:
-    """Wait for the index; what lasts is told on standard error."""
+    """Waits until the search index is up to date and reports progress on standard error when that
+    takes long.
+    """
     clock = asyncio.get_running_loop().time
     told = clock()
     late: list[str] = []
@@ -161,7 +164,7 @@ async def _run_as_owner(
 
 
 def link_to_shared_store(workspace: StoredWorkspace, where: program_folders.ProgramFolders, *, working: bool) -> None:
-    """To the store it shares with other machines, where there is one."""
+    """Connects the workspace to its shared store, if it has one."""
     from helix_desktop.store import workspace_link
 
     if workspace_link.wants_link(workspace):

@@ -154,7 +154,7 @@ def _workspace_as_json(known: KnownWorkspace) -> dict[str, Any]:
 
 
 def _run_workspace_change(arguments: argparse.Namespace) -> int:
-    """Through the program that has it open, so that it knows; else in the file, without opening the stores."""
+    """Changes the workspace through the process that has it open, or else directly in its file."""
     return asyncio.run(_change_closed_workspace(arguments))
 
 
@@ -240,7 +240,9 @@ async def export_workspace_file(arguments: argparse.Namespace, workspace: Stored
 
 
 def _run_empty_trash(arguments: argparse.Namespace) -> int:
-    """Ask first, here: who has the workspace open must not wait for a person."""
+    """Asks here before emptying the trash, so that the process that has the workspace open never
+    waits for a person.
+    """
     code = workspace_access.run_on_workspace(arguments)
     if code != ASKING:
         return code

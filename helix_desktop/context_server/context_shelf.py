@@ -98,7 +98,7 @@ async def recall_content(
 
 
 async def search_content(shelf: ContextShelf, *, query: str, tool: str = "", limit: int = 10) -> dict[str, Any]:
-    """Where the words stand."""
+    """Searches the workspace for words and returns the passages that hold them."""
     if not query.strip():
         raise InvalidInput("A query is needed.", remedy="Specify the words to look for.")
     hits = await shelf.catalogue.search_index(
@@ -145,7 +145,9 @@ def _entry_row_as_json(row: ShelfEntryRow) -> dict[str, Any]:
 
 
 async def put_content(shelf: ContextShelf, *, content: str, source: str = "", tool: str = "") -> dict[str, Any]:
-    """Store what an agent outside wants to find again. Its tool is named as from outside: nothing passes for ours."""
+    """Stores content for a foreign agent. The tool's name is marked as foreign, so that it cannot
+    pass for one of ours.
+    """
     data = content.encode("utf-8", "replace")
     if not data or len(data) > MOST_PUT:
         raise InvalidInput(f"The content must be 1 to {MOST_PUT:,} bytes long; this is {len(data):,} bytes.")

@@ -95,7 +95,7 @@ def parse_message_line(line: bytes) -> SessionMessage | types.JSONRPCError:
 
 
 def _request_id_of(request: Any) -> types.RequestId | None:
-    """Which request it was; that of an answer is not ours to use."""
+    """Returns the id of the request; an answer's id is not ours to use."""
     number = request.get("id") if isinstance(request, dict) and "method" in request else None
     return number if type(number) in {int, str} and str(number).isprintable() else None
 

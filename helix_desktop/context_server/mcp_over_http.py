@@ -67,7 +67,7 @@ async def _send_plain_answer(send: Send, status: int, why: str) -> None:
 
 
 class _ServerWithoutSignals(uvicorn.Server):
-    """Leaves the process's signals to whoever has them."""
+    """A uvicorn server that does not install signal handlers."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""The gateway for the window: asked for of the resident while it is switched on, and the agents' configurations."""
+"""Switches the gateway on and off for the window, and changes the agents' configuration files."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from contextvars import Context
 import qasync
 
 FAR = 1.0  # seconds
-FEW = 64  # so many may stand there cancelled
+FEW = 64  # the most cancelled timers that may wait in the heap
 
 
 class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without types
@@ -50,7 +50,7 @@ class WindowEventLoop(qasync.QEventLoop):  # type: ignore[misc] # comes without 
             self._cancelled = 0
 
     def _schedule_due_timers(self) -> None:
-        """See to it that `_run_due_timers` runs when the first of them is due."""
+        """Schedules `_run_due_timers` for the time of the earliest timer."""
         if self._far and self._far[0][0] < self._wakes_at:
             self._wakes_at = self._far[0][0]
             super().call_later(max(0.0, self._wakes_at - self.time()), self._run_due_timers)

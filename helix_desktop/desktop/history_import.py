@@ -26,7 +26,9 @@ _EARLIER = ("Brought in", "Übernommen")  # what the workspace without a folder 
 
 @dataclass(slots=True)
 class _WorkspaceImport:
-    """What goes into one workspace: the folder, where it is on this computer, and the files with the folders wanted of each."""
+    """The files to import into one workspace, with the folder they belong to and where it is on
+    this computer.
+    """
 
     folder: Path | None
     files: dict[Path, set[str]] = field(default_factory=dict)

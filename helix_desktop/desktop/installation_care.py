@@ -1,4 +1,6 @@
-"""Looking after the installation and its workspaces, for the settings and the tour: what `gui/settings/installation_port.py` asks."""
+"""Implements what the settings and the tour ask about the installation and its workspaces
+(`gui/settings/installation_port.py`).
+"""
 
 from __future__ import annotations
 
@@ -241,5 +243,7 @@ def _describe_configured_server(name: str, table: Mapping[str, Any], hosted: Hos
 
 
 def _workbench_behind_port(bench: Shown) -> Workbench:
-    """The window shows real workbenches; its own Protocol names only what it uses of them."""
+    """Returns the workbench behind the window's Protocol, which names only the members the window
+    uses.
+    """
     return cast("Workbench", bench)

@@ -54,7 +54,7 @@ async def replay_conversations(
 
 
 async def _write_recording_files(bench: WorkbenchPort, conversations: Sequence[str], folder: Path) -> Sequence[Path]:
-    """A file for each, which bears its title: what is played is called by its file."""
+    """Writes one file per conversation, named by its title, because the report shows file names."""
     titles = {row.id: row.title for row in bench.list_conversations()}
     files = []
     for number, conversation in enumerate(conversations, 1):

@@ -96,7 +96,8 @@ class UpdateCheck:
         try:
             release = await fetch_newest_release(address, self.connections)
         except HelixError as error:
-            log.info("no newer version could be looked for: %s", type(error).__name__)  # its words name the address
+            # the error's message would name the address
+            log.info("no newer version could be looked for: %s", type(error).__name__)
             if not quiet:
                 self.notices.show_error_notice(error)
             return

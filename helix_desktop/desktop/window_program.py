@@ -1,4 +1,4 @@
-"""The program behind the window, put together and ended in order. Imported when the window has been painted.
+"""Builds the program behind the painted window, and ends it in order.
 
 Stores, providers and tools are imported in a thread while the event loop turns already, and opened after that.
 """
@@ -212,7 +212,7 @@ class WindowProgram:
         return await workspace_access.serve_commands(workspace, self._where)
 
     async def _listen_for_second_start(self) -> None:
-        """Be found by a second start. Who holds the claim answers; a second window of the same home does not."""
+        """Listens for a second start of the program. Only the holder of the claim answers."""
         try:
             self._claim = running_instance.claim_instance(self._where.run, NAME)
             if self._claim is not None:
@@ -299,7 +299,9 @@ class WindowProgram:
 
 
 def _warm_up_text_rendering() -> None:
-    """What the first text and the first code would otherwise hold a frame up for: 30 ms, and up to 40 for a language."""
+    """Warms up fonts and highlighting, which would otherwise delay a frame by 30 to 40 ms when
+    first used.
+    """
     importlib.import_module("markdown_it")
     for language in ("python", "json", "bash"):
         code_highlighting.find_lexer(language)
@@ -312,7 +314,9 @@ def _warm_up_pages() -> None:
 
 
 def _exit_process_at_once() -> None:
-    """A thread that hangs (a keyring, a dead network mount) must not keep the program."""
+    """Ends the process at once, so that a hanging thread (a keyring, a dead network mount) cannot
+    keep it alive.
+    """
     stuck = [each for each in threading.enumerate() if each is not threading.main_thread() and not each.daemon]
     if stuck:
         logging.shutdown()

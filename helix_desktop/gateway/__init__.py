@@ -1,1 +1,3 @@
-"""The address for agents people already use: what they send is journaled, and goes on as the view the engine makes of it."""
+"""Runs a local gateway for other agents: records their requests in a journal and sends the folded
+view to their provider.
+"""

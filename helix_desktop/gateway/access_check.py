@@ -1,6 +1,8 @@
-"""Who may come in: a program that has the token of an address, and is no page in a browser.
+"""Decides which requests may enter: those with a valid token that do not come from a web page in a
+browser.
 
-The kernel is not asked whose connection it is: for one that is closed already it answers root.
+The user is not checked by the socket's owner: for a connection that is already closed, the kernel
+answers root.
 """
 
 from __future__ import annotations

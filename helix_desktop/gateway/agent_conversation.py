@@ -1,4 +1,6 @@
-"""One conversation of a connected agent, held open: messages become its facts, and its view says what they are sent on as."""
+"""Keeps one conversation of a connected agent open: turns its messages into facts and its view into
+what is sent on.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ LONG_TEXT_CHARACTERS = 32_000  # characters from which on texts are counted besi
 
 @dataclass(frozen=True, slots=True)
 class ConnectedAgentModel:
-    """The agent's own model, asked for a fold with the agent's own key by whoever has it."""
+    """Asks the agent's own model to write folds, with the agent's own key."""
 
     conversation: str
     model_name: str
@@ -98,7 +100,9 @@ class OpenAgentConversation:
         return replace(self, follower=self.follower.follow_draft(await self.conversation.copy_as_draft()))
 
     async def update_entries(self, track: MessageLine) -> ViewEntries:
-        """What the messages become now; from where it differs from what they became last."""
+        """Computes the entries of the current view, reusing those of the last one as far as they
+        are equal.
+        """
         view = self.conversation.current_view()
         shown, whole = await self.entries_of_view(view, tuple(track.seqs), self.last_entries)
         self.last_entries = shown if whole else None
@@ -117,7 +121,9 @@ class OpenAgentConversation:
             contents |= await self.contents.read_view_contents(replace(view, blocks=tuple(showing.missing.values())))
 
     async def apply_request_settings(self, arrival: Arrival) -> None:
-        """System prompt, tools, policy and model as the request has them."""
+        """Appends facts for system prompt, tools, policy and model where the request differs from
+        the conversation.
+        """
         conversation = self.conversation
         settings = conversation.state.settings
         wanted: list[Fact] = []
@@ -135,7 +141,9 @@ class OpenAgentConversation:
         self.applied_settings = self.settings_of_arrival(arrival)
 
     async def count_tokens_of_texts(self, texts: Sequence[str]) -> int:
-        """Their tokens. Long texts are counted beside the loop; whoever counts them again is told what was found."""
+        """Counts tokens, long texts in a thread. The counter remembers the result, so counting
+        again is free.
+        """
         count = self.bench.token_counter.count_tokens
         if sum(map(len, texts)) <= LONG_TEXT_CHARACTERS:
             return sum(map(count, texts))
@@ -154,7 +162,9 @@ class OpenAgentConversation:
         return (arrival.system, arrival.tools, arrival.model, arrival.fold, settings.preset, settings.policy)
 
     def is_plain_continuation(self, fresh: Sequence[Wired]) -> bool:
-        """Whether these are short texts, and results of calls that wait for them."""
+        """Whether the new messages are only short user texts and results of running calls, so that
+        no fold can become due.
+        """
         if any(message.speaker is not Speaker.USER for message in fresh):
             return False
         pieces = [piece for message in fresh for piece in message.pieces]
@@ -170,7 +180,9 @@ class OpenAgentConversation:
     # --- messages become facts
 
     async def append_messages(self, messages: Sequence[Wired], tip: int) -> list[int]:
-        """The messages are facts; for each the last fact that stands for it. `last_message_seq`: that of the message before them."""
+        """Appends the messages as facts. Returns for each message the number of the last fact that
+        stands for it.
+        """
         await self.count_tokens_of_texts(_countable_texts(messages))
         stored = await self._store_call_outputs(messages)
         outputs: list[tuple[int, AgentOutput]] = []
@@ -284,7 +296,7 @@ def _countable_texts(messages: Sequence[Wired]) -> list[str]:
 
 
 def _decode_base64_picture(text: str) -> bytes:
-    """What base64 says, read in slices; text that is none is taken as it is."""
+    """Decodes base64 in slices. Text that is not base64 is kept as its bytes."""
     content = bytearray()
     try:
         for part in slice_text(text):

@@ -58,13 +58,15 @@ def recall_tools_to_add() -> tuple[Tool, ...]:
 
 
 async def _history_is_elsewhere(_fold: str, _words: str) -> str:
-    """Where the history is, the call is answered."""
+    """Never called: recall_history is answered by the process that has the journal."""
     raise NotImplementedError
 
 
 @dataclass(slots=True)
 class AgentExchange:
-    """`on_sent` hears of every body that was sent on."""
+    """Handles one request and its reply. `on_sent` is called with every body that was sent to the
+    provider.
+    """
 
     sending: RequestForwarder
     on_sent: Callable[[str, ParsedRequest, dict[str, Json]], None] = lambda _conversation, _opened, _body: None
@@ -139,8 +141,8 @@ class AgentExchange:
         tools: bool,
         changed: bool,
     ) -> tuple[httpx.Response, dict[str, Json], bool] | None:
-        """What is tried after a refusal: a shorter request where it was too long, the client's own where ours was refused.
-        None where the refusal was passed on.
+        """Retries after the provider refused: with a shorter request if it was too long, with the
+        client's own body if ours was refused. Returns None when the refusal was passed on.
         """
         content = await response.aread()
         too_long = response.status_code in (400, 413) and any(words in content.lower() for words in TOO_LONG_PHRASES)

@@ -1,4 +1,6 @@
-"""What a connected agent's conversation sent and saved. The baseline is the agent without any gateway."""
+"""Computes what a connected agent's conversation sent and saved, compared with running without the
+gateway.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request tells of the agent behind it: its name, its conversation, and how it pays."""
+"""Finds out from a request which agent sent it, in which session, and how it pays."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def parent_session_of_request(headers: Mapping[str, str]) -> str:
 
 
 def _with_subagent_name(session: str, headers: Mapping[str, str]) -> str:
-    """Claude Code's sub-agents have its session's name, and a name of their own besides."""
+    """Adds the sub-agent's name, because Claude Code's sub-agents send the session of their parent."""
     return f"{session}/{headers[_SUBAGENT]}" if headers.get(_SUBAGENT) else session
 
 

@@ -1,4 +1,4 @@
-"""One run of an agent through the gateway: how it is started, and what it came to."""
+"""Runs an agent through the gateway once and prints what the run cost and saved."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _environment_for_agent(environ: Mapping[str, str], more: Mapping[str, str]) 
 
 
 def _leave_signal_to_agent(_number: int, _frame: object) -> None:
-    """A handler and not SIG_IGN: what is ignored would be ignored by the agent as well."""
+    """Does nothing. A handler is needed because the agent would inherit SIG_IGN."""
 
 
 def format_run_summary(figures: Sequence[dict[str, Any]]) -> str:

@@ -1,4 +1,6 @@
-"""The gateway's address in an agent's own configuration: shown first, and taken out again byte for byte."""
+"""Writes the gateway's address into an agent's own settings file, shows the change first, and
+restores the file byte for byte.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def plan_address_install(
 
 
 def install_address(change: AgentSettingsChange, config: Path) -> None:
-    """Write it, and how to take it out again first."""
+    """Saves the old content first, then writes the new settings."""
     if change.before == change.after:
         return
     note = config / FOLDER / f"{change.agent}.json"

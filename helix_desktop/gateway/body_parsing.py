@@ -1,4 +1,5 @@
-"""Bodies of requests, read from where they differ from the one before: a conversation grows at its end, and the work with it.
+"""Parses request bodies incrementally: only what differs from the session's previous body is
+parsed.
 
 The list of messages is cut into its values in the bytes themselves. What was there before, byte for byte, is not parsed again,
 and what no fold touches goes on as the bytes it came as. Values are parsed one by one and long texts in slices, so that other
@@ -119,7 +120,7 @@ class ParsedBody:
 
 
 class _UnitPositions:
-    """Where values stand in a list. In one of `count` that is much the same they have the same place, counted from the end."""
+    """Finds the position of values in a list. Tries the same position counted from the end first."""
 
     def __init__(self, units: Sequence[Json], count: int) -> None:
         self._units, self._more = units, len(units) - count
@@ -296,7 +297,9 @@ def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
 
 
 def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
-    """The next place where a text may be parted: not within a sign, an escape, or a pair of them."""
+    """Returns the next position where a JSON string may be cut: not inside a character, an escape
+    or a surrogate pair.
+    """
     while at < end:
         plain = b"\\" not in content[at - 12 : at] and content[at] & 0xC0 != 0x80
         begins = content[at] == _BACKSLASH != content[at - 1] and content[at + 1 : at + 3].lower() != b"ud"
@@ -321,7 +324,7 @@ def _put_texts_back(value: Json, texts: Mapping[str, str]) -> Json:
 
 
 class MessagesNotFound(Exception):
-    """The list was not found, or holds something else than objects."""
+    """Raised when the list of messages was not found or holds something else than objects."""
 
 
 def count_common_bytes(one: BodyBytes, other: BodyBytes) -> int:

@@ -1,4 +1,6 @@
-"""Which conversation a request belongs to: the longest known beginning wins, and what the agent says of itself narrows it."""
+"""Finds the conversation a request belongs to: the one that shares the longest beginning, among
+those of its session.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ def next_message_hash(chain: Sequence[str], wire: str, key: str) -> str:
 
 @dataclass(eq=False, slots=True)
 class MessageLine:
-    """One conversation as its agent sends it: its messages' hashes, and for each the last fact that stands for it. `newest_fact_sent`: the
-    newest fact of what its last request was sent, where that was recorded behind it. `is_recorded`: no request is ahead of its
-    facts; `is_wanted`: somebody waits for that.
+    """The messages of one conversation as its agent sends them: their hashes, and for each the last
+    fact that stands for it.
+
+    `newest_fact_sent` is the newest fact contained in the last request that was recorded after it
+    was sent. `is_recorded`: no request is ahead of its facts; `is_wanted`: somebody waits for that.
     """
 
     conversation: str
@@ -50,7 +54,7 @@ class MessageLine:
 
     @asynccontextmanager
     async def hold_when_recorded(self) -> AsyncIterator[None]:
-        """Alone, when all that went ahead is recorded."""
+        """Holds the line when everything sent ahead of the journal is recorded."""
         async with self.lock:
             self.is_wanted.set()
             await self.is_recorded.wait()
@@ -68,7 +72,9 @@ class MessageLine:
 
 @dataclass(frozen=True, slots=True)
 class RequestPosition:
-    """Where a request stands: on `line`, after `known_count` of its messages; on_line: as that track goes on now."""
+    """Where a request continues: on which line, after how many of its messages, and whether that
+    line still goes this way.
+    """
 
     line: MessageLine | None
     known_count: int = 0

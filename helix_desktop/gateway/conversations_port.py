@@ -1,4 +1,6 @@
-"""What the two sides of the gateway tell each other: the one that has the agent's bytes, and the one that has the journal."""
+"""Defines what the process that holds the agent's connection and the process that holds the journal
+exchange.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a request says of itself. `fold`: whether something may be folded; `parent`: the session whose sub-agent asks."""
+    """What the gateway knows about a request from its headers and body. `fold`: whether something
+    may be folded; `parent`: the session whose sub-agent asks.
+    """
 
     wire: str
     agent: str
@@ -32,8 +36,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Ticket:
-    """One request under way. `messages`: how many it had; `last`: the hash of all of them; `saw`: the newest fact when it was sent;
-    `live`: whether its reply is recorded; `ahead`: whether its messages are recorded behind it.
+    """Identifies a request that has been sent on, so that its reply can be recorded.
+
+    `messages`: how many it had; `last`: the hash of all of them; `saw`: the newest fact when it was
+    sent; `live`: its reply is recorded; `ahead`: it was sent before its messages were recorded.
     """
 
     conversation: str
@@ -71,7 +77,9 @@ AskAgentModel = Callable[[str, str, str, int], Awaitable[tuple[str, Usage, str]]
 
 
 class AgentConversations(Protocol):
-    """Where the engine is: in this process, or in the one that has the workspace open."""
+    """The connected agents' conversations of one workspace, in this process or in the one that has
+    the workspace open.
+    """
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent: ...
 

@@ -1,4 +1,6 @@
-"""The request that goes to the provider: the client's own, with the view's entries in place of its messages."""
+"""Builds the body sent to the provider: the client's own, with its messages replaced by the entries
+of the view.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,11 @@ _CLIENT_MESSAGES = (As, Changed)  # the client's messages
 
 @dataclass(frozen=True, slots=True)
 class BuiltMessages:
-    """What a request was made of. Of each entry, and those before it: how many of the units (`unit_counts`), how many of the messages they
-    need (`message_counts`), and how many marks stand inside of their blocks (`inner_mark_counts`). Other marks of the client's are left out.
+    """How the messages of a request were built, so that the next request can reuse the beginning.
+
+    For each entry, summed over all before it: how many units it has (`unit_counts`), how many
+    messages they need (`message_counts`), and how many cache marks lie inside their blocks
+    (`inner_mark_counts`). The client's other marks are left out.
     """
 
     messages: Sequence[Wired]
@@ -46,9 +51,11 @@ class BuiltMessages:
 
 @dataclass(slots=True)
 class PreviousBody:
-    """Of the request before in the same line, so that only what is new is made: how it was made, groups of its values with the
-    bytes they were written as, what was sent of it, without marks, for the marks of the next one, and what got marks, with and
-    without them.
+    """What is kept of the previous request of the same conversation, so that only new messages are
+    built, encoded and marked.
+
+    That is how it was built, groups of its values with their encoded bytes, what was sent without
+    cache marks (to place the next marks), and what got marks, with and without them.
     """
 
     built: BuiltMessages | None = None
@@ -201,7 +208,7 @@ def _edits_for_part(message: Wired, part: Part, answers: Sequence[str]) -> list[
 
 
 def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[int] | None, kept: PreviousBody) -> None:
-    """Remembers where the client marked a request that goes on as it came."""
+    """Remembers the client's cache marks of a request that is sent unchanged."""
     if wire == anthropic_wire.NAME:
         perhaps = range(len(units)) if marked is None else sorted(marked)
         places = [at for at in perhaps if anthropic_wire.last_cache_mark(units[at]) is not None]
@@ -212,7 +219,9 @@ def remember_client_marks(wire: str, units: Sequence[Json], marked: Collection[i
 
 
 def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, kept: PreviousBody) -> None:
-    """Marks where the provider knows the request, instead of the client's on messages. `inner_mark_counts`: those that stay, of their blocks."""
+    """Sets cache marks where the provider is likely to have the request cached, replacing the
+    client's own marks on messages.
+    """
     now = kept.marked_request.mark_next(list(units))
     near = sum(map(anthropic_wire.count_blocks, units[now.stable :])) < anthropic_wire.LOOK_BACK
     kept.marked_request = now.limit_marks(
@@ -230,6 +239,8 @@ def _set_cache_marks(rest: Json, units: list[Json], usual: Json, inside: int, ke
 
 
 def _first_client_mark(client: Sequence[Wired]) -> Json | None:
-    """As long-lived as the client's own marks: a longer one may not stand behind a shorter one. None: it sets none."""
+    """Returns the client's first cache mark, because a longer-lived mark must not follow a shorter
+    one. None if it sets none.
+    """
     marks = (anthropic_wire.last_cache_mark(message.units[0]) for message in client)
     return next((mark for mark in marks if mark), None)

@@ -1,4 +1,6 @@
-"""The gateway as a web application: who may come in, which workspace it is, and the exchange with the provider."""
+"""The gateway as an ASGI application: checks access, chooses the workspace and forwards each
+request to its provider.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ ASK_SECONDS = 180.0
 
 @dataclass(slots=True)
 class AgentActivity:
-    """An agent as the page shows it."""
+    """What the page of connected agents shows about one agent. The field names are keys of the
+    status.
+    """
 
     agent: str
     requests: int = 0
@@ -90,7 +94,9 @@ class LastAgentRequest:
 
 
 class GatewayApp:
-    """`registrations`: the addresses that answer; `room_of`: the engine of a workspace, by its name; empty: the usual one."""
+    """`registrations`: the addresses that are valid now; `use_conversations`: opens a workspace's
+    conversations by name (empty: the default workspace).
+    """
 
     def __init__(self, registrations: GatewayRegistrations, room_of: UseConversations) -> None:
         self._registrations = registrations
@@ -107,7 +113,7 @@ class GatewayApp:
         self.agent_activity: dict[str, AgentActivity] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: SendEvent) -> None:
-        """ASGI."""
+        """Handles one ASGI connection."""
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
         elif scope["type"] == "websocket":  # the agent falls back to plain requests
@@ -251,7 +257,9 @@ class GatewayApp:
     async def _forward_token_count(
         self, sending: RequestForwarder, request: ParsedRequest, room: AgentConversations
     ) -> None:
-        """A count of tokens is asked for the request as it would be sent."""
+        """Asks the provider to count the tokens of the folded request, because that is what would
+        be sent.
+        """
         try:
             entries = await room.preview_request(request.arrival, request.messages_after_instructions)
             body = (
@@ -280,7 +288,9 @@ class GatewayApp:
         )
 
     async def status_for_registration(self, registration: GatewayRegistration) -> dict[str, Json]:
-        """What a registration's own conversations came to since it is there; for the window, all of them, and today's."""
+        """Returns the figures of the conversations that belong to this registration, or of all of
+        them and of today for the window.
+        """
         if not registration.sees_all:
             return {"figures": await self._figures_of_registration(registration)}
         midnight = datetime.now().astimezone().replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
@@ -356,7 +366,9 @@ class GatewayApp:
 
 
 def _workspace_of_request(incoming: IncomingRequest) -> str:
-    """The workspace of a registration that has one, whatever the path names: nobody else's is reached from there."""
+    """Returns the registration's own workspace if it has one, whatever the path says, so that
+    nobody reaches another workspace through it.
+    """
     return incoming.registration.workspace or incoming.route.workspace
 
 
@@ -372,7 +384,7 @@ def _provider_address(incoming: IncomingRequest) -> str:
 
 
 def _needs_stored_key(incoming: IncomingRequest) -> bool:
-    """Whether the stored key belongs to where this goes, and is wanted."""
+    """Whether this request needs the stored key and goes to the host that key is for."""
     registration, there = incoming.registration, urlsplit(_provider_address(incoming)).netloc.lower()
     return (
         bool(registration.key) and there == registration.key_host and not agent_identity.sends_own_key(incoming.headers)
@@ -425,7 +437,9 @@ def _parse_provider_reply(wire: Any, response: httpx.Response) -> Json:
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:
-    """The whole body; None where it is too large. It grows where it stands: to join a large one would hold all streams up."""
+    """Reads the whole body into one growing buffer (joining large pieces would block other
+    streams). None if it is too large.
+    """
     content = bytearray()
     while (event := await receive())["type"] != "http.disconnect":
         content += event.get("body", b"")

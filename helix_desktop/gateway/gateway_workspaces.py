@@ -72,7 +72,7 @@ class GatewayWorkspaces:
         await self._tasks.wait_for_all_tasks()
 
     async def _close_idle_workspaces(self) -> None:
-        """Those that were asked for longest ago, and that nobody uses."""
+        """Closes the unused workspaces that were used longest ago."""
         async with self._lock:
             idle = [identity for identity in self._stacks_by_id if not self._request_counts[identity]]
             for identity in idle[: max(0, len(self._stacks_by_id) - OPEN_AT_MOST)]:
@@ -141,7 +141,7 @@ class GatewayWorkspaces:
         return LocalAgentConversations(bench, self._ask)
 
     async def _close_for_other_process(self, identity: str) -> None:
-        """Somebody else wants to open it: the window."""
+        """Closes a workspace because another process, such as the window, wants to open it."""
         async with self._lock:
             self._conversations_by_id.pop(identity, None)
             if (stack := self._stacks_by_id.pop(identity, None)) is not None:

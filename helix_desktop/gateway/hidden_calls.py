@@ -1,4 +1,5 @@
-"""What the client does not see of a reply: calls of the tools added here, and the reasoning of the steps that made them.
+"""Hides calls of the recall tools, and the reasoning that led to them, from the replies the client
+sees.
 
 A veil is fed one event after the other of one or several replies that follow each other, and gives the bytes the client
 gets: one uninterrupted message. Where nothing is hidden these are the bytes that came.
@@ -18,7 +19,7 @@ HIDDEN_TOOLS = frozenset({"recall_cached_content", "search_cached_content", "rec
 
 
 class HiddenCallFilter(ABC):
-    """`holds_reasoning`: reasoning waits until it is known what it led to. `begin_next_reply` begins the next reply of the same message."""
+    """`holds_reasoning`: reasoning is held back until it is known whether a hidden call follows."""
 
     def __init__(self, *, hold: bool) -> None:
         self.holds_reasoning = hold
@@ -40,7 +41,7 @@ class HiddenCallFilter(ABC):
 
     @property
     def has_only_hidden_calls(self) -> bool:
-        """Whether the reply asks for nothing the client could answer."""
+        """Whether the reply only has hidden calls, so that the gateway continues it."""
         return self.hidden_count > 0 and self.visible_count == 0 and not self.is_last_reply
 
     def count_and_check_hidden(self, name: str) -> bool:

@@ -1,4 +1,6 @@
-"""The agents people have, and how each is given another address: for one run, or in its own configuration."""
+"""Lists the agents the gateway knows and how each is pointed at it: for one run, or in its own
+settings file.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ class KnownAgent:
 
 
 def find_known_agent(name: str) -> KnownAgent:
-    """One of them; WrongUse."""
+    """Returns the agent with this name. Raises WrongUse if there is none."""
     if name not in KNOWN_AGENTS:
         raise InvalidInput(f"{name!r} is not a known agent. Choose one of {', '.join(KNOWN_AGENTS)}.")
     return KNOWN_AGENTS[name]
@@ -126,7 +128,9 @@ def _change_opencode_settings(text: str, url: str) -> str:
 
 
 def _set_provider_addresses(whole: dict[str, Any], url: str) -> dict[str, Any]:
-    """The address for the providers opencode has, and for those of the person's that had none."""
+    """Sets the gateway's address for every provider in opencode's settings, keeping the user's
+    other options.
+    """
     bases = {"anthropic": f"{url}/v1", "openai": f"{url}/v1", "google": f"{url}/v1beta"}
     providers = dict(whole.get("provider", {}))
     for name, base in bases.items():
@@ -179,5 +183,5 @@ KNOWN_AGENTS: Mapping[str, KnownAgent] = {
 
 
 def find_agent_program(agent: KnownAgent) -> str:
-    """Where the agent's program is; empty where it is not."""
+    """Returns the path of the agent's program, or an empty text if it is not installed."""
     return shutil.which(agent.program) or ""

@@ -1,6 +1,7 @@
-"""The engine's side of the gateway: requests become facts of a conversation, and its view says what is sent on.
+"""Records agents' requests as facts of a conversation and returns what its view sends on.
 
-It works where the workspace is open, on the same sessions the window shows. Nothing here sees keys, headers or addresses.
+It runs where the workspace is open, on the same sessions that the window shows. It must not see
+keys, headers or addresses.
 """
 
 from __future__ import annotations
@@ -77,8 +78,8 @@ class LocalAgentConversations:
         return self._find_position_of(arrival).known_count
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired], *, known_count: int = 0) -> Sent:
-        """The request's messages are facts, what was due is folded, and this is what it becomes. `told`: how many messages
-        before these are known here already.
+        """Records the new messages, folds what is due, and returns the entries to send. `told`: how
+        many earlier messages are recorded here already.
         """
         messages = (*(UNSENT_MESSAGE,) * known_count, *messages)
         await self._read_lines_once()
@@ -169,8 +170,11 @@ class LocalAgentConversations:
     def _forward_if_nothing_due(
         self, arrival: Arrival, messages: Sequence[Wired], place: RequestPosition, track: MessageLine
     ) -> Sent | None:
-        """Where nothing is due, the new messages go on as they came and are recorded while the provider answers: its reply
-        waits for that. What comes due by them is folded for the next request. None where something may be due now.
+        """Sends the request before recording it when no fold can be due; the reply waits until it
+        is recorded.
+
+        What the new messages make due is folded for the next request. Returns None when something
+        may be due now.
         """
         follower = self._open_conversations.get(track.conversation)
         if follower is None or not track.is_free or not place.is_at_end or place.known_count == len(messages):
@@ -265,7 +269,9 @@ class LocalAgentConversations:
         return fresh
 
     async def _note_messages_of_fork(self, track: MessageLine) -> None:
-        """What a fork left behind: which messages its last facts stand for was noted after them."""
+        """Appends which messages the last facts stand for, because a fork copies the facts but not
+        the later note about them.
+        """
         noted = len(
             message_line_from_facts(
                 track.conversation, await self._bench.read_conversation_facts(track.conversation)
@@ -381,7 +387,9 @@ class LocalAgentConversations:
         return len(track.chain) == ticket.messages and track.chain[-1] == ticket.last
 
     async def _run_recall_call(self, call: Piece, track: MessageLine | None) -> tuple[str, bool]:
-        """What a call of ours brings back; a mistake in it is told to the model."""
+        """Runs a hidden recall call. Returns its text and whether it succeeded; an error is given
+        to the model as text.
+        """
         try:
             given = json.loads(call.text or "{}")
             asked: Mapping[str, object] = given if isinstance(given, dict) else {}
@@ -431,7 +439,9 @@ class LocalAgentConversations:
 
 
 def _is_long_history(messages: Sequence[Wired], track: MessageLine) -> bool:
-    """Whether the agent comes with a history that would have to wait: it goes ahead of its facts, and nothing of it is folded."""
+    """Whether the request has so many new messages that it is sent on before they are recorded,
+    without a fold.
+    """
     return len(messages) - len(track.chain) > LONG_HISTORY_MESSAGES + len(track.chain) // 50
 
 
@@ -471,7 +481,9 @@ def _has_fold(shown: ViewEntries) -> bool:
 
 
 def _is_session_of(arrival: Arrival, track: MessageLine) -> bool:
-    """The agent names its conversation, and it is this one: what is left of it was rewound, or is asked again."""
+    """Whether the request names the session of this conversation, so that messages missing from it
+    were rewound or are asked again.
+    """
     return bool(arrival.session) and arrival.session == track.session
 
 

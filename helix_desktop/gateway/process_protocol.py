@@ -1,4 +1,5 @@
-"""What two processes of the gateway tell each other, as lines of JSON: one has the client's bytes, the other the journal.
+"""Encodes the messages between the process with the agent's connection and the one with the journal
+as lines of JSON.
 
 A history is told once. Of what is told again with every request only what differs goes over.
 """
@@ -37,13 +38,15 @@ Tuple = tuple[Any, ...]
 
 
 class LastSentValues:
-    """What was told last, by name. There is one at each end of a line, and both hear the same in the same order."""
+    """Remembers the last value sent under each name, so that only the difference is sent. Both ends
+    hold the same values.
+    """
 
     def __init__(self) -> None:
         self._held: OrderedDict[str, Tuple] = OrderedDict()
 
     def split_off_known(self, name: str, value: Tuple) -> tuple[int, Tuple]:
-        """How many at its beginning are as before, and the rest of it."""
+        """Returns how many items at the beginning are the same as last time, and the rest."""
         before = self._held.get(name, ())
         same = count_equal_start(before, value)
         self._hold_value(name, value)

@@ -17,7 +17,9 @@ LONGEST_EVENT_BYTES = 64 << 20
 
 @dataclass(slots=True)
 class RawEventSplitter:
-    """Bytes in, whole events out, each with the empty line that ends it."""
+    """Splits a byte stream into complete server-sent events, unchanged, each with the empty line
+    that ends it.
+    """
 
     unfinished: bytearray = field(default_factory=bytearray)
 

@@ -1,6 +1,7 @@
-"""What one address of the gateway stands for. Each has a token in its path, and a request without one is refused.
+"""Defines what one address of the gateway gives access to.
 
-Two agents that run at once have two registrations, so neither inherits where the other's requests go or what it may see.
+Each address has a token in its path, and a request without one is refused. Two agents that run at
+once have two registrations, so that neither reaches the other's workspace or provider.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class GatewayRegistration:
     sees_all: bool = False
 
     def as_json_without_key(self) -> dict[str, Any]:
-        """As JSON has it, for another process of this user. A key is never told."""
+        """Returns the fields for another process of this user, without the key."""
         return {name: value for name, value in asdict(self).items() if name != "key"}
 
 

@@ -1,4 +1,4 @@
-"""The engine in another process: the one that has the workspace open, as the window does.
+"""Forwards requests to the process that has the workspace open, and serves them there.
 
 Commands reach it the way every command does; this one lasts, and carries one question after the other both ways.
 """
@@ -31,7 +31,9 @@ ARGUMENTS = ("gateway", "--engine")
 
 
 class RemoteAgentConversations:
-    """A room whose questions are answered elsewhere. `is_ended` tells whether nobody answers any more."""
+    """Conversations whose workspace is open in another process. `is_ended`: that process has
+    closed.
+    """
 
     def __init__(self, wire: running_instance.FrameConnection, ask: AskAgentModel) -> None:
         self._ask = ask
@@ -103,7 +105,7 @@ class RemoteAgentConversations:
     # --- the room's side
 
     async def receive_request(self, arrival: Arrival, messages: Sequence[Wired]) -> Sent:
-        """See Room. Only what is not known there is told."""
+        """Sends only the messages that the other process does not have yet."""
         known: int = await self._call_other_process("known", *self._shorten_arrival(arrival))
         found: Sent = await self._call_other_process(
             "arrive", *self._shorten_arrival(arrival), known, tuple(messages[known:])
@@ -116,7 +118,9 @@ class RemoteAgentConversations:
         return found
 
     def _shorten_arrival(self, arrival: Arrival) -> tuple[Arrival, int, int]:
-        """With what of its chain and its head was not told before, and how many were."""
+        """Returns the arrival with only the new hashes and tools, and how many of each the other
+        process already has.
+        """
         known, chain = self._last_values.split_off_known(f"{arrival.session} chain", arrival.chain)
         same, tools = self._last_values.split_off_known(f"{arrival.session} tools", arrival.tools)
         return replace(arrival, chain=chain, tools=tools), known, same
@@ -148,7 +152,7 @@ class RemoteAgentConversations:
 
 
 async def serve_gateway_process(bench: Workbench, console: Console) -> int:
-    """The other end: answer until the gateway goes."""
+    """Serves a gateway process until it disconnects."""
     far = _GatewayProcessServer(bench, console)
     try:
         while content := await console.read_input():

@@ -1,4 +1,6 @@
-"""The reply to an agent's request, freed of hidden calls; or the replies that follow each other while the model recalls."""
+"""Passes a reply on to the agent without hidden calls, and continues the request while the model
+only recalls.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ class ReplyRelay:
     _recall_results: list[tuple[str, str, str, bool]] = field(default_factory=list)
 
     async def relay_until_answered(self, response: httpx.Response) -> None:
-        """Until the agent has its message."""
+        """Relays replies until the agent has a complete message."""
         streams = "event-stream" in response.headers.get("content-type", "")
         for number in range(MOST_RECALL_REPLIES + 1):
             self.call_filter.is_last_reply = number == MOST_RECALL_REPLIES
@@ -180,7 +182,9 @@ class ReplyRelay:
         return answer
 
     async def _record_answer(self, answer: WireReply) -> None:
-        """In the journal before the agent has the end of it."""
+        """Records the reply before its end reaches the agent, so that nothing the agent saw is
+        missing from the journal.
+        """
         ours = (
             [piece for piece in answer.message.pieces_of_kind(PieceKind.CALL) if piece.name in HIDDEN_TOOLS]
             if self.tools
@@ -228,7 +232,7 @@ class ReplyRelay:
         return read.encode_changed_body(self.body)
 
     async def _send_failed_continuation(self, response: httpx.Response, *, streams: bool) -> None:
-        """It cannot go on: the agent gets the refusal, in the way a stream can carry one, and asks again."""
+        """Sends the provider's refusal to the agent, inside the stream if one was begun."""
         content = await response.aread()
         await response.aclose()
         if streams:
@@ -243,7 +247,9 @@ def _messages_without_instructions(wire: Any, body: Mapping[str, Json]) -> list[
 
 
 def decoder_of_encoding(encoding: str) -> Callable[[bytes], bytes]:
-    """What a stream's bytes say; of an encoding nobody here reads, nothing."""
+    """Returns a decompressor for the encoding, or one that yields nothing if the encoding is
+    unknown.
+    """
     match encoding.strip().lower():
         case "":
             return bytes

@@ -1,4 +1,4 @@
-"""An agent's request on its way to the provider and back: as it came, or with another body. It knows nothing of the engine."""
+"""Sends an agent's request to the provider and the reply back, unchanged or with another body."""
 
 from __future__ import annotations
 
@@ -91,7 +91,9 @@ def build_provider_request(
 
 
 async def _slices_of_pieces(pieces: BodyPieces) -> AsyncIterator[bytes]:
-    """In parts of about one size: each costs a write, and a long history has thousands of short pieces."""
+    """Joins short pieces and slices long ones into parts of about equal size, because each part
+    costs one write.
+    """
     parts: list[memoryview] = []
     size = 0
     for piece in pieces:

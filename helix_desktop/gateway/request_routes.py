@@ -1,4 +1,4 @@
-"""Which requests are understood, and where they go."""
+"""Recognises requests by path and chooses the provider address they go to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UPSTREAMS: Mapping[str, str] = {
 CODEX_SUBSCRIPTION_URL = "https://chatgpt.com/backend-api/codex"
 _GEMINI = re.compile(r"/models/([^/:]+):(generateContent|streamGenerateContent|countTokens)$")
 _PREFIX = re.compile(r"^(?:/t/(?P<token>[^/]+)|/w/(?P<workspace>[^/]+)|/a/(?P<agent>[^/]+))*(?=/|$)")
-# of one connection, not of the request
+# Headers of one connection, which must not be forwarded.
 CONNECTION_HEADERS = frozenset(
     {
         "host",

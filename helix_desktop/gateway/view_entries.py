@@ -1,4 +1,4 @@
-"""The view as a list of what the request's messages become: as they came, with parts replaced, or something in their place.
+"""Describes the view as one entry for each message: unchanged, changed, or replaced.
 
 Plain values, so that the process that holds the client's bytes can be another one than the one that holds the journal.
 """
@@ -30,7 +30,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.fast_dataclass import dataclass
 
-SLICE_SECONDS = 0.002  # seconds until others are let in
+SLICE_SECONDS = 0.002  # seconds of work before other tasks may run
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +89,8 @@ Entry = As | Changed | Says | Hidden | Returned
 
 @dataclass(frozen=True, slots=True)
 class ViewEntries:
-    """What a view came to, so that the next one is worked out from where it differs. `messages`: how many it was for;
-    `seq`: the newest fact it was taken from.
+    """The entries of a view, kept so that the next view is computed from where it differs.
+    `messages`: for how many messages; `seq`: the newest fact of the view.
     """
 
     entries: tuple[Entry, ...]
@@ -207,7 +207,7 @@ class ViewEntriesBuilder:
 
     @staticmethod
     def _is_exclusion_note(block: Block, part: object) -> bool:
-        """Whether the user has taken the part out, and a note stands for it."""
+        """Whether a note stands for this part because the user excluded it."""
         if isinstance(part, ToolCall) and isinstance(block.content, ToolCall):
             return block.content.tokens != part.tokens and message_blocks.EXCLUDED in block.content.arguments
         return isinstance(part, Stored) and isinstance(block.content, Text)

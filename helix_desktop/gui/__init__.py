@@ -1,4 +1,6 @@
-"""The window. Listens to the journal, calls commands of the session."""
+"""The desktop window. It listens to the journal and calls the session's commands; the layers below
+must not know it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Whose name stands over an answer."""
+"""Finds the name shown above an answer: the connected agent, the program it was imported from, or
+Helix.
+"""
 
 from __future__ import annotations
 

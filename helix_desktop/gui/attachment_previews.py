@@ -1,4 +1,6 @@
-"""What is attached to a message, read from the cache for a look: a picture at full size or small, and the tokens that will go."""
+"""Reads attachments from the cache for previews: a picture at full or small size, or the number of
+tokens that will be sent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a widget has something done that takes time: the one place where the window starts coroutines.
+"""Runs coroutines for widgets. This is the only place where the window starts them.
 
 The widget gives the coroutine and what to do with its result; the program runs it in a task of its own. A HelixError
 becomes a notice, so no page needs an error path of its own; a bug is reported by the task's owner.
@@ -52,9 +52,11 @@ class BackgroundRunner(QObject):
         owner: QObject | None = None,
         failed: Callable[[HelixError], None] | None = None,
     ) -> CancellableWork:
-        """Run `work`; then call `mark_next` with its result, unless `owner` is gone by that time. While the window closes nothing is begun.
+        """Runs `work`, then calls `then` with its result unless `owner` was deleted meanwhile.
+        Nothing is started while the window closes.
 
-        `failed` takes an error to the place it belongs to; without it, or when that place is gone, it is shown as a notice.
+        `failed` takes an error to where it belongs; without it, or once `owner` is gone, the error
+        is shown as a notice.
         """
         try:
             return self._spawn(self._run_and_report(work, then, owner, failed), name=name)

@@ -1,4 +1,4 @@
-"""What the page of changes needs: `workbench.file_changes.FileChanges` is the real one."""
+"""What the Changes page needs from a workspace; implemented by `FileChanges`."""
 
 from __future__ import annotations
 

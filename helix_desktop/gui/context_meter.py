@@ -1,5 +1,6 @@
-"""The context meter: how full the window is, and with what. One widget for composer and inspector, one function for
-rows of lists.
+"""Draws the context meter, which shows how full the model's window is and with what.
+
+The composer and the inspector share one widget; rows of lists share one function.
 """
 
 from __future__ import annotations

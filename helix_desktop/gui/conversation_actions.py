@@ -1,4 +1,6 @@
-"""What can be done with a conversation of the list: rename, pin, archive, trash, fork, export. Slips can be undone."""
+"""Actions on a conversation of the list: rename, pin, archive, trash, fork, export. Most can be
+undone.
+"""
 
 from __future__ import annotations
 

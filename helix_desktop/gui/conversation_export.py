@@ -1,4 +1,4 @@
-"""A conversation as a file: Markdown to read, HTML to show, JSON to work with. Pure: facts in, text out.
+"""Exports a conversation as Markdown, HTML or JSON. A pure function of its facts.
 
 `content` gives the text of an entry, or None where it is not to be had. Whatever a model or a tool wrote is text in the
 HTML: it is escaped, and nothing in the page is loaded or run.

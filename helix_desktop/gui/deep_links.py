@@ -48,7 +48,7 @@ class WindowPlace:
 
 
 def parse_deep_link(link: str) -> WindowPlace:
-    """The place; WrongUse for everything that is not on the list."""
+    """Parses a link into a place; raise WrongUse for anything that is not on the list."""
     head, _, path = link.strip().partition("://")
     path = path.rstrip("/")
     for kind, form in _FORMS.items():
@@ -85,12 +85,16 @@ def format_deep_link(place: WindowPlace) -> str:
 
 
 def open_in_browser(address: str) -> None:
-    """In the browser. The user has been asked already; what is no address of the web is not opened."""
+    """Opens a web address in the browser, after the user was asked. Other kinds of address are
+    ignored.
+    """
     url = QUrl(address)
     if url.scheme().casefold() in _OF_THE_WEB:
         QDesktopServices.openUrl(url)
 
 
 def open_in_desktop_program(path: Path) -> None:
-    """In the program that the desktop has for it. Only after the user asked for this very file, and it is none that runs."""
+    """Opens a file in the program the desktop has for it. Call this only for a file the user asked
+    for and that is not executable.
+    """
     QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))

@@ -1,10 +1,12 @@
-"""What is said below the window, in the user's language.
+"""Translates English sentences that come from below the window.
 
-The engine, the stores, the tools and the providers know nothing of languages: their sentences are English, in the
-journal and for the models. Where such a sentence enters the window it is recognised by its template and said in the
-user's language. The templates stand in `resources/translations`, in a file beside the language's other words; of what
-stands in for a name only our own phrases (`TRANSLATED_NAMES`) are translated as well, and what is not recognised stays as it is.
-tests/gui/test_engine_sentences.py gathers the sentences from the source and holds the table to be complete.
+The engine, the stores, the tools and the providers know nothing of languages: their sentences are
+English, in the journal and for the models. Where such a sentence enters the window, it is
+recognised by its template and translated. The templates are in `resources/translations`, in a file
+beside the language's other words. Of what fills a placeholder only our own phrases
+(`TRANSLATED_NAMES`) are translated, and a sentence that is not recognised stays as it is.
+tests/gui/test_engine_sentences.py collects the sentences from the source and checks that the table
+is complete.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ _percent = ["{n}%"]  # how the language writes one
 
 
 def install_sentence_table(table: Mapping[str, str], percent: str = "{n}%") -> None:
-    """Put the templates of a language into force; none: English. `format_percent`: how it writes one."""
+    """Installs the templates of a language; an empty table means English."""
     _percent[0] = percent
     _plain_sentences.clear()
     _templates.clear()
@@ -134,7 +136,9 @@ def _translate_piecewise(text: str, between: re.Pattern[str], depth: int) -> str
 
 
 def _separator_after(found: str, between: str) -> str:
-    """What stands behind a translated piece: the language's own comma, and no space behind a wide full stop."""
+    """The separator after a translated sentence: the language's own comma, and no space after a
+    full-width full stop.
+    """
     wide = unicodedata.east_asian_width(found[-1:] or " ") in "WF"
     return "" if wide and between == " " else _plain_sentences.get(between, between)
 

@@ -1,4 +1,4 @@
-"""From a session's events to one Qt signal, at most twenty times a second.
+"""Turns a session's events into one Qt signal, emitted at most twenty times a second.
 
 A model and a command can tell thousands of things a second; drawing each would freeze the window. `EventBridge` keeps them
 in order, joins what belongs together and hands them on in batches. What a running command prints beyond `SHOWN_OUTPUT_CHARACTERS`
@@ -58,12 +58,12 @@ class EventBridge(QObject):
         self._timer.timeout.connect(self.emit_waiting_events)
 
     def listen_to_session(self, subscribe: Subscribe) -> None:
-        """Hear a session (`session.subscribe`) instead of the one before."""
+        """Listens to this session instead of the previous one."""
         self.stop_listening_to_session()
         self._unsubscribe = subscribe(self.queue_event)
 
     def stop_listening_to_session(self) -> None:
-        """Hear nothing any more; what came already is handed on first."""
+        """Stops listening; events that have already arrived are emitted first."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None

@@ -1,4 +1,4 @@
-"""Forgetting a text, such as a key that slipped into a message: wherever it stands, for good. What that means is said first."""
+"""The dialog that removes a text, such as a leaked key, from everywhere in a workspace."""
 
 from __future__ import annotations
 
@@ -148,7 +148,9 @@ class ForgetTextDialog(QDialog):
         self._show_forgetting_ended(tr("Stopped. Nothing was removed."), done=False)
 
     def _show_forget_progress(self, done: int, total: int) -> None:
-        """How much of the cache was read; how long removing takes after it is not known, and it cannot be stopped."""
+        """Shows how much of the cache was searched. Removing comes after that: it cannot be
+        stopped, and how long it takes is not known.
+        """
         if self._closed or not shiboken6.isValid(self):
             return
         self.bar.setRange(0, 1000 if done < total else 0)
@@ -162,7 +164,7 @@ class ForgetTextDialog(QDialog):
             )
 
     def _show_forgetting_ended(self, words: str, *, done: bool) -> None:
-        """Told here, or by the window where the dialog was closed meanwhile."""
+        """Shows the result here, or in the window if the dialog was closed meanwhile."""
         if self._closed or not shiboken6.isValid(self):
             self.closed_early(words)
             return
@@ -186,7 +188,7 @@ class ForgetTextDialog(QDialog):
 
 
 def describe_forgotten(purged: ForgetResult) -> str:
-    """What was done, in a sentence; then a line for each place that is the user's to mend."""
+    """Describes what was forgotten, then one line for each place the user has to clean up."""
     if not purged.entries and not purged.facts:
         first = tr("Not found: no message or entry in this workspace contains this text.")
     else:

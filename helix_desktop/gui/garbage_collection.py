@@ -1,4 +1,4 @@
-"""Reference cycles are collected on the window's thread, between two events, and nowhere else.
+"""Collects reference cycles on the window's thread only, between two events.
 
 Python collects wherever an object is made. In a worker's thread that would end objects of Qt where they must not end, and
 look through all objects of the program while every other thread waits: 70 ms in the midst of typing.
@@ -32,7 +32,7 @@ class GarbageCollector(QObject):
         self._timer.start()
 
     def freeze_living_objects(self) -> None:
-        """What is there by now stays for as long as the program runs, and is not looked through again."""
+        """Excludes everything that exists now from later collections."""
         gc.collect()
         gc.freeze()
 

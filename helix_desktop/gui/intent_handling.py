@@ -1,4 +1,4 @@
-"""What a person asked for in the chat, in the timeline or beside it, done."""
+"""Carries out what the user asked for in the chat, the timeline or the inspector."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _open_own_window(
 
 
 def _open_subagent_of_call(window: MainWindow, call: str) -> None:
-    """The newest that this call of the open conversation has begun: some models number their calls anew in every reply."""
+    """Opens the newest sub-agent that this call started. Some models reuse call ids in every reply."""
     session, bench = window.current_session, window.current_workbench
     if session is None or bench is None:
         return
@@ -102,7 +102,7 @@ def _handle_conversation_intent(window: MainWindow, want: chat_intents.ChatInten
 
 
 def _handle_asking_intent(window: MainWindow, session: SessionPort, want: chat_intents.ChatIntent) -> None:
-    """What is about the conversation and asks, shows or opens something."""
+    """Handles intents that ask, show or open something for the current conversation."""
     match want:
         case chat_intents.ContinueTurn():
             window.retry_wanted.emit()
@@ -126,7 +126,9 @@ def _edit_user_message(window: MainWindow, session: SessionPort, seq: int) -> No
 
 
 def _ask_and_rewind(window: MainWindow, session: SessionPort, seq: int) -> None:
-    """Of the conversation it was asked for, whichever is in front when the question is answered."""
+    """Rewinds the conversation for which the question was asked, even if another is shown when it
+    is answered.
+    """
 
     def rewind_session(*, restore: bool) -> None:
         window.background_runner.run_in_background(

@@ -1,4 +1,4 @@
-"""What is done to layouts in several places."""
+"""Empties layouts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from PySide6.QtWidgets import QLayout
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Take everything out, also of layouts inside; what stood there is gone at once and deleted in a moment."""
+    """Removes everything from a layout, also from layouts inside it. Widgets disappear at once and
+    are deleted a moment later.
+    """
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
             widget.hide()

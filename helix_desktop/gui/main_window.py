@@ -1,4 +1,6 @@
-"""The main window's content: which workspace and conversation it shows. What each action does is in `window_wiring.py`."""
+"""The content of the main window: which workspace and conversation it shows. `window_wiring.py`
+says what each action does.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +62,9 @@ MEASURE_PAUSE_MS = 100  # milliseconds without a conversation, before one that h
 
 
 class MainWindow(WindowFrame):
-    """`activity_ended`: see activity.py. `model_setup_wanted`: a model is needed. `settings_wanted` carries a page's name.
-    `conversation_opened` carries its workspace, its session, and the messages that waited for it.
+    """`activity_ended`: see workspace_activity.py. `model_setup_wanted`: a model is needed.
+    `settings_wanted` carries a page's name. `conversation_opened` carries its workspace, its
+    session, and the messages that waited for it.
     """
 
     activity_ended = Signal(str, str, object, str)
@@ -139,7 +142,9 @@ class MainWindow(WindowFrame):
     # --- what is written before a conversation is open -----------------------------------------------------------
 
     def await_conversation(self, place: DraftPlace, name: str, sent: Sequence[object] = ()) -> None:
-        """Write in this conversation from now on, before anything can be opened. `sent`: messages that were sent there already."""
+        """Lets the user write in this conversation before it can be opened. `sent`: messages
+        already sent there.
+        """
         self.awaited_conversation = place[1]
         self.unsent_messages.add_remembered_messages(place, sent)
         self.chat.show_transcript_or_start(name, begun=place[1] != "new")
@@ -182,7 +187,7 @@ class MainWindow(WindowFrame):
         self.welcome.show_startup_problem(translate_sentences(str(error)))
 
     def run_unless_blocked(self, act: Callable[[], object]) -> None:
-        """Do it, unless the stores never can be opened: then say so."""
+        """Calls `act`, unless the stores can never be opened: then show why."""
         if self._blocking_error is not None:
             self.notices.show_error_notice(self._blocking_error)
         else:
@@ -294,7 +299,7 @@ class MainWindow(WindowFrame):
             self.switch_to_page("welcome")
 
     async def _open_or_create_workspace(self, folder: Path) -> WorkbenchPort:
-        """A folder that has a workspace already is opened, not doubled."""
+        """Opens the folder's workspace if it has one, else create it."""
         known = next((row for row in self.listed_workspaces() if row.main_folder == folder), None)
         if known is not None:
             return await self.workbenches.open_workspace(known.id)
@@ -545,7 +550,9 @@ class MainWindow(WindowFrame):
         self.show_session_or_new(None)
 
     def show_session_or_new(self, session: SessionPort | None, *, awaited: str = "") -> None:
-        """A conversation, or a new one that begins with its first message. `awaited_conversation`: it is still being opened."""
+        """Shows a conversation, or an empty one that begins with its first message. `awaited`: the
+        id of the one still being opened.
+        """
         bench = self.current_workbench
         if bench is None:
             return

@@ -1,4 +1,6 @@
-"""From the composer to the conversation: sending, recalling into a message, what `@` and `/` offer, the search."""
+"""Sends what the user wrote, and answers what the message box and the palette ask for: recall, `@`,
+`/`, search.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ OnMessageNotSent = Callable[[HelixError | None], None]
 
 
 def send_or_hold_message(window: MainWindow, parts: tuple[UserPart, ...], steer: bool) -> None:  # noqa: FBT001 - a slot
-    """Say something in the open conversation, or begin one with it. Words that cannot be sent stay."""
+    """Sends a message to the open conversation, or start one with it. A message that cannot be sent
+    stays in the message box.
+    """
     bench = window.current_workbench
     if window.awaited_conversation:
         window.hold_message(UnsentMessage(parts, steer))
@@ -255,7 +259,7 @@ def ask_if_expensive(
 def message_returner(
     composer: Composer, notices: Notices, parts: tuple[UserPart, ...], at: DraftPlace | None = None
 ) -> OnMessageNotSent:
-    """For what was not said: the words are where they were written, and an error is shown."""
+    """Returns a function that puts an unsent message back where it was written and shows the error."""
     place = at or composer.draft_place
 
     def give_message_back(error: HelixError | None) -> None:

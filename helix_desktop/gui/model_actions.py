@@ -53,7 +53,7 @@ class ModelActions(QObject):
         dialog.show()
 
     def choose_first_model(self, then: Callable[[], object]) -> None:
-        """A model is needed: choose one of those that are there, or connect one; `mark_next` follows."""
+        """A model is needed: choose one of those that are there, or connect one; then call `then`."""
         self._after_model_chosen = then
 
         def choose_or_connect(models: Sequence[ModelChoice]) -> None:

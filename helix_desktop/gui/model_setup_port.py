@@ -1,6 +1,8 @@
-"""What setting up providers and models needs of the program, as a Protocol; `connecting.py` is the real one.
+"""The Protocol for connecting providers and choosing models; implemented by
+`desktop/provider_administration.py`.
 
-Nothing here is asked before it is needed, and a key goes straight to where keys are kept: the window forgets it.
+Nothing here is asked before it is needed, and a key goes straight to where keys are kept: the
+window forgets it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Small questions in dialogs that never block: each is opened, and answers through a callback."""
+"""Opens small dialogs that never block and answer through a callback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ LONGEST_NAME = 200  # characters of a name
 
 
 def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[[str], object]) -> QInputDialog:
-    """Ask for a line; `mark_next` gets it, also what was pasted as one line, unless it is empty or was cancelled."""
+    """Asks for one line of text. `then` gets it, unless it is empty or the dialog was cancelled;
+    pasted text is reduced to one line.
+    """
     dialog = QInputDialog(parent)
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.setWindowTitle(title)
@@ -30,7 +32,7 @@ def ask_text(parent: QWidget, title: str, label: str, text: str, then: Callable[
 
 
 def ask_to_confirm(parent: QWidget, title: str, text: str, yes: str, then: Callable[[], object]) -> QMessageBox:
-    """Ask before something that cannot be taken back; `mark_next` is called on `yes` alone."""
+    """Asks before something that cannot be undone; `then` is called only for `yes`."""
     return ask_which_way(parent, title, text, "", [(yes, then)])
 
 
@@ -106,7 +108,7 @@ def _open_file_dialog(dialog: QFileDialog, then: Callable[[list[str]], object]) 
 
 
 def _accept_typed_paths(dialog: QFileDialog) -> None:
-    """A path typed as a whole is what was meant.
+    """Accepts a path that was typed in full.
 
     Qt's own dialog lists folders in a thread and selects them as their names appear in what is being typed; a selection
     wins over the line, so somebody who types quickly gets a folder on the way to his own. A system's dialog has no such line.
@@ -117,7 +119,7 @@ def _accept_typed_paths(dialog: QFileDialog) -> None:
 
 
 class _TypedPathAcceptor(QObject):
-    """Return in the line of a dialog for files: before the dialog looks at its selection."""
+    """Handles Return in a file dialog's line before the dialog looks at its selection."""
 
     def __init__(self, dialog: QFileDialog, line: QLineEdit) -> None:
         super().__init__(dialog)
@@ -139,7 +141,7 @@ class _TypedPathAcceptor(QObject):
         return False
 
     def _is_open_dialog(self) -> bool:
-        """Not where a file would be replaced: the dialog asks first."""
+        """Whether the dialog opens files. One that saves must ask before it replaces a file."""
         return self._dialog.acceptMode() is QFileDialog.AcceptMode.AcceptOpen
 
 

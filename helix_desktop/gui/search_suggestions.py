@@ -1,4 +1,4 @@
-"""What can be found: for the box that finds everything, and for `@` and `/` in the composer."""
+"""Builds suggestions for the command palette and for `@` and `/` in the message box."""
 
 from __future__ import annotations
 

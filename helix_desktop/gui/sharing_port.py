@@ -1,6 +1,4 @@
-"""What the window needs of sharing: how things stand, who writes where, and the few things people do. `workbench.sharing.Sharing` is
-the real one.
-"""
+"""What the window needs of workspace sharing: its state, who writes where, and the user's actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is shown: the workspace, the conversation, the page and the moment. One place that knows, and tells who listens.
+"""Holds which workspace, conversation, page and moment the window shows, and notifies listeners of
+changes.
 
 The signals carry nothing: whoever hears one asks. `about_to_change` comes before the workspace or the conversation changes, for
 what has to be kept of the one that is shown.

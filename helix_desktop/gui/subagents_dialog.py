@@ -1,4 +1,6 @@
-"""The agents below a conversation as a tree: what each does, how full its context is, what it costs; stop one or all."""
+"""Shows the sub-agents of a conversation as a tree with their state, context, cost and time, and
+lets the user stop one or all.
+"""
 
 from __future__ import annotations
 
@@ -79,8 +81,8 @@ class SubagentsDialog(QDialog):
         return row
 
     def update_agent_rows(self, parts: int = 1) -> None:
-        """Show them as they are now, or one part of them after the other; only what has changed is painted, and what was
-        folded stays so.
+        """Updates the rows, or one part of them at each call so that large trees stay cheap. Only
+        changed cells are painted; collapsed rows stay collapsed.
         """
         rows = self._bench.workforce.list_agent_rows(self._conversation)
         new = {row.id: self._add_agent_item(row) for row in rows if row.id not in self._items}

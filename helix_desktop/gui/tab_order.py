@@ -1,4 +1,6 @@
-"""Where Tab goes: through the window as it is read. Qt alone goes as the widgets were made, and much is made later."""
+"""Makes Tab move through the window in reading order. Qt's own order is the order in which widgets
+were created.
+"""
 
 from __future__ import annotations
 

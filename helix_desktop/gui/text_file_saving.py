@@ -1,4 +1,4 @@
-"""Text into a file of the user's choice, made and written beside the painting thread."""
+"""Writes text to a file of the user's choice in a thread."""
 
 from __future__ import annotations
 

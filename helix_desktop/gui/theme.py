@@ -1,4 +1,5 @@
-"""The look of the program: scheme and zoom in, palette, fonts and style sheet out.
+"""The look of the program: computes palette, fonts and style sheet from the colour scheme and text
+zoom.
 
 Every widget that paints itself asks a `Theme` for colours, fonts and sizes, and repaints on `changed`. Everything else
 is styled by `resources/style/helix.qss`, where `$name` is a token and `@13` a length that grows with the text zoom.
@@ -109,7 +110,9 @@ class Theme(QObject):
         return max(1, round(length * self._zoom))
 
     def keep_scaled(self, owner: QObject, give: Callable[..., object], *lengths: float) -> None:
-        """Give margins, spacings or widths in lengths of the pictures: now, and at every other zoom while `owner` lives."""
+        """Sets margins, spacings or widths, and again at every change of the text zoom while
+        `owner` lives.
+        """
 
         def apply_scaled_lengths() -> None:
             if isValid(owner):

@@ -1,4 +1,4 @@
-"""Words of the interface, in the user's language.
+"""Translates the window's texts into the user's language and formats numbers for it.
 
 Every string a person reads goes through `tr`, in English, with `{name}` for what is put in. A language is one JSON
 file in `resources/translations` from the English to the other text; tests/gui/test_translation.py finds every `tr("…")` of
@@ -27,7 +27,7 @@ def tr(text: str, **values: object) -> str:
 
 
 def format_count(number: int, one: str, many: str) -> str:
-    """`one` for exactly one thing, else `item_kind_plurals`; both may hold `{n}`. Both pass through `tr` here."""
+    """`one` for exactly one thing, else `many`; both may hold `{n}`. Both pass through `tr` here."""
     return tr(one if number == 1 else many, n=format_number(number))
 
 

@@ -1,4 +1,6 @@
-"""One question to two models: their answers beside each other, each a fork that can be continued."""
+"""The dialog that asks two models the same question and shows their answers side by side, each in a
+fork.
+"""
 
 from __future__ import annotations
 
@@ -262,7 +264,7 @@ class TwoModelsDialog(QDialog):
         )
 
     def _keep_question(self, parts: tuple[UserPart, ...]) -> None:
-        """It was too dear: the words stand there still, and the attachments are kept."""
+        """The user found it too expensive: keep the text and the attachments."""
         self._files = [part for part in parts if isinstance(part, Attachment)]
         self._enable_ask_button()
 

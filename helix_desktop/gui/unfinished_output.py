@@ -1,4 +1,6 @@
-"""What is being written and printed and is no fact yet, so that a conversation shown again shows it from its beginning."""
+"""Keeps streamed replies and printed output that are not facts yet, so that a reopened conversation
+shows them from the start.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ class UnfinishedOutput:
                 kept.add_event(each)
 
     def _drop_recorded_stream(self, event: FactAppended) -> None:
-        """What has become a fact is shown as such."""
+        """Drops a stream once its fact is recorded."""
         streams, fact = self._batches_by_conversation.get(event.recorded.conversation, {}), event.recorded.fact
         if isinstance(fact, ModelReplied | TurnEnded | Rewound):
             streams.pop(_REPLY, None)

@@ -1,4 +1,5 @@
-"""Every action of the window, declared once: the palette, the menus, the shortcuts page and the help are made from it.
+"""Declares every action of the window once; the command palette, the menus, the shortcuts page and
+the help are built from it.
 
 A handler is given by whoever can do it (`ActionRegistry.set_action_handler`). An action without a handler at the moment is shown disabled.
 """
@@ -126,7 +127,7 @@ def _conversation_actions() -> tuple[WindowAction, ...]:
 
 
 class ActionRegistry(QObject):
-    """The declared actions as QActions of one window. `shortcuts_changed`: a shortcut is another one now.
+    """Holds the declared actions as QActions of one window and saves changed shortcuts.
 
     `settings` keeps what differs from the declarations: the action's id, and its keys or "none".
     """
@@ -154,13 +155,13 @@ class ActionRegistry(QObject):
         return iter(self._declared.values())
 
     def set_action_handler(self, name: str, handler: Callable[[], object]) -> None:
-        """Say who does it."""
+        """Sets what happens when the action is triggered, and enable it."""
         action = self._actions[name]
         action.triggered.connect(lambda _checked=False: handler())
         action.setEnabled(True)
 
     def set_actions_enabled(self, names: Iterable[str], *, when: bool) -> None:
-        """Whether they can be done at the moment."""
+        """Enables or disable several actions."""
         for name in names:
             self._actions[name].setEnabled(when)
 

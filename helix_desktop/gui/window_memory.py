@@ -1,4 +1,4 @@
-"""What the window remembers from one start to the next: layouts, drafts, histories, shortcuts. One JSON file.
+"""Remembers layouts, drafts and input history between two starts of the window, in one JSON file.
 
 It holds nothing that would be missed like a conversation: a file that cannot be read is set aside and begun anew. Keys
 are paths ("draft", workspace, conversation), so that what belongs to a workspace can be dropped with it.
@@ -50,7 +50,9 @@ class WindowMemory(QObject):
             self._timer.start()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:
-        """Cut a text out of everything kept for a workspace, on the disk as well, and out of a file that was set aside."""
+        """Removes a text from everything remembered for a workspace, also on the disk and from a
+        damaged file that was set aside.
+        """
         traces = TextForms(text)
         for path, value in self._values.items():
             if within in path.split("/"):

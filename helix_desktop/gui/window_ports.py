@@ -1,7 +1,9 @@
-"""What the window needs of the program, as Protocols: a desk of workspaces, an open workspace, a conversation.
+"""Protocols of everything the window needs from the program: workspaces, one open workspace, one
+conversation.
 
-`workbench.Workbenches`, `workbench.Workbench` and `engine.session.Session` are the real ones; tests/gui/fake_desk.py keeps a
-believable one in memory. Every coroutine may raise a HelixError, which is shown where it was asked for (background.py).
+`workbench.Workbenches`, `workbench.Workbench` and `engine.session.Session` are the real ones;
+tests/gui/fake_desk.py keeps a believable one in memory. Every coroutine may raise a HelixError,
+which is shown where it was asked for (background_runner.py).
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ ByteProgressCallback = Callable[[int, int], None]  # bytes done, and of how many
 
 
 class QueuedMessagePort(Protocol):
-    """A message that waits: `engine.session.Waiting`."""
+    """A message that waits: `engine.session` has the real one."""
 
     @property
     def parts(self) -> tuple[UserPart, ...]: ...
@@ -100,7 +102,9 @@ class SessionPort(Protocol):
 
 
 class ProjectItemPort(Protocol):
-    """A rules file, a skill, a command, a hook or an agent, as found on the disk: `project.item.Item`."""
+    """A rules file, a skill, a command, a hook or an agent, as found on the disk: `project/` reads
+    it.
+    """
 
     @property
     def kind(self) -> str: ...
@@ -190,7 +194,7 @@ class StoredWorkspacePort(CachePort, Protocol):
 
 
 class ProjectItemsPort(Protocol):
-    """What a workspace's folders bring: `project.folder.Brought`."""
+    """What a workspace's folders bring: `project/` reads it."""
 
     @property
     def items(self) -> Sequence[ProjectItemPort]: ...
@@ -200,7 +204,9 @@ class ProjectItemsPort(Protocol):
 
 
 class ProjectPort(Protocol):
-    """`workbench.project.Project`; `read_project_folders` reads files, `reread_project_folders` reads them in a thread."""
+    """What the window asks of the items in use; `read_project_folders` reads files,
+    `reread_project_folders` reads them in a thread.
+    """
 
     def read_project_folders(self) -> ProjectItemsPort: ...
     async def reread_project_folders(self) -> ProjectItemsPort: ...
@@ -209,7 +215,7 @@ class ProjectPort(Protocol):
 
 
 class WorkforcePort(Protocol):
-    """The agents below a conversation, at every depth: `workbench.workforce.Workforce`."""
+    """The agents below a conversation, at every depth: `delegated_agents` has the real one."""
 
     def list_agent_rows(self, conversation: str) -> Sequence[SubagentRow]: ...
     def stop_agent(self, agent: str) -> None: ...
@@ -217,7 +223,7 @@ class WorkforcePort(Protocol):
 
 
 class McpServersPort(Protocol):
-    """The MCP servers of the settings: `workbench.servers.Servers`."""
+    """The MCP servers of the settings: `workbench/mcp_servers.py` has the real one."""
 
     async def add_pasted_servers(self, text: str, name: str = "") -> object: ...
     async def remove_server(self, name: str) -> None: ...
@@ -301,7 +307,7 @@ class WorkbenchPort(WorkspaceRowPort, Protocol):
 
 
 class ImportedWorkspacePort(NamedById, Protocol):
-    """A workspace that came out of a file: `workbench.desk.Imported`."""
+    """A workspace that came out of a file: `all_workbenches` returns it."""
 
     @property
     def left_out(self) -> Sequence[str]: ...

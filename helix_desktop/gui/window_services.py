@@ -1,4 +1,6 @@
-"""What stands around the window: the first start, connecting a model, the settings, desktop notifications, the tour."""
+"""Connects the window with the dialogs and services around it: first start, models, settings,
+imports, notifications and the tour.
+"""
 
 from __future__ import annotations
 
@@ -86,13 +88,15 @@ class WindowServices(QObject):
         welcome.became_ready.connect(self._count_foreign_histories)
 
     def _choose_first_model(self) -> None:
-        """A message is to be sent and no model is chosen: it goes by itself once there is one."""
+        """A message waits for a model: let the user choose one, then send it."""
         self.models.choose_first_model(lambda: self._window.chat.composer.send_composed_message(steer=False))
 
     # --- what opening found
 
     def _warn_of_missing_folders(self) -> None:
-        """A folder that was moved or deleted is said when the workspace opens, and not only by the calls that fail."""
+        """Warns when a workspace's folder was moved or deleted, before tool calls fail because of
+        it.
+        """
         window, bench = self._window, self._window.current_workbench
         if bench is None:
             return
@@ -112,7 +116,9 @@ class WindowServices(QObject):
         )
 
     def _show_opening_notes(self) -> None:
-        """What had to be mended is said; what an import brought along is shown before it counts."""
+        """Tells the user what was repaired while opening, and ask before settings of an imported
+        workspace take effect.
+        """
         bench, notices = self._window.current_workbench, self._window.notices
         if bench is None:
             return

@@ -1,4 +1,4 @@
-"""What each action of the window does, and where the signals of its parts go."""
+"""Connects every action of the window with its handler and every signal with its slot."""
 
 from __future__ import annotations
 
@@ -293,7 +293,9 @@ def _answer_and_focus_composer(showing: ShownState, composer: Composer, number: 
 
 
 def _take_back_queued_message(window: MainWindow, index: int, *, edit: bool) -> None:
-    """Not where one has been sent since the list was shown: the number would be another message's."""
+    """Takes a queued message back; not if one was sent since the list was shown, because the index
+    would mean another message.
+    """
     session, composer = window.current_session, window.chat.composer
     if session is None or len(session.queue) != composer.waiting.waiting_message_count:
         return
@@ -335,7 +337,7 @@ def _tell_agent(showing: ShownState, notices: Notices, text: str) -> None:
 
 
 def _find_on_shown_page(window: MainWindow) -> None:
-    """On the page that is shown; where it has nothing to find with, everywhere."""
+    """Finds on the shown page, or everywhere if that page has no search of its own."""
     if window.shown_page_name in ("chat", "cache"):
         window.pages.open_page_search(window.shown_page_name)
     else:

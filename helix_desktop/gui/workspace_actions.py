@@ -1,4 +1,4 @@
-"""What can be done with whole workspaces: rename, another colour, other folders, to a file and back, trash."""
+"""Actions on whole workspaces: rename, colour, folders, export, import, trash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What goes on in all open workspaces, also those that are not in front: the rail's dots, the list, notifications."""
+"""Follows what happens in every open workspace, also those that are not shown, for the rail's dots,
+the conversation list and notifications.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.
 
 
 class WorkspaceActivity(QObject):
-    """One open workspace. `settings_changed`: also by the command line. `settled(conversation, running, why)`: it is done, waits for the user, or failed."""
+    """Follows one open workspace. `activity_ended(conversation, running, why)`: a conversation has
+    finished, waits for the user, or failed.
+    """
 
     list_changed = Signal()
     settings_changed = Signal()
@@ -86,7 +90,7 @@ class WorkspaceActivity(QObject):
 
     @property
     def most_urgent_state(self) -> ConversationActivity:
-        """The most urgent of what its conversations do."""
+        """The most urgent state among the workspace's conversations."""
         news = {state for name, state in self._states.items() if name not in self._seen_failures}
         return next((state for state in _STATES_BY_URGENCY if state in news), ConversationActivity.IDLE)
 
@@ -95,7 +99,9 @@ class WorkspaceActivity(QObject):
         return tuple(name for name, state in self._states.items() if state is ConversationActivity.FAILED)
 
     def events_in_progress(self, session: SessionPort) -> tuple[Event, ...]:
-        """What goes on in a conversation just now and is no fact yet, for somebody who comes to see it."""
+        """Events that describe what a conversation is doing right now and that are not facts yet,
+        for a view that has just opened it.
+        """
         asked = (QuestionAsked(session.id, number, question) for number, question in session.questions.items())
         return (
             ActivityChanged(session.id, session.running),
@@ -104,7 +110,9 @@ class WorkspaceActivity(QObject):
         )
 
     def note_failure_seen(self, conversation: str) -> None:
-        """The user looks at it: a failure is no news any more. In the list it stands until the conversation goes on."""
+        """Notes that the user has seen the failure: the rail no longer shows it; the list does
+        until the conversation continues.
+        """
         if self._states.get(conversation) is ConversationActivity.FAILED:
             self._seen_failures.add(conversation)
             self.state_changed.emit(conversation, ConversationActivity.FAILED)
@@ -130,7 +138,9 @@ class WorkspaceActivity(QObject):
             self._bridge.queue_event(event)
 
     def _note_message_recorded(self, conversation: str, said: UserSaid) -> None:
-        """The journal has it; long texts are recorded in another shape than they were sent in."""
+        """Forgets a queued message once the journal holds it. Long texts are recorded in a
+        different form than they were sent in.
+        """
         left = list(self._unrecorded.get(conversation, ()))
         if said.parts in left:
             left.remove(said.parts)
@@ -140,7 +150,7 @@ class WorkspaceActivity(QObject):
         self._save_unrecorded_messages(conversation)
 
     def _save_unrecorded_messages(self, conversation: str) -> None:
-        """A message that is not recorded yet outlives the program, as a draft does."""
+        """Saves messages that are not recorded yet, so that they survive a restart."""
         messages = (*self._unrecorded.get(conversation, ()), *self._queued.get(conversation, ()))
         self._memory.remember_value(
             "waiting", self.bench.id, conversation, value=list(map(encode_message_parts, messages))
@@ -173,7 +183,9 @@ class WorkspaceActivity(QObject):
             self.activity_ended.emit(event.conversation, event.running, event.why)
 
     def _is_working_subagent(self, conversation: str) -> bool:
-        """A sub-agent at work: what becomes of it is told to the conversation that waits for it, and is no news by itself."""
+        """Whether this is a sub-agent whose parent is working: its end is reported to the parent
+        and is not news for the user.
+        """
         row = self.bench.conversation_row(conversation)
         while row is not None and row.parent:
             if self._states.get(row.parent) in WORKING_STATES:

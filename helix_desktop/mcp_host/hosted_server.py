@@ -87,7 +87,9 @@ class McpServerTool:
     spec: ToolSpec
     fingerprint: str
     runs_alone: (
-        bool  # it does not say of itself that it only reads; a server that lies only puts its own calls out of order
+        # the server does not declare the tool read-only; a false declaration only affects the order
+        # of its own calls
+        bool
     )
 
     @property
@@ -255,7 +257,7 @@ class HostedServer:
         self._news.set()
 
     async def _handle_changes_until_lost(self) -> None:
-        """Take up changed lists of tools until the connection is lost."""
+        """Reloads lists of tools that have changed, until the connection is lost."""
         while not self._lost:
             await self._news.wait()
             self._news.clear()
@@ -471,7 +473,7 @@ class HostedServer:
     async def _wait_for_answer(
         self, limit: asyncio.Timeout, name: str, values: Mapping[str, Any], progress: ProgressFnT
     ) -> Any:
-        """The answer; `limit` ends at once when the connection is lost."""
+        """Waits for the answer; ends at once when the connection is lost."""
         self._limits.add(limit)
         try:
             return await self._client.call_tool(name, dict(values), progress_callback=progress)
@@ -479,7 +481,9 @@ class HostedServer:
             self._limits.discard(limit)
 
     async def _check_http_session(self) -> None:
-        """A server over HTTP that was restarted has lost our session, and nothing reports it: ask it something."""
+        """Pings a server over HTTP: after a restart it has lost our session, and nothing reports
+        that.
+        """
         if self.config.kind == "stdio" or self._lost:
             return
         try:

@@ -53,7 +53,9 @@ async def _ask_shell_for_path(shell: str, environment: Mapping[str, str]) -> str
 
 
 async def _read_path_behind_mark(printed: asyncio.StreamReader) -> str:
-    """What stands behind the mark, as soon as it is there: what the shell has started may hold the pipe for longer."""
+    """Returns the text behind the marker as soon as it arrives; what the shell has started may hold
+    the pipe open longer.
+    """
     with suppress(ValueError):  # a line that is too long
         async for line in printed:
             if line.startswith(_MARK):
@@ -68,7 +70,8 @@ async def _wait_until_shell_ended(process: Process) -> None:
 
 
 async def _end_shell_process(process: Process) -> None:
-    """As a terminal that is closed, so that what was begun is tidied up (a version manager's lock); then by force.
+    """Ends the shell with the signals of a closed terminal, so that it can clean up, and then by
+    force.
 
     One after another: a second signal cuts the tidying up short. An interactive shell heeds the first alone, and one
     under nohup the second.

@@ -55,7 +55,7 @@ class StoredSignIn:
 
     @property
     def registered_port(self) -> int:
-        """The one the registered address for coming back has; 0 where there is none."""
+        """Returns the port of the registered redirect address; 0 when there is none."""
         if self._given.get("callbackPort", "").isdecimal():
             return int(self._given["callbackPort"])
         client = self._parse_stored_part(OAuthClientInformationFull, "client")
@@ -100,7 +100,7 @@ class StoredSignIn:
         await self._store_sign_in()
 
     def forget_registered_client(self) -> None:
-        """Be registered anew: the port of the old registration cannot be had."""
+        """Forgets the registration, because its port can no longer be used."""
         self._values.pop("client", None)
 
     async def _store_sign_in(self) -> None:
@@ -117,7 +117,7 @@ async def open_signed_in_client(
     from mcp.shared._httpx_utils import create_mcp_http_client
 
     await kept.read_stored_sign_in()
-    asked: list[str] = []  # the state of the request that is out: who comes back without it is somebody else
+    asked: list[str] = []  # the state of the pending request; a browser without it is not ours
     async with _listen_for_browser(kept, page, asked) as (port, came_back):
         metadata = OAuthClientMetadata(
             client_name="Helix Desktop", redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")]

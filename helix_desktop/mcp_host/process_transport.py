@@ -116,7 +116,7 @@ async def _write_process_messages(process: Process, from_session: MemoryObjectRe
     async with from_session:
         stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
-            with suppress(OSError):  # it has gone: its closed output says so
+            with suppress(OSError):  # the process has ended; its closed output shows that
                 stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await stdin.drain()
 
@@ -140,7 +140,7 @@ async def _wait_until_process_ended(process: Process) -> None:
 
 
 async def _end_server_process(process: Process) -> None:
-    """Close its input, ask it to end, make it end: the whole group, in under a second.
+    """Ends the process group in under a second: close its input, then terminate, then kill.
 
     Not with `asyncio.timeout`: in a task that is being cancelled, as here, Python 3.11.2 lets it cancel and not time out.
     """

@@ -126,7 +126,9 @@ class ServerConfig:
 
     @property
     def url_origin(self) -> str:
-        """Of its address: what decides who gets what is sent there."""
+        """Returns the origin of the server's address, which decides which secrets may be sent
+        there.
+        """
         try:
             parts = urlsplit(_REFERENCE.sub("", self.url))
         except ValueError:
@@ -353,7 +355,9 @@ def _hide_secrets_in_args(server: str, args: Sequence[str], secrets: dict[str, s
 
 
 def _looks_like_secret_value(value: str) -> bool:
-    """A short word is an option's choice, and a path only leads to one."""
+    """Returns whether a value may be a secret. Short words are choices of an option, and paths only
+    point to secrets.
+    """
     return len(value) >= _SHORTEST and not value.startswith(("/", "./", "../", "~", "-", "http:", "https:"))
 
 
@@ -375,7 +379,7 @@ def _hide_secrets_in_url(server: str, url: str, secrets: dict[str, str]) -> str:
 
 
 def _hide_secrets_inside(server: str, key: str, value: Any, secrets: dict[str, str]) -> Any:
-    """The same in what is only kept: however deep it stands."""
+    """Hides secrets at any depth in keys that are only kept, not used."""
     if isinstance(value, str):
         return _hide_secret_value(server, key, value, secrets)
     if isinstance(value, list):

@@ -1,4 +1,6 @@
-"""All of a workspace's MCP servers: started in the background, one task each, their tools under one roof."""
+"""Starts and stops all MCP servers of a workspace, each in a task of its own, and lists their
+tools.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Puts the gateway's address into an agent's settings, where somebody holds it from then on, and takes it out again.
+"""Connects an agent permanently: the resident holds the gateway's port first, then the address is
+written.
 
 An agent cannot ask who listens at an address: it sends its key. So the resident must hold the port before the address is written, and
 again at every login; where that cannot be promised nothing is written.

@@ -30,7 +30,7 @@ def check_login_start() -> None:
 def enable_login_start(
     command: Sequence[str], home: Path | None = None, environ: Mapping[str, str] = os.environ
 ) -> None:
-    """From the next login on."""
+    """Starts the resident at every login from now on."""
     check_login_start()
     line = [*command, "resident", "--run"]
     home = home or Path.home()
@@ -54,7 +54,7 @@ def enable_login_start(
 
 
 def disable_login_start(home: Path | None = None, environ: Mapping[str, str] = os.environ) -> None:
-    """No longer."""
+    """Stops starting the resident at login."""
     home = home or Path.home()
     units = _user_config_folder(home, environ) / "systemd" / "user"
     places = [units / _WANTS / UNIT, units / UNIT, _user_config_folder(home, environ) / "autostart" / AUTOSTART]

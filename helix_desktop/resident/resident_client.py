@@ -1,4 +1,4 @@
-"""How wraps, windows and commands reach the resident; it is started where none answers."""
+"""Connects to the resident process and starts it if it does not run."""
 
 from __future__ import annotations
 

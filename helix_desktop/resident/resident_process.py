@@ -50,7 +50,7 @@ class Resident:
         return bool(self._installed) or any(not one.sees_all for one in self._registered.values())
 
     async def answer_caller(self, arguments: list[str], console: Console) -> int:
-        """What a caller asks: `running_instance.Answer`."""
+        """Answers one request of another process."""
         match arguments:
             case ["register", *told]:
                 return await self._keep_registered([_parse_registration(one) for one in told], console)
@@ -96,7 +96,7 @@ class Resident:
         self._update_after_change()
 
     async def _keep_registered(self, registrations: Sequence[GatewayRegistration], console: Console) -> int:
-        """Until the caller goes: then this is cancelled."""
+        """Keeps the registrations until the caller disconnects, which cancels this."""
         self._may_end = True
         self._registered.update({one.token: one for one in registrations})
         try:
@@ -128,7 +128,7 @@ class Resident:
         self._keeper.set_registrations([*self._registered.values(), *self._installed.values()])
 
     def stop_unless_needed(self) -> None:
-        """From now on it ends as soon as nobody needs it."""
+        """Stops the resident now or as soon as nothing needs it."""
         self._may_end = True
         if not self.is_needed:
             self.ended.set()

@@ -219,7 +219,7 @@ class Workbenches:
         return opened, bench, serving
 
     async def _open_as_owner(self, workspace: str) -> StoredWorkspace:
-        """Open it as its owner; a command that has it for a moment is waited for."""
+        """Opens the workspace as its owner, and waits for a command that has it open for a moment."""
         asked = False
         for _ in range(PATIENCE):
             try:
@@ -232,7 +232,9 @@ class Workbenches:
         return await self._known.open_stored_workspace(workspace)
 
     async def _ask_gateway_to_release(self, workspace: str) -> None:
-        """A gateway that has the workspace open lets it go, and works with who opens it from then on."""
+        """Asks a gateway that has the workspace open to close it, and to work through this process
+        from then on.
+        """
         with suppress(HelixError, OSError):
             if (wire := await running_instance.connect_to_owner(self.places.run, workspace)) is not None:
                 with Terminal() as console:

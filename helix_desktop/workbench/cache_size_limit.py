@@ -37,7 +37,7 @@ class CacheSizeLimit:
         return lambda: self._listeners.remove(listener)
 
     def count_cache_size_soon(self) -> None:
-        """Count soon; harmless while that is done already."""
+        """Schedules a count; does nothing when one is already running."""
         self._wanted = True
         if not self._counting and (self._workspace.settings.limit or self.over):
             try:

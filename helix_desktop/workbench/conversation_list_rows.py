@@ -16,7 +16,7 @@ from helix_desktop.workbench import daily_cost
 
 
 class ConversationListRows:
-    """All of a workspace, as true as the last fact that was recorded; and what has been spent."""
+    """The rows of all conversations, up to date with the last fact, and what has been spent."""
 
     def __init__(self, journal: StoreJournal) -> None:
         self._journal = journal
@@ -38,7 +38,9 @@ class ConversationListRows:
                     self._today.charge_fact(recorded)
 
     async def reread_rows(self, conversations: Collection[str]) -> None:
-        """These have come, or have changed otherwise than fact by fact."""
+        """Reads the rows of these conversations again: they are new, or have changed other than by
+        single facts.
+        """
         for row in await self._journal.list_conversations():
             if row.id in conversations:
                 self._rows[row.id] = await self._row_with_agent_name(row)
@@ -48,7 +50,8 @@ class ConversationListRows:
         shown = _list_row_of_stored(row)
         if shown.agent or row.meter:
             return shown
-        behind = row.forked_at + 1 if row.forked_from else 0  # a fork says it behind its own beginning
+        # a fork keeps the meter behind the facts it has copied
+        behind = row.forked_at + 1 if row.forked_from else 0
         begun = await self._journal.read_facts(row.id, after=behind, limit=1)
         fact = begun[0].fact if begun else None
         return replace(shown, agent=fact.agent) if isinstance(fact, ConversationStarted) else shown

@@ -31,7 +31,9 @@ OWN_HERE = "The user's own instructions for this workspace. Where they differ fr
 def build_system_prompt(
     name: str, roots: Sequence[str], tokens: TokenCounter, everywhere: str = "", here: str = ""
 ) -> SystemSet:
-    """The program's own words to the agent, then the user's: `search_everywhere_wanted`, and `here`. The same from request to request."""
+    """Returns the program's own prompt followed by the user's: `everywhere`, then `here`. It is the
+    same for every request, so that the provider's cache keeps it.
+    """
     text = (resources.resources_folder() / "system_prompt.md").read_text(encoding="utf-8")
     text = text.replace("{workspace}", name).replace("{roots}", ", ".join(roots) or "none")
     if everywhere.strip():
@@ -104,7 +106,7 @@ def parse_hidden_patterns(settings: WorkspaceConfig) -> tuple[str, ...]:
 
 
 def format_proposals(proposed: Mapping[str, Any]) -> str:
-    """As TOML, the way workspace.toml would hold it: nothing is left out and nothing is put nicely."""
+    """Formats an imported workspace's proposals as TOML, complete and unchanged."""
     return tomlkit.dumps(dict(proposed)).strip() if proposed else ""
 
 

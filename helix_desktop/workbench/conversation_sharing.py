@@ -1,5 +1,5 @@
-"""A workbench whose conversations other machines have too: it keeps them in step while the workspace is open, reports
-the state, and lets nobody write where another machine does.
+"""Keeps the conversations of an open workspace in step with other machines, reports the state of
+sharing, and lets nobody write where another machine does.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class SharedWorkbench(Protocol):
 
 
 class WorkspaceSharing:
-    """Off until `start_conversation_sync`. `changed` is heard on the loop whenever something of `sharing_state` or of a conversation's writer changes."""
+    """Synchronises conversations from `start_conversation_sync` on. `changed` is called on the
+    event loop whenever `sharing_state` or the writer of a conversation changes.
+    """
 
     def __init__(self, bench: SharedWorkbench, secrets: SecretStorage, machine: str) -> None:
         self._bench = bench
@@ -79,7 +81,8 @@ class WorkspaceSharing:
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
-        self._working: set[str] = set()  # conversations where something goes on here that has begun rightly
+        # conversations with a turn that began while this machine held the lease
+        self._working: set[str] = set()
         self._starting: set[str] = set()  # conversations whose turn waits for what others wrote in it
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
@@ -91,7 +94,7 @@ class WorkspaceSharing:
         self.sharing_state = SharingStatus()
         self.branch_by_conversation: dict[str, str] = {}  # by the conversation where two wrote: what was written here
 
-    # --- as others see it
+    # --- the state of sharing
 
     def watch_sharing(self, listener: Changed) -> Callable[[], None]:
         """Call what is returned to stop."""
@@ -132,7 +135,9 @@ class WorkspaceSharing:
         await asyncio.shield(self._next_step)
 
     async def _sync_after_running_one(self) -> None:
-        """After the one that runs, which may have begun before what is to be sent was there. Whoever waits meanwhile shares it."""
+        """Runs a sync after the current one, which may have begun too early for what is to be sent.
+        All who wait share it.
+        """
         async with self._stepping:
             self._next_step = None
             if (conversations := await self._conversations_if_reached()) is not None:
@@ -180,12 +185,15 @@ class WorkspaceSharing:
             await self.wait_until_sent()
 
     async def _wait_until_fewer_unsent(self) -> None:
-        """Nothing new begins while too much of what was done could still be lost with this computer."""
+        """Waits until fewer facts are unsent, so that a failure of this computer cannot lose too
+        much work.
+        """
         before = await self._count_unsent_facts()
         while before > MOST_UNSENT_FACTS:
             await self.wait_until_sent()
             now = await self._count_unsent_facts()
-            if now >= before:  # what cannot be sent yet: another machine writes there
+            # some facts cannot be sent yet, because another machine writes in the conversation
+            if now >= before:
                 return
             before = now
 
@@ -254,7 +262,9 @@ class WorkspaceSharing:
             self._bench.spawn_workbench_task(self.stop_conversation_sync(), name="share no more")
 
     async def stop_conversation_sync(self, *, limit_seconds: float = LAST) -> None:
-        """The last facts go, and others may write at once; where that takes long, what waits is sent when it begins again."""
+        """Sends the last facts and releases the leases. What cannot be sent in time is sent at the
+        next start.
+        """
         task, self._task = self._task, None
         self._connect = None
         conversations, self._conversations = self._conversations, None
@@ -277,7 +287,9 @@ class WorkspaceSharing:
             self._poke.set()
 
     def _ask_for_lease(self, conversation: str) -> None:
-        """Refused where another machine writes. A turn that began before it did is written to its end: that becomes a branch."""
+        """Asks the store for the lease. Raises Refused when another machine writes there; a turn
+        that began earlier is finished and becomes a branch.
+        """
         if machine := self.machine_writing_now(conversation):
             raise ActionRefused(
                 f"{machine} is working in this conversation.",

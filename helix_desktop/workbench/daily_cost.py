@@ -30,7 +30,7 @@ class DailyCost:
 
 
 def facts_paid_here(facts: Sequence[Recorded]) -> Iterator[Recorded]:
-    """The facts of a conversation without those that another program paid for."""
+    """Yields the facts that this program paid for, and leaves out those of imported histories."""
     brought = [(one.fact.first, one.seq) for one in facts if isinstance(one.fact, BroughtIn)]
     return (one for one in facts if not any(first <= one.seq < last for first, last in brought))
 

@@ -254,7 +254,7 @@ class AgentWorkforce:
 
     @asynccontextmanager
     async def _give_up_place(self, agent: DelegatedAgent | None, team: AgentTeam) -> AsyncIterator[None]:
-        """Who waits for the answers of others leaves its place to them."""
+        """Gives up the agent's place while it waits for other agents."""
         if agent is None:
             yield
             return
@@ -268,7 +268,9 @@ class AgentWorkforce:
                 await self._wait_for_place(agent, team)
 
     async def _wait_for_place(self, agent: DelegatedAgent, team: AgentTeam) -> None:
-        """Take a place, once there is one in the whole tree. One that is stopped takes it at once, to leave."""
+        """Waits for a free place in the tree. An agent that is being stopped gets one at once, so
+        that it can end.
+        """
         try:
             while agent.state != "stopped" and not self._closed and team.working >= self.limits().agents_at_once:
                 await team.freed.wait()
@@ -287,7 +289,9 @@ class AgentWorkforce:
         _end_agents([each for each in team.agents.values() if each is found or self._is_below(each, agent)], team)
 
     def stop_all_agents(self, conversation: str) -> None:
-        """Those too whose conversation is only being made."""
+        """Stops all agents below a conversation, including those whose conversation is still being
+        created.
+        """
         team = self.team_of(conversation)
         team.stops += 1
         _end_agents(team.agents.values(), team)
@@ -368,7 +372,7 @@ class AgentWorkforce:
         return ToolOutput(f"{agent.agent_label} was stopped.", source=agent.agent_label)
 
     def _require_own_agent(self, agent: str, use: ToolResources) -> DelegatedAgent:
-        """No conversation reaches another one's agents."""
+        """Returns the agent if it belongs to this conversation's tree; raises NotThere otherwise."""
         found = self.team_of(use.context.conversation).agents.get(agent)
         if found is None or found.parent != use.context.conversation:
             raise NotFound(

@@ -46,7 +46,7 @@ _LARGE = 16 << 20  # bytes beyond which a file is shown by its size and hash alo
 
 @dataclass(frozen=True, slots=True)
 class FileUndoResult:
-    """What taking back came to: names that are as they were, and those left alone with the reason."""
+    """The result of an undo: the restored files, and those left alone with the reason."""
 
     restored: tuple[str, ...] = ()
     paths_left_alone: tuple[tuple[str, str], ...] = ()
@@ -83,7 +83,7 @@ class FileChanges:
             raise NotFound("This workspace has no folder, so there are no changes.")
         return checkpoints
 
-    # --- the safety net
+    # --- Checkpoints
 
     async def prepare_checkpoints(self) -> None:
         """Make the first checkpoint in the background, then remove contents that nothing needs any more."""
@@ -187,12 +187,13 @@ class FileChanges:
         )
 
     async def _without_foreign_lines(self, differences: Sequence[Difference]) -> Sequence[Difference]:
-        """An undo beside the user's own lines, and what came after it, as they would have been without these: else they would pass for
-        the agent's. Where an undo left nothing of what the agent did, neither is told.
+        """Recomputes an undo, and what follows it, without lines that somebody else wrote;
+        otherwise they would be shown as the agent's. An undo that left nothing of the agent's work
+        is not listed, and neither is what it undid.
         """
         whole: dict[str, PathChange] = {}
         beside: set[str] = set()  # paths that are told without somebody's lines
-        over: dict[str, int] = {}  # by path the last difference that nothing is told of
+        over: dict[str, int] = {}  # for each path, the last difference that is not shown
         found: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
             found.append((source, []))
@@ -219,7 +220,9 @@ class FileChanges:
         ]
 
     async def _item_without_foreign_lines(self, whole: PathChange, change: PathChange) -> TreeItem | None:
-        """What a change would have left of a file without what somebody else wrote before it; None where nobody did, or it cannot be told."""
+        """Returns the file as this change alone would have left it, without earlier foreign lines;
+        None when nobody else wrote, or when the parts overlap.
+        """
         if whole.after == change.before:
             return None
         backwards = PlannedUndo(change.path, change.after, change.before, whole.after, UndoOutlook.CONFLICT)
@@ -309,7 +312,7 @@ class FileChanges:
         return turn_changes.kept_hunks(await self._bench.read_conversation_facts(conversation))
 
     async def keep_hunk(self, conversation: str, path: str, hunk: str = "") -> None:
-        """The user has seen it and keeps it."""
+        """Marks a hunk as accepted by the user."""
         await self._append_change_fact(conversation, ChangeKept(path, hunk))
 
     # --- taking back

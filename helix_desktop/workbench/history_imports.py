@@ -56,16 +56,16 @@ Read = tuple[Path, RecordedSession, tuple[int, int]]  # a session, and its file'
 AHEAD, BEHIND = (
     4 << 20,
     2_000,
-)  # after so many bytes the index has its turn, until it lacks so little: what was counted is still known then
+)  # after this many bytes the import waits for the index, so that counts are still in memory
 
 
 def ignore_import_progress(_done: int, _total: int, _file: str) -> None:
-    """For who needs no progress."""
+    """Ignores progress reports."""
 
 
 @asynccontextmanager
 async def hold_nothing(_conversation: str) -> AsyncIterator[None]:
-    """For a workspace without open sessions."""
+    """Holds nothing: for a workspace without open sessions."""
     yield
 
 
@@ -139,13 +139,14 @@ class HistoryImport:
         return self.result
 
     async def _read_earlier_imports(self) -> None:
-        """What is here already."""
+        """Reads which sessions were imported before."""
         for recorded in await self.workspace.journal.imported_facts():
             if isinstance(fact := recorded.fact, BroughtIn) and fact.run:
                 self.earlier.last[fact.origin.kind, fact.origin.session] = recorded
                 self._stamps[imported_path(recorded)] = (fact.size, fact.modified) if not fact.undone else (0, 0)
 
-    # --- on two threads: counting needs no interpreter, so the next session is read and counted while facts are made of this one
+    # --- On two threads: token counting releases the interpreter, so the next session is read while
+    # this one is written.
 
     def _read_new_sessions(self, files: Sequence[Path]) -> Iterator[Read]:
         """Every session of the files that may have something new."""
@@ -219,7 +220,7 @@ class HistoryImport:
 
 
 def _read_one_ahead(thread: StoreThread, coming: Iterator[Read]) -> Iterator[Read]:
-    """Each one while the next is read on that thread."""
+    """Yields each session while the next one is read on the thread."""
     following = thread.submit_work(next, coming, None)
     while (one := following.result()) is not None:
         following = thread.submit_work(next, coming, None)
@@ -265,8 +266,8 @@ def _stamp_of_history_file(file: Path) -> tuple[int, int]:
 
 
 async def undo_import(workspace: StoredWorkspace, run: str, hold: Hold = hold_nothing) -> tuple[int, list[str]]:
-    """Take an import back: what it made goes to the trash, what it added leaves the line. How many conversations, and a sentence
-    for each that stays because it was continued here.
+    """Undoes an import: new conversations go to the trash, and added facts leave the active line.
+    Returns how many, and what was left.
     """
     newest = {
         one.conversation: (one, one.fact)

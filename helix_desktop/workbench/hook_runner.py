@@ -60,7 +60,9 @@ class HookRunner:
     # --- what the engine and the tools ask
 
     async def run_hooks_for_event(self, event: str, conversation: str, values: Mapping[str, Any]) -> HookOutcome:
-        """Something that is no call: whether it may go on, and what hooks have to say."""
+        """Runs the hooks for an event that is not a tool call, and returns whether it may go on and
+        what they say.
+        """
         if not self._has_hooks_for(event):
             return HookOutcome()
         about = str(values.get("source") or values.get("trigger") or "")
@@ -106,7 +108,9 @@ class HookRunner:
         return tuple(self._notes.pop(conversation, ()))
 
     def on_session_event(self, event: Event, spawn: TaskSpawner) -> None:
-        """What hooks are only told, beside everything else: that somebody is asked, that a handover begins."""
+        """Runs hooks that only observe, in the background: a question is asked, or a handover
+        begins.
+        """
         match event:
             case QuestionAsked(conversation, _, question) if self._has_hooks_for("Notification"):
                 spawn(self.run_hooks_for_event("Notification", conversation, {"message": question.title}), name="hooks")
@@ -120,7 +124,7 @@ class HookRunner:
         return any(item.values.get("event") == event for item in self.project.now.items_in_force("hook"))
 
     def _tool_use_for_question(self, call: ToolCall, context: CallContext) -> ToolResources:
-        """For the question about what a hook left behind."""
+        """Builds the tool use for asking about files that a hook left behind."""
         return ToolResources(call, context, _refuse_every_action, self.kit.resources, FilesSeen())
 
     def _call_in_claude_terms(self, call: ToolCall) -> tuple[str, dict[str, Any]]:

@@ -29,7 +29,7 @@ class OpenSessions:
         return self._there.get(conversation)
 
     def keep_session_open(self, session: Session) -> None:
-        """It is wanted, or something happens in it: it stays until it is at rest and others were wanted since."""
+        """Keeps the session open until it is at rest and other sessions have been used since."""
         self._there[session.id] = session
         self._kept.pop(session.id, None)
         self._kept[session.id] = session

@@ -92,7 +92,9 @@ _open: weakref.WeakKeyDictionary[StoredWorkspace, Workbench] = weakref.WeakKeyDi
 
 
 def workbench_of(workspace: StoredWorkspace) -> Workbench | None:
-    """The workbench on this workspace, if this program has one: a command from outside works on the same sessions."""
+    """Returns this program's workbench on the workspace, if there is one, so that a command from
+    outside uses the same sessions.
+    """
     return _open.get(workspace)
 
 
@@ -214,7 +216,7 @@ class Workbench:
             for conversation in tuple(self._meters):
                 await self._save_meter(conversation)
 
-    # --- what it is
+    # --- properties
 
     @property
     def id(self) -> str:
@@ -298,14 +300,18 @@ class Workbench:
         )
 
     async def preview_new_conversation(self) -> Session:
-        """What a new conversation would be sent, so that the price of its first message is known. Nothing of it is stored."""
+        """Returns a session of a conversation that is not stored, so that the price of its first
+        message can be shown.
+        """
         session = self._build_session(Conversation(MemoryJournal(), "new", ConversationState()))
         session.conversation.listeners.clear()
         await self._predict_request_of(session)
         return session
 
     async def predict_next_request(self, conversation: str) -> None:
-        """Work out what its next request will be sent with, where that has changed since the last: what is shown of it follows."""
+        """Computes what the next request will be sent with, when that has changed since the last
+        one.
+        """
         if (session := self.sessions.find_open_session(conversation)) is not None:
             await self._predict_request_of(session)
 
@@ -537,12 +543,16 @@ class Workbench:
     # --- conversations other machines have too
 
     async def take_over_new_facts(self, conversation: str) -> None:
-        """It came from another machine, or was continued there, and is not open here."""
+        """Updates the list for a conversation that another machine created or continued, and that
+        is not open here.
+        """
         await self._reread_rows([conversation])
         self._on_event(ConversationReplaced(conversation))
 
     async def move_to_branch(self, conversation: str, branch: str) -> None:
-        """Two machines wrote in it: what was written here is now a branch."""
+        """Updates the conversation after two machines wrote in it; what was written here is now a
+        branch.
+        """
         await self._reread_rows([conversation, branch])
         self._on_event(ConversationReplaced(branch))
         await self.workspace.index.rebuild_in_background()
@@ -584,7 +594,9 @@ class Workbench:
         return Attachment(name, stored, await self._count_stored_tokens(stored, content))
 
     async def tokens_sent_of_attachment(self, attachment: Attachment) -> int:
-        """Of an attachment that is too large for the model's window an excerpt goes with the message."""
+        """Returns how many tokens of the attachment are sent. Of one that is too large for the
+        window only an excerpt goes with the message.
+        """
         settings, tokens = self.workspace.settings, self._shared.access.tokens
         chosen = context_policy.policy_from_fact(conversation_setup.build_policy_fact(settings.preset, settings.policy))
         main = next((model.window for model in self.models.model_facts() if model.role is ModelRole.MAIN), 0)
@@ -707,7 +719,9 @@ class Workbench:
 
     @property
     def opening_notes(self) -> Sequence[str]:
-        """What opening the workspace had to mend, and what its settings hold that means nothing: for the user."""
+        """What was repaired when the workspace was opened, and which settings have no meaning, as
+        sentences for the user.
+        """
         return (*self.workspace.notes, *self.workspace.settings.warnings, *self._wide)
 
     def read_imported_proposals(self) -> str:
@@ -803,7 +817,7 @@ class Workbench:
             self._schedule_meter_write(session, meter)
 
     def _update_row_meter(self, conversation: str) -> None:
-        """The list shows what the window does."""
+        """Updates the meter in the conversation's row, so that the list and the window agree."""
         session, row = self.sessions.find_open_session(conversation), self._rows.find_row(conversation)
         if session is not None and row is not None:
             meter = session.next_request_meter()
@@ -825,7 +839,9 @@ class Workbench:
             self._update_row_meter(conversation)
 
     async def _save_meter(self, conversation: str) -> None:
-        """The last of those that came together. It is forgotten when it is written: a task that is cancelled leaves it to `aclose`."""
+        """Saves the last meter of several that came together, and removes it from the list of
+        unsaved ones only when it is written.
+        """
         while meter := self._meters.get(conversation, ""):
             with suppress(HelixError):  # the list computes a meter that is not saved
                 await self.workspace.journal.store_meter(conversation, meter)

@@ -70,7 +70,7 @@ class PartialReplies:
         await asyncio.to_thread(self._delete_partial_reply, conversation.id)
 
     def delete_all_partial_replies(self) -> None:
-        """Nothing of it may outlast a forgetting."""
+        """Deletes all partial replies, so that forgotten text does not survive in them."""
         self._of.clear()
         for file in self._folder.glob("*.json"):
             file.unlink(missing_ok=True)

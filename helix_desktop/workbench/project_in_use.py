@@ -37,7 +37,9 @@ MOST_TOUCHED = 5_000
 
 @dataclass(slots=True)
 class ProjectUse:
-    """What one conversation has touched and read so far, read off its facts once each."""
+    """The paths, skills and files that one conversation has used so far, updated from each fact
+    once.
+    """
 
     paths: dict[Path, None] = field(default_factory=dict)
     skills: dict[str, None] = field(default_factory=dict)
@@ -171,7 +173,9 @@ def _is_only_by_hand(item: ProjectItem) -> bool:
 
 
 def _rules_for_prompt(found: ProjectItems, state: ConversationState, tokens: TokenCounter) -> tuple[RulesSet, ...]:
-    """Trusted files of the roots; one that is gone or switched off is taken out; one that changed stays as it was trusted."""
+    """Returns the rules for the system prompt: trusted files of the folders. A changed file stays
+    as it was trusted; a missing or disabled one is taken out.
+    """
     holding = [item for item in found.items_in_force("rules") if not item.is_nested]
     facts = [RulesSet(str(item.path), item.body, tokens.count_tokens(item.body)) for item in holding]
     waiting = {

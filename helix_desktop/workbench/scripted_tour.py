@@ -65,7 +65,7 @@ class TourReport:
 
 
 class ClockWithoutPauses:
-    """The real time, without the pauses that let a person read along."""
+    """The real clock without the demonstration's pauses for human readers."""
 
     def current_time(self) -> float:
         return time.time()

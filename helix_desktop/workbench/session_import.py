@@ -80,7 +80,9 @@ class SessionToImport:
     keys: list[tuple[int, str]]  # what looks like a key, by message
 
     def under_own_name(self) -> SessionToImport:
-        """Under a name of its own, for where two files that differ name the same session."""
+        """Returns the session under a name of its own, for two different files that name the same
+        session.
+        """
         name = hashlib.sha256(str(self.file).encode("utf-8", "replace")).hexdigest()[:8]
         return replace(self, recording=replace(self.recording, session=f"{self.recording.session}#{name}"))
 
@@ -194,7 +196,9 @@ class SessionWriter:
     # --- one that is here
 
     async def _append_what_is_new(self, facts: Sequence[Recorded]) -> bool:
-        """What is new of it; where it was continued here, into a fork of what came from there. False: it is another file's."""
+        """Appends what is new. A conversation that was continued here is forked. Returns False when
+        the file holds another session.
+        """
         last = max((one.seq for one in facts if isinstance(one.fact, BroughtIn)), default=0)
         undone = any(one.seq == last and isinstance(one.fact, BroughtIn) and one.fact.undone for one in facts)
         present = [one for one in build_state(facts).facts_on_path() if one.seq <= last]
@@ -216,7 +220,9 @@ class SessionWriter:
         return True
 
     def _count_common_messages(self, present: Sequence[Recorded], *, forgotten: bool) -> int:
-        """How many messages and results here are the same as in the file; where some were forgotten, all count as the same."""
+        """Counts the messages and results that are the same here and in the file. If some were
+        forgotten, all count as the same.
+        """
         said = [(number, draft) for number, draft in enumerate(self.drafted_facts, 1) if draft.was_said_or_done]
         common = 0
         for (number, draft), one in zip(said, present, strict=False):
@@ -252,7 +258,7 @@ class SessionWriter:
         new = self.drafted_facts[fresh - 1 :] if fresh <= len(self.drafted_facts) else []
         begun: list[tuple[float, Fact]] = []
         stand = [one for one in present if _is_message_fact(one.fact)]
-        if common < len(stand):  # the file tells it differently now
+        if common < len(stand):  # the file's messages differ from those imported before
             begun.append((0.0, Rewound(stand[common].seq - 1)))
         if undone and any(isinstance(one.fact, ConversationChanged) and one.fact.trashed for one in facts):
             begun.append((0.0, ConversationChanged(trashed=False)))
@@ -271,7 +277,7 @@ class SessionWriter:
         stand = [one for one in present if _is_message_fact(one.fact)]
         source, at = self.conversation, stand[common - 1].seq if common else 1
         forked = [one for one in present if one.seq <= at]
-        if len(forked) != at:  # rewound before: its numbers would not hold
+        if len(forked) != at:  # the conversation was rewound earlier, so its fact numbers do not match
             self._seqs.clear()
             self.conversation = conversation_id_of_session(
                 self.recorded_session.kind, f"{self.recorded_session.session}\0{len(self.drafted_facts)}"
@@ -328,7 +334,9 @@ class SessionWriter:
     async def _append_with_import_fact(
         self, facts: list[tuple[float, Fact]], state: str, before: Sequence[Recorded] = ()
     ) -> None:
-        """Behind what is there already, in one transaction, with the fact that says where it comes from."""
+        """Appends the facts in one transaction, together with the fact that says where they come
+        from.
+        """
         size, modified = self.held.stamp
         origin, said = recording_facts.origin_of_recording(self.recorded_session), [fact for _, fact in facts]
         paid = sum(fact.usage.cost for fact in said if isinstance(fact, ModelReplied))

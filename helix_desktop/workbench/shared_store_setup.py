@@ -142,5 +142,5 @@ async def _probe_with_key(where: StoreAddress, key: bytes, quota: int | None) ->
 
 
 def _without_waiting_changes(error: SharedStoreUnreachable) -> SharedStoreUnreachable:
-    """Where nothing is shared yet, no changes wait."""
+    """Returns the error without its sentence about waiting changes: nothing is shared yet."""
     return SharedStoreUnreachable(error.what, remedy="Check the address, or try again later. Nothing was changed.")

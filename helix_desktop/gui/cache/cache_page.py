@@ -190,7 +190,9 @@ class CachePage(QWidget):
                 self.table.clear_current_row()
 
     def refresh_entries_soon(self) -> None:
-        """Something was stored or used: look again, soon; when the page is hidden, as soon as it is shown."""
+        """Refreshes soon because an entry was stored or used; a hidden page refreshes when it is
+        shown.
+        """
         self._needs_refresh = True
         if self.isVisible() and not self._refresh_timer.isActive():
             self._refresh_timer.start()
@@ -207,7 +209,7 @@ class CachePage(QWidget):
         return " ".join(bytes(part.toBase64().data()).decode() for part in parts)
 
     def restore_cache_layout(self, state: str) -> None:
-        """As `encode_cache_layout` gave it; anything else is let be."""
+        """Restores what `encode_cache_layout` returned; ignore anything else."""
         parts = [QByteArray.fromBase64(part.encode()) for part in state.split(" ")]
         if len(parts) == 2:
             self.table.horizontalHeader().restoreState(parts[0])
@@ -288,7 +290,9 @@ class CachePage(QWidget):
         self._update_figures_later()
 
     def _select_shown_entry(self, row: EntryRow | None) -> None:
-        """What is shown is what is chosen, wherever it stands among all; unless somebody has gone on meanwhile."""
+        """Selects the shown entry in the full table, unless the user has selected another row
+        meanwhile.
+        """
         shown = self.viewer.row
         if (
             row is not None
@@ -450,7 +454,9 @@ class CachePage(QWidget):
         )
 
     def _show_verification(self, digest: Digest, words: str, *, good: bool | None) -> None:
-        """Of a large entry it comes late: the one that is shown by then may be another."""
+        """Shows the result of a verification. For a large entry it arrives late, when another entry
+        may be shown.
+        """
         if not self._is_entry_shown(digest):
             self._figures_label.setText(f"{digest.short_hex}: {words}")
             return
@@ -493,7 +499,7 @@ class CachePage(QWidget):
         ask_which_way(self, tr("Forget this entry"), text, tr("Keep"), [(tr("Forget permanently"), forget_shown_entry)])
 
     def clear_and_reload_entries(self) -> None:
-        """What is gone must not be shown any longer."""
+        """Clears the view and reload the table, so that nothing that was removed stays visible."""
         self.viewer.show_no_entry()
         self.table.selected.clear_ranges()
         self.model.show_entries_of(self._catalogue, self.bar.filter)

@@ -1,4 +1,4 @@
-"""What an entry's bytes can be shown as: text, a JSON tree, a table, an image, or hex. Plain Python."""
+"""Finds out in which shapes an entry's bytes can be shown. Knows nothing of Qt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of entries as a Qt model: rows come in pages when they are looked at, the rest is a number."""
+"""The table of entries as a Qt model that loads rows in pages when they become visible."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def column_title(column: EntryColumn) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntrySearchHit:
-    """An entry a search has found, and the place."""
+    """An entry that a search has found, with the matching line."""
 
     row: EntryRow
     snippet: str
@@ -234,7 +234,9 @@ class EntriesModel(QAbstractTableModel):
                 self._load_timer.start()
 
     def _load_requested_pages(self) -> None:
-        """The last few pages that were looked at: while the slider is dragged, the others are gone again."""
+        """Loads the last few pages that were requested: while the user drags the slider, earlier
+        ones are out of sight again.
+        """
         wanted, self._requested_pages = self._requested_pages[-3:], []
         if self._catalogue is None:
             return

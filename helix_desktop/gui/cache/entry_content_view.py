@@ -1,4 +1,4 @@
-"""The content of one entry, in the shape it is best read in, a page of a megabyte at a time."""
+"""Shows the content of one entry as text, JSON, table, picture or hex, one megabyte at a time."""
 
 from __future__ import annotations
 
@@ -108,7 +108,9 @@ class EntryImageView(QWidget):
 
 
 class EntryContentView(QWidget):
-    """`content_read`: content was read, checked. `failed` carries the error. `shapes_found` carries the shapes there are to choose."""
+    """`content_read`: the content was read and verified. `reading_failed` carries the error.
+    `shapes_found` carries the shapes the user can choose from.
+    """
 
     content_read = Signal()
     reading_failed = Signal(object)
@@ -314,7 +316,7 @@ class EntryContentView(QWidget):
 
 
 def _replace_view_model(view: QAbstractItemView, model: QAbstractItemModel) -> None:
-    """Show another model; the one before is not kept."""
+    """Sets another model and delete the previous one."""
     before = view.model()
     view.setModel(model)
     if before is not None:

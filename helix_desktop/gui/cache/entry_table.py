@@ -1,4 +1,6 @@
-"""The table itself: draws its cells, and keeps what is chosen as ranges, so that a million rows are chosen at once."""
+"""The table of entries: draws its cells and keeps the selection as ranges, so that a million rows
+can be selected at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What takes time on the cache page, as coroutines that let the window live: searching, copying, saving, comparing."""
+"""Slow work of the cache page as coroutines: searching, copying hashes, saving and comparing. The
+window stays responsive.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ async def fetch_hashes_of_rows(
 
 
 async def save_entry_to_file(catalogue: CachePort, stored: Stored, path: Path, report: EntryProgressCallback) -> None:
-    """Write an entry to a file: beside it first, then in its place, so that no half file is left under its name."""
+    """Writes an entry to a temporary file beside `path`, then rename it, so that no half-written
+    file remains.
+    """
     beside: ReplacementFile | None = None
     try:
         beside = await asyncio.to_thread(ReplacementFile, path)

@@ -95,7 +95,7 @@ class EntryViewer(QWidget):
         self._fit_to_width()
 
     def _fit_to_width(self) -> None:
-        """Where there is little room for the size of the text the second buttons are in the menu alone."""
+        """Shows the less important buttons only where there is room; they are in the menu as well."""
         roomy = self._theme.zoomed_pixels(840)
         for button in (self._copy, self._save, self._show):
             button.setVisible(self.width() >= roomy)

@@ -60,12 +60,12 @@ class EntryFilterBar(QWidget):
         theme.keep_scaled(self, self.setMinimumWidth, 300)
 
     def show_find_shortcut(self, shortcut: str) -> None:
-        """What brings the keyboard here."""
+        """Shows which shortcut moves the keyboard to this field."""
         self._hint.setText(shortcut)
         self._place_shortcut_hint()
 
     def reset_filters(self) -> None:
-        """Everything again, as for another workspace."""
+        """Clears all filters, as for another workspace."""
         self.filter = EntryFilter()
         self.field.clear()
         self.set_tools(())

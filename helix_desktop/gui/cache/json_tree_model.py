@@ -1,4 +1,4 @@
-"""A JSON value as a tree whose branches are made when they are opened, and long arrays a piece at a time."""
+"""Shows a JSON value as a tree. Children are built when a branch is opened, long arrays in parts."""
 
 from __future__ import annotations
 

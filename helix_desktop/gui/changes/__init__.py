@@ -1,1 +1,1 @@
-"""The page of changes: what the agent did to files, and taking it back."""
+"""The Changes page: what the agent did to files, and how to undo it."""

@@ -1,4 +1,4 @@
-"""One changed file at the right: its name, what can be done with it, and its difference; pictures and binaries in their own way."""
+"""Shows one changed file: its name, its buttons, and its difference, pictures or properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files at the left, in groups: what each turn changed, and what is not covered."""
+"""The list of changed files, grouped by turn and folder, with the paths checkpoints do not cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of changes: what each turn did to files, and keeping it, taking it back, telling the agent about it, committing it."""
+"""The Changes page: what each turn did to files; keep it, undo it, comment on it, commit it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ EXECUTABLE_SUFFIXES = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", "
 
 
 class ChangesPage(QWidget):
-    """`intent_wanted` is for the window, as on every page; `translate_sentences` carries a message for the agent, `notice_wanted` one for the user."""
+    """Shows what each turn did to files. `intent_wanted` is for the window, as on every page;
+    `agent_message_written` carries a message for the agent, `notice_wanted` one for the user.
+    """
 
     intent_wanted = Signal(object)
     agent_message_written = Signal(str)
@@ -453,7 +455,9 @@ class ChangesPage(QWidget):
     async def _changes_left_to_undo(
         self, changes: FileChangesPort, sources: Sequence[ChangeSource]
     ) -> tuple[Sequence[FileChange], bool]:
-        """What is left of some steps; where all of it is undone already, the last undo: that is a redo."""
+        """What remains to be undone of these steps. If all of it is undone already, return the last
+        undo instead: undoing that is a redo.
+        """
         left = await changes.changes_with_folders(sources)
         undone = [source for source in sources if source.fact.by == "undo"]
         return (left, False) if left or not undone else (await changes.changes_with_folders(undone[-1:]), True)

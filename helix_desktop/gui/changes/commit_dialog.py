@@ -1,4 +1,4 @@
-"""A commit of the changed files: which of them, and the message, which the fast model may propose."""
+"""The dialog that commits changed files, with a message the fast model can propose."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A folder over the limit: the user chooses what of it is covered."""
+"""The dialog in which the user chooses which folders checkpoints cover when a folder exceeds the
+limits.
+"""
 
 from __future__ import annotations
 

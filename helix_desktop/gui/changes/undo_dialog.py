@@ -1,4 +1,6 @@
-"""Before files will be restored: what will be done, and what the user wants where somebody else has changed something since."""
+"""The dialog shown before files are restored: what will happen, and a choice for each file that
+somebody else has changed since.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The page Chat: the composer and all that stands around it, but the transcript."""
+"""The Chat page: the composer and everything around it except the transcript."""

@@ -1,4 +1,4 @@
-"""What is going to be sent with the next message: chips above the text, each with a button that takes it off."""
+"""Shows the attachments of the next message as chips, each with a button that removes it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ NAME = 40  # characters of a name that are shown
 
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
-    """A message as JSON can hold it: a draft, or one that waits."""
+    """Encodes a message as JSON, for a draft or a waiting message."""
     text = "\n\n".join(part.text for part in parts if isinstance(part, Text) and part.text)
     return {"text": text, "attachments": [_encode_attachment(part) for part in parts if isinstance(part, Attachment)]}
 
 
 def decode_message_parts(value: object) -> tuple[UserPart, ...]:
-    """What `encode_message_parts` gave, or only its text; a wrong shape is as good as a missing one."""
+    """Decodes what `encode_message_parts` wrote, or a bare text. A value of the wrong shape counts
+    as empty.
+    """
     message = value if isinstance(value, dict) else {"text": value}
     text, listed = message.get("text"), message.get("attachments")
     found = [_decode_attachment(each) for each in listed] if isinstance(listed, list) else []
@@ -66,7 +68,7 @@ def has_files_or_picture(mime: QMimeData) -> bool:
 
 
 class FlowLayout(QLayout):
-    """Places its items in lines, like words; in the middle of a line where it is higher than they are."""
+    """Places its items in lines like words, vertically centred in each line."""
 
     def __init__(self, parent: QWidget | None = None, *, gap: int = 6) -> None:
         super().__init__(parent)
@@ -131,7 +133,9 @@ class FlowLayout(QLayout):
 
 
 class AttachmentChips(QWidget):
-    """`changed` when one came or went; `unknown` asks for its picture, or the tokens that will go; `opened`: its picture is to be seen."""
+    """`changed`: one was added or removed. `unknown`: its picture or token count is needed.
+    `opened`: its picture was clicked.
+    """
 
     changed = Signal()
     unknown = Signal(object)
@@ -161,7 +165,7 @@ class AttachmentChips(QWidget):
             self.changed.emit()
 
     def add_attachment(self, attachment: Attachment) -> None:
-        """Once: the same content twice is the same attachment."""
+        """Adds an attachment unless the same content is attached already."""
         if all(attachment.stored.digest != held.stored.digest for held in self._held):
             self._held.append(attachment)
             self._rebuild_chips()
@@ -178,7 +182,7 @@ class AttachmentChips(QWidget):
 
     @property
     def attached_token_count(self) -> int:
-        """What of them goes with the message."""
+        """How many tokens of the attachments are sent with the message."""
         return sum(self._going.get(each.stored.digest, each.tokens) for each in self._held)
 
     def show_attachment_tokens(self, attachment: Attachment, tokens: int) -> None:
@@ -224,7 +228,7 @@ class AttachmentChips(QWidget):
         return tr("{n} tokens", n=format_token_count(attachment.tokens)) if attachment.tokens else ""
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        name = attachment.name  # of a path the end tells most, of a command the beginning
+        name = attachment.name  # the end of a path says most, the beginning of a command
         name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
         figures = self._describe_size_and_tokens(attachment)
         chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)

@@ -1,4 +1,6 @@
-"""Files, pictures and long texts on their way into a message: read in a thread, put into the cache, attached."""
+"""Reads files, pictures and long texts in a thread, stores them in the cache and attaches them to
+the message.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ HEAD = 4_096  # bytes that tell a text from other content, as they do where cont
 
 
 class AttachmentReader:
-    """`attachment_receiver` is asked as one is begun, and gives what is called with the Attachment when that is ready."""
+    """`attacher` is called when reading starts and returns what is called with the finished
+    attachment.
+    """
 
     def __init__(
         self,
@@ -75,7 +79,9 @@ async def _read_picture_or_file(name: str, content: Callable[[str], tuple[bytes,
 
 
 def _read_file_with_media_type(file: Path, name: str) -> tuple[bytes, str]:
-    """What is in a file, and what it is: a picture, a text whatever its name promises, or other bytes."""
+    """Reads a file and decides its media type: a picture, text (whatever its name says), or other
+    bytes.
+    """
     content = _read_file_bytes(file)
     guessed = mimetypes.guess_type(name)[0] or ""
     if guessed.startswith("image/") and guessed != "image/svg+xml":

@@ -1,4 +1,4 @@
-"""The column below the transcript that the composer and what stands above it share."""
+"""The centred column below the transcript, shared by the composer and the lines above it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ ABOVE, BELOW = 96, 560  # pixels: of the transcript beside a question, and of th
 
 
 class ChatPage(QWidget):
-    """One page for all conversations: what it shows is changed, the widgets stay."""
+    """One page for all conversations; its widgets are reused."""
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class ChatPage(QWidget):
         whole.addWidget(self.foreign)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little room a question and the composer have it."""
+        """In a low window a question and the composer get the room."""
         px = self._theme.zoomed_pixels
         self._above.setMinimumSize(1, max(min(self.height() - px(BELOW), px(ABOVE)), 1))
         super().resizeEvent(event)
 
     def show_transcript_or_start(self, name: str, *, begun: bool, scripted: bool = False) -> None:
-        """The transcript, or, before the first message, what will be here. `name`: of the workspace. `scripted`: the built-in
-        script is the model.
+        """Shows the transcript, or the start panel before the first message. `name`: the
+        workspace's name. `scripted`: the built-in script is the model.
         """
         self.empty.show_workspace_name(name)
         self.empty.show_demo_suggestions(scripted=scripted)
@@ -85,13 +85,15 @@ class ChatPage(QWidget):
             event.acceptProposedAction()
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Wherever it falls, it belongs to the message."""
+        """A drop anywhere on the page is attached to the message."""
         self.composer.text.insertFromMimeData(event.mimeData())
         event.acceptProposedAction()
         self.composer.text.setFocus()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Letters nobody else wants are a message: who read back, or was asked something, just goes on writing."""
+        """Puts letters typed elsewhere on the page into the message, so that a user who scrolled
+        back can just go on writing.
+        """
         plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
         if plain and not self.composer.isHidden() and event.text().strip() and event.text().isprintable():
             self.composer.text.setFocus()

@@ -22,7 +22,9 @@ SHOWN = 8
 
 @dataclass(frozen=True, slots=True)
 class CompletionOffer:
-    """One thing to take. `inserted_text` replaces what was typed; `value` says what it is to the composer."""
+    """One completion. `inserted_text` replaces what was typed; `value` tells the composer what was
+    chosen.
+    """
 
     text: str
     inserted_text: str = ""
@@ -84,7 +86,7 @@ class CompletionList(QListWidget):
         self.show()
 
     def move_choice(self, steps: int) -> None:
-        """The choice goes round at the ends."""
+        """Moves the choice, wrapping around at both ends."""
         self.setCurrentRow((self.currentRow() + steps) % self.count())
 
     def choose_current_offer(self) -> None:

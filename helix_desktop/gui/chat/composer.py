@@ -35,7 +35,9 @@ LEAST = 30  # pixels of the permission mode that is shortened
 
 
 class Composer(QWidget):
-    """`sent(parts, steer)`. `offers_wanted(asked)` is answered with `show_completion_offers`; `taken(offer)` what was not just text."""
+    """`sent(parts, steer)`. `offers_wanted(request)` is answered with `show_completion_offers`;
+    `offer_taken` carries an offer that is more than text.
+    """
 
     sent = Signal(object, bool)
     resent = Signal(int, object)
@@ -155,7 +157,7 @@ class Composer(QWidget):
     # --- what is shown -------------------------------------------------------------------------------------------
 
     def show_draft_of(self, workspace: str, conversation: str, name: str) -> None:
-        """Bring the draft and the history of a conversation; the last one's draft is kept already."""
+        """Shows a conversation's draft and sent messages; the previous draft has been saved."""
         place = (workspace, conversation)
         self.text.setPlaceholderText(tr("Message {name}…", name=name))
         if place != self._begun_from_new:
@@ -174,7 +176,7 @@ class Composer(QWidget):
         self._on_draft_changed()
 
     def set_new_conversation_id(self, conversation: str) -> None:
-        """The conversation that had not begun is `conversation` now; what was typed meanwhile is its draft."""
+        """The new conversation has been given this id: the text typed meanwhile becomes its draft."""
         before, after = self._place, (self._place[0], conversation)
         if before[1] == "new":
             self.drafts.move_draft(before, after)
@@ -189,13 +191,15 @@ class Composer(QWidget):
         *,
         is_estimate: bool = False,
     ) -> None:
-        """`factor`: billed tokens per counted one; what is attached is counted. `is_estimate`: the provider has reported nothing yet."""
+        """`factor`: billed tokens per estimated token. Attachments are added. `is_estimate`: the
+        provider has reported nothing yet.
+        """
         self._measured = (parts, window, cost, factor, is_estimate)
         self._known = window > 0
         self._update_meter_with_attachments()
 
     def _update_meter_with_attachments(self) -> None:
-        """With what is attached to the message that is being written."""
+        """Updates the meter, counting the attachments of the message being written."""
         parts, window, cost, factor, is_estimate = self._measured
         attached = round(self.attachments.attached_token_count * factor) if window else 0
         more = {ContextKind.CONVERSATION: attached}
@@ -216,7 +220,7 @@ class Composer(QWidget):
         self._update_next_message_cost()
 
     def _update_next_message_cost(self) -> None:
-        """Again while the provider's cache grows old."""
+        """Updates the cost while the provider's cache expires."""
         price, now = self._next, self.now()
         words = (
             [tr("Next message: about {price}", price=_format_rough_dollars(price.cost_when_sent(now)))] if price else []
@@ -293,7 +297,7 @@ class Composer(QWidget):
         self.put_message_back(parts)
 
     def stop_editing(self) -> None:
-        """The next message is a new one: the one that was begun before."""
+        """Ends editing: what was typed before it becomes the message again."""
         if self._edited:
             self._edited = 0
             self.drafts.save_edited_message(self._place, None)
@@ -312,7 +316,7 @@ class Composer(QWidget):
         self.text.setFocus()
 
     def remove_message_parts(self, parts: Sequence[UserPart]) -> None:
-        """These were sent in another way: nothing stays of them, unless they were changed meanwhile."""
+        """Removes parts that were sent in another way, unless they have been changed since."""
         if tuple(parts) == self.message_parts():
             self.text.clear()
             self.attachments.show_attachments([])
@@ -335,11 +339,13 @@ class Composer(QWidget):
 
     @property
     def draft_place(self) -> DraftPlace:
-        """Where what stands here belongs to."""
+        """The workspace and conversation the text belongs to."""
         return self._place
 
     def add_to_draft(self, place: DraftPlace, parts: Sequence[UserPart]) -> bool:
-        """Into the message that is written at a place; False where another one is shown by now: then into its draft."""
+        """Adds parts to the message at `place`; False if another conversation is shown now, then
+        they go to its draft.
+        """
         begun = self._place == self._begun_from_new and place == (self._place[0], "new")
         if place == self._place or begun:
             self.put_message_back(parts)
@@ -382,7 +388,7 @@ class Composer(QWidget):
     # --- completion ----------------------------------------------------------------------------------------------
 
     def show_completion_offers(self, asked: CompletionRequest, offers: Sequence[CompletionOffer]) -> None:
-        """Answer `offers_wanted`; an answer to something that is not asked any more is dropped."""
+        """Shows the offers for a request, unless the text has changed since it was made."""
         if asked != self._asked:
             return
         popup = self._ensure_completion_list()
@@ -416,8 +422,8 @@ class Composer(QWidget):
         self._fit_to_room()
 
     def _fit_to_room(self) -> None:
-        """Where there is little room the bar goes first, then the price, then the figures: the inspector has bar and
-        figures. Then the mode is shortened.
+        """When the window gets narrow, hides the bar, then the cost, then the figures, and last
+        shortens the mode; the inspector has them too.
         """
         px = self._theme.zoomed_pixels
         self._show_mode_name(self._mode_words)
@@ -462,7 +468,7 @@ def _format_rough_dollars(dollars: float) -> str:
 
 
 def _describe_next_message_cost(price: NextMessageCost) -> str:
-    """The price in words: both states of the cache, and what is left out."""
+    """The cost with a warm and a cold cache, and what it leaves out."""
     reply = tr(
         "Assumes a reply of typical length for this conversation: {tokens} tokens.",
         tokens=format_token_count(price.reply),

@@ -101,7 +101,7 @@ class ComposerTextEdit(QPlainTextEdit):
         ):
             return
         if event.modifiers() == Qt.KeyboardModifier.AltModifier and event.text() and not ALT_WRITES:
-            event.ignore()  # the key of an action that has nothing to do just now; it is no letter of the message
+            event.ignore()  # a shortcut of a disabled action; it is not text for the message
         else:
             super().keyPressEvent(event)
 

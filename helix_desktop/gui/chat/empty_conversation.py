@@ -1,4 +1,6 @@
-"""What stands in the place of a conversation that has not begun: what will be here, and a first step."""
+"""Shown in place of a conversation without messages: what this page is for, and first things to
+try.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ class EmptyConversationPanel(QWidget):
         self._words.setMinimumHeight(self._words.heightForWidth(width))
 
     def show_demo_suggestions(self, *, scripted: bool) -> None:
-        """Whether the built-in script answers here: it can do nothing of the usual first steps."""
+        """Offers the demo if the built-in script answers here; it cannot do the usual suggestions."""
         self.first.setVisible(scripted)
         for button in self._others:
             button.setVisible(not scripted)

@@ -1,4 +1,4 @@
-"""A change that is to be agreed to, in the view of the page of changes: every line of it exactly, and known whether its end has been shown."""
+"""Shows a change the user must agree to: every line exactly, and whether its end has been shown."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ExactDifferenceView(DifferenceView):
         self.setAccessibleDescription(exact_text.mark_text(text) if self.fits else "")
 
     def describe_reading_state(self) -> str:
-        """How long it is, and what the reader should know of it."""
+        """The text's length, and a warning if something in it is hidden or not yet shown."""
         return describe_exact_text(self._text, self._marks, end_seen=self.is_end_seen)
 
     def show_next_part(self) -> None:

@@ -1,4 +1,6 @@
-"""Where a connected agent or another computer writes: a line in place of the composer, and the way to go on here."""
+"""Shown in place of the composer while a connected agent or another computer writes, with a button
+to continue here.
+"""
 
 from __future__ import annotations
 

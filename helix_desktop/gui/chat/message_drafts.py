@@ -31,7 +31,7 @@ class UnsentMessage:
 
 
 class MessageDrafts:
-    """What stands in the memory is on the disk within a second."""
+    """Keeps drafts in the window's memory, which is saved within a second."""
 
     def __init__(self, memory: WindowMemory) -> None:
         self._memory = memory
@@ -53,7 +53,7 @@ class MessageDrafts:
         self._memory.remember_value("edit", *place, value=value)
 
     def move_draft(self, before: DraftPlace, after: DraftPlace) -> None:
-        """The conversation that had not begun has a name now: what was typed meanwhile goes on in it."""
+        """Moves a new conversation's draft to the id it has been given."""
         self.save_draft(after, (*self.get_draft(after), *self.get_draft(before)))
         self.save_draft(before, ())
 
@@ -72,14 +72,16 @@ class UnsentMessages:
         )
 
     def add_remembered_messages(self, place: DraftPlace, messages: Sequence[object]) -> None:
-        """Messages the memory has already, as `encode_message_parts` made them."""
+        """Adds messages that are in the window's memory already, as `encode_message_parts` wrote
+        them.
+        """
         self._held.setdefault(place, []).extend(UnsentMessage(decode_message_parts(each)) for each in messages)
 
     def unsent_messages_of(self, place: DraftPlace) -> Sequence[Parts]:
         return [message.parts for message in self._held.get(place, ())]
 
     def turn_into_draft(self, place: DraftPlace) -> None:
-        """Its conversation cannot be opened: they become a draft when it can."""
+        """The conversation cannot be opened: its messages become a draft for later."""
         self._held.pop(place, None)
 
     def take_unsent_messages(self, place: DraftPlace) -> Sequence[UnsentMessage]:

@@ -1,4 +1,5 @@
-"""Permission questions, above the composer: what exactly is to be done, and for how long it is allowed.
+"""Shows permission questions above the composer: what exactly will be done and for how long it is
+allowed.
 
 A question never takes the focus from somebody who is writing; the keys on its buttons work from everywhere in the
 window. What is to be done is shown exactly (`engine/exact_text.py`), made from the value that runs; it cannot be allowed before
@@ -50,13 +51,13 @@ LOW = 400  # pixels of a window that has no room for more than what is asked
 WORDS = 120  # pixels of the field for what to do instead
 NAMED = 5  # paths an undo does not cover
 COMMANDS = ("run_command",)
-LONGEST = 2_000  # characters of what a sub-agent asks for
-READING = 0.7  # seconds; nobody has read a question sooner, so a key was meant for what had the focus before
+LONGEST = 2_000  # characters of a sub-agent's task that are shown
+READING = 0.7  # seconds: an earlier key press cannot be an answer; it was meant for what had the focus before
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
 def describe_scope(scope: str) -> str:
-    """The button that allows something in a scope."""
+    """The text of the button that allows something for a scope."""
     return {
         "once": tr("Allow once"),
         "conversation": tr("Allow in this conversation"),
@@ -72,7 +73,7 @@ def is_asked_by_server(question: PermissionQuestion) -> bool:
 
 
 def announce_question_text(question: PermissionQuestion) -> str:
-    """What is asked, for who hears it."""
+    """The question as a screen reader announces it."""
     title = question_title(question)
     words = title if is_asked_by_server(question) else tr("Permission needed: {what}", what=title)
     return f"{words} {describe_asking_agent(question)}".strip()
@@ -106,7 +107,7 @@ def format_uncovered_files(state: str, names: Sequence[str]) -> str:
 
 
 def describe_asking_agent(question: PermissionQuestion) -> str:
-    """Who asks, where it is not the conversation's own agent."""
+    """Names the sub-agent, hook or command that asks; empty for the conversation's own agent."""
     if question.command:
         return tr("Your slash command /{name} runs this.", name=exact_text.mark_on_one_line(question.command))
     if not question.by:
@@ -117,7 +118,9 @@ def describe_asking_agent(question: PermissionQuestion) -> str:
 
 
 class PermissionQuestionCard(QWidget):
-    """One question. `answered` carries the Answer; letters that are none go on to the page."""
+    """The card of one question. Emits `answered` with the answer; keys it does not use reach the
+    page.
+    """
 
     answered = Signal(object)
 
@@ -166,7 +169,9 @@ class PermissionQuestionCard(QWidget):
         return SchemaForm(self._question.form, self)
 
     def allow_for_scope(self, scope: str) -> None:
-        """Say yes, for a scope the question offers. Before the end has been shown it shows what comes next."""
+        """Allows it for one of the scopes offered. If the end of the preview has not been shown,
+        shows the next part instead.
+        """
         if scope not in self._question.scopes:
             return
         if self._preview is not None and not self._preview.is_end_seen:
@@ -186,17 +191,17 @@ class PermissionQuestionCard(QWidget):
         self.answered.emit(PermissionAnswer(allowed=False, words=self._words.text().strip()))
 
     def cancel_question(self) -> None:
-        """Give a server that asks no answer at all."""
+        """Closes a server's question without an answer."""
         self.answered.emit(PermissionAnswer(allowed=False, scope="cancel"))
 
     def focus_first_control(self) -> None:
-        """Put the keyboard where an answer begins."""
+        """Gives the keyboard focus to the control an answer starts with."""
         self._taken = time.monotonic()
         first = self._first if self._first.isEnabled() or self._preview is None else self._preview
         first.setFocus(Qt.FocusReason.OtherFocusReason)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Of the buttons: a press that comes too soon to be meant is let go."""
+        """Ignores a button press that comes too soon to be meant for this question."""
         early = time.monotonic() - self._taken < READING
         return (
             early and event.type() == QEvent.Type.KeyPress and isinstance(event, QKeyEvent) and event.key() in _PRESSING
@@ -233,7 +238,7 @@ class PermissionQuestionCard(QWidget):
         return shown
 
     def _build_change_preview(self) -> ExactDifferenceView | None:
-        """The preview as a change of a file, where it is one; a command never is."""
+        """A preview as a file difference if the call changes a file; None for a command."""
         question = self._question
         if question.call.name in COMMANDS or not question.preview.startswith("--- "):
             return None
@@ -284,7 +289,9 @@ class PermissionQuestionCard(QWidget):
             button.setEnabled(self._preview.is_end_seen)
 
     def _build_server_buttons(self, keys: Mapping[str, str]) -> QHBoxLayout:
-        """A server asks the user, not for permission: values are sent or a page is opened, else declined or left."""
+        """The buttons of a server's question: send the values or open the page, decline, or
+        dismiss.
+        """
         self._words.hide()
         row = QHBoxLayout()
         row.setSpacing(8)
@@ -347,7 +354,9 @@ class PermissionQuestionCard(QWidget):
         return handled
 
     def _fit_buttons_to_width(self) -> None:
-        """Where the buttons leave too little room beside them, the words stand above them; in a very low window they go."""
+        """Moves the text above the buttons if there is too little room beside them, and hides it in
+        a very low window.
+        """
         if self._answers is not None:
             px, way = self._theme.zoomed_pixels, QBoxLayout.Direction
             width = sum(each.sizeHint().width() + 8 for each in self._ways_on.findChildren(QPushButton)) - 8
@@ -371,7 +380,9 @@ class PermissionQuestionCard(QWidget):
 
 
 class PermissionQuestionPanel(QWidget):
-    """The open questions of the conversation, the oldest first and alone. `answered(number, Answer)`; `keys` of the actions that answer."""
+    """Shows the oldest open question of the conversation, one at a time. `answered` carries its
+    number and the answer; `keys` are the shortcuts of the answering actions.
+    """
 
     answered = Signal(int, object)
     left = Signal()

@@ -1,4 +1,5 @@
-"""A picture as every model takes it: whole, of a kind all providers know, and not larger than the strictest accepts.
+"""Makes a picture acceptable for every model: complete, of a known format, within the strictest
+size limit.
 
 A picture that cannot be read must not go into a message: the provider would refuse every request of that conversation.
 """
@@ -20,7 +21,8 @@ _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
 def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
-    """The picture, made smaller or translated where it has to be, and its media type. WrongUse for what is none.
+    """Returns the picture, shrunk or converted if necessary, and its media type. Raises WrongUse if
+    it is no picture. Safe on any thread.
 
     May run on any thread.
     """
@@ -40,7 +42,7 @@ def encode_png(picture: QImage) -> bytes:
 
 
 def _decode_picture(content: bytes) -> tuple[bytes, QImage]:
-    """The format and all of the picture: also one whose end is missing is none."""
+    """Decodes the whole picture and its format; a truncated one counts as unreadable."""
     buffer = QBuffer()
     buffer.setData(QByteArray(content))
     buffer.open(QIODevice.OpenModeFlag.ReadOnly)

@@ -18,8 +18,8 @@ from helix_desktop.gui.translation import tr
 
 
 class SchemaForm(QWidget):
-    """`values_as_json()` gives the JSON text, or raises WrongUse that names the field. `entered`: by the key, in a line that was
-    typed into; a key that was meant for what had the keyboard before sends nothing.
+    """`values_as_json()` returns the values or raises WrongUse naming the field. `entered`: Enter
+    was pressed in a line that had been typed in.
     """
 
     entered = Signal()
@@ -39,7 +39,7 @@ class SchemaForm(QWidget):
 
     @property
     def first_field(self) -> QWidget | None:
-        """Where somebody begins to fill it in."""
+        """The first control to fill in."""
         item = self._layout.itemAt(0, QFormLayout.ItemRole.FieldRole)
         return item.widget() if item is not None else None
 
@@ -110,7 +110,7 @@ class SchemaForm(QWidget):
 
 
 def _list_schema_choices(about: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """What can be chosen, with the words for it, in the forms the protocol has had for that."""
+    """The choices and their labels, in any of the forms the protocol has had."""
     named = about.get("oneOf") or about.get("anyOf")
     if isinstance(named, list):
         return [

@@ -1,4 +1,6 @@
-"""What a folder brings for agents, word for word, before it is used for the first time."""
+"""Shows the exact text of rules, skills, commands, hooks and agents in a folder before they are
+first used.
+"""
 
 from __future__ import annotations
 
@@ -161,7 +163,7 @@ def item_kind_names() -> dict[str, str]:
 
 
 def describe_untrusted_items(items: Sequence[ProjectItemPort]) -> str:
-    """That there is something new to look at, in a line."""
+    """One line that says there are items to review."""
     item = items[0]
     if len(items) > 1:
         return tr(

@@ -1,4 +1,4 @@
-"""A way on where a turn ended by itself: above the composer, until something else is said."""
+"""Offers what helps after a turn ended by itself; shown above the composer until the next message."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class TurnEndHelpLine(QWidget):
         self._words.setProperty("look", "muted")
         self._words.setWordWrap(True)
         self._page = ""
-        self.elsewhere = False  # whether another agent or computer writes here: its turn is its own
+        # whether another agent or computer writes here; the turn is not this program's then
+        self.elsewhere = False
         self._settings = QPushButton(self)
         self._settings.clicked.connect(lambda: self.settings_wanted.emit(self._page))
         self._go = QPushButton(self)
@@ -44,7 +45,7 @@ class TurnEndHelpLine(QWidget):
         self.hide()
 
     def show_last_turn_end(self, session: SessionPort | None) -> None:
-        """How the conversation's last turn ended, where it can be helped."""
+        """Explains how the last turn ended if something can be done about it."""
         if self.elsewhere:
             self.hide()
             return
@@ -58,7 +59,7 @@ class TurnEndHelpLine(QWidget):
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
         words = _describe_turn_end(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
         if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
-            words = ""  # the transcript says it at the place
+            words = ""  # the transcript shows it where it happened
         self._words.setText(without_backticks(join_sentences(_describe_unrecorded_failure(session), words)))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))

@@ -15,7 +15,7 @@ from helix_desktop.gui.translation import tr
 
 
 class OneLineLabel(QLabel):
-    """As much of a text as there is room for."""
+    """Shows as much of a text as fits on one line."""
 
     def __init__(self, words: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -30,7 +30,9 @@ class OneLineLabel(QLabel):
 
 
 class WaitingMessageList(QWidget):
-    """`editing(index)`: take it back into the composer. `dropping(index)`: take it away."""
+    """Lists the messages that wait to be sent. `editing(index)`: take one back into the composer.
+    `discarding(index)`: delete it.
+    """
 
     editing = Signal(int)
     discarding = Signal(int)

@@ -1,4 +1,6 @@
-"""What the page of connected agents is made of: a figure, an agent with its button, and a line to copy."""
+"""Widgets of the dialog that connects agents: a figure, an agent with its button, and a command to
+copy.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Connect an agent: what it came to today, a card for each agent with a button and a line to copy, the gateway's switch."""
+"""The dialog that connects agents: today's figures, a card for each agent, commands to copy, and
+the gateway's switch.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,7 @@ class ConnectAgentsDialog(QDialog):
         return head
 
     def refresh_connections(self) -> None:
-        """How things stand, now and from now on."""
+        """Refreshes now and from now on every second."""
         self._timer.start()
         self._doing.run_in_background(
             self._agents.list_agent_connections(), name="look at the gateway", then=self._show_connections, owner=self

@@ -1,6 +1,7 @@
-"""One box that finds everything: actions with their shortcuts, conversations, messages, entries.
+"""The palette searches everything at once: actions, conversations, messages and entries.
 
-What is at hand (actions, conversations) is shown with the first letter; the workspace's search follows as it answers.
+Actions and conversations are in memory and shown at once; the results of the workspace's search
+follow.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ WIDTH, ROW, SHOWN, MAX_MATCHES = 640, 36, 10, 40
 
 @dataclass(frozen=True, slots=True)
 class PaletteItem:
-    """One thing that can be chosen. `kind` is the icon's name; `key` a shortcut; `act` what choosing it does."""
+    """One item of the palette. `kind` names the icon, `key` is the shortcut, `act` runs when it is
+    chosen.
+    """
 
     text: str
     act: Callable[[], object]
@@ -41,7 +44,9 @@ class PaletteItem:
 
 
 def match_palette_items(finds: Sequence[PaletteItem], words: str) -> list[PaletteItem]:
-    """Those that hold every word: first those that begin with the words as they are, then those that begin with the first."""
+    """Returns the items that contain every word. Those that begin with the typed text come first,
+    then those that begin with its first word.
+    """
     wanted = words.casefold().split()
     if not wanted:
         return list(finds[:MAX_MATCHES])
@@ -102,7 +107,9 @@ class PaletteRowPainter(QStyledItemDelegate):
         painter.restore()
 
     def _draw_shortcut_or_note(self, painter: QPainter, inner: QRect, find: PaletteItem) -> int:
-        """The shortcut, or where it was found. Returns where the room for the text ends."""
+        """Draws the shortcut, or where the item was found. Returns the right edge of the room left
+        for the text.
+        """
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("faint"))
         metrics = QFontMetrics(painter.font())
@@ -113,7 +120,9 @@ class PaletteRowPainter(QStyledItemDelegate):
 
 
 class CommandPalette(SearchPopup):
-    """`at_hand()` is asked when it opens; `searching(words)` is answered with `show_search_results`."""
+    """Searches everything in one box. `at_hand` lists the items in memory; whoever listens to
+    `search_wanted` answers with `show_search_results`.
+    """
 
     search_wanted = Signal(str)
     closed = Signal()
@@ -157,7 +166,7 @@ class CommandPalette(SearchPopup):
         return self.isVisible() and words == self.line.text().strip()
 
     def show_search_results(self, words: str, finds: Sequence[PaletteItem], *, more: bool = False) -> None:
-        """What was found so far, with `more` to come; an answer to older words is dropped."""
+        """Shows the results so far; `more` are to come. Results for older words are ignored."""
         if words == self.line.text().strip():
             self._found = finds
             chosen = self.list.currentIndex().row()
@@ -166,7 +175,8 @@ class CommandPalette(SearchPopup):
             self._nothing.adjustSize()
             self._nothing.setVisible(bool(words) and not self._model.rowCount())
             self._nothing.move(self._theme.zoomed_pixels(14), self._theme.zoomed_pixels(8))
-            if chosen >= 0:  # what was found stands behind what is known
+            # search results come after the items in memory, so the chosen row keeps its number
+            if chosen >= 0:
                 self.highlight_row(chosen)
 
     def accept_current_row(self) -> None:

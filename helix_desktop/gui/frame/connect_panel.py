@@ -1,6 +1,8 @@
-"""How a model is connected: a server found on this machine, a key pasted and tested, or the built-in demonstration.
+"""The panel that connects a model: a local server, a pasted key that is tested, or the built-in
+demo.
 
-A key is asked for only here. It stands in the field until it is tested, then goes to where keys are kept.
+This is the only place that asks for a key. The key stays in the field until it is tested, then it
+is stored where keys are kept.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ OTHER_PROVIDER = "other"
 
 
 class ConnectPanel(QWidget):
-    """`chosen` carries the name of a model, ready for use; `added` a provider of whose models the user chooses one."""
+    """`chosen` carries the name of a model that is ready to use; `added` the title of a provider
+    whose model the user chooses next.
+    """
 
     chosen = Signal(str)
     added = Signal(str)
@@ -67,7 +71,7 @@ class ConnectPanel(QWidget):
         self._column.addWidget(demo, 0, Qt.AlignmentFlag.AlignLeft)
 
     def search_local_servers(self) -> None:
-        """Look for servers on this machine; said here and nowhere else if there are none."""
+        """Searches this computer for model servers. If there are none, only this panel says so."""
         self._search_label.setText(tr("Looking for model servers on this computer…"))
         self._search_label.show()
         work = self._setup.find_local_providers()
@@ -116,7 +120,9 @@ class ConnectPanel(QWidget):
         return form
 
     def _on_provider_chosen(self) -> None:
-        """What was said of the one before holds no longer, and its key is not sent to another."""
+        """Clears the key and the message, so that a key typed for one provider is never sent to
+        another.
+        """
         self._key.clear()
         self._show_connect_status("")
         self._key_places.hide()
@@ -158,7 +164,7 @@ class ConnectPanel(QWidget):
         self._search_label.setText(translate_sentences(str(error)))
 
     def test_key(self) -> None:
-        """Try the key; a good one is kept and the provider's best model taken."""
+        """Tests the key. A key that works is stored, and the provider's best model is chosen."""
         provider, key = self._provider_from_form(), self._key.text().strip()
         if provider.needs_key and not key:
             self._show_connect_status(tr("Paste your {service} key first.", service=provider.title))
@@ -214,7 +220,9 @@ class ConnectPanel(QWidget):
 
 
 class KeyPlaceButtons(QWidget):
-    """Where a key can go when the system keeps none, as `ModelSetupPort.add_provider_with_key` names it. Hidden until then."""
+    """Buttons for where to store a key when the system has no keyring; hidden until then. The
+    values are those of `ModelSetupPort.add_provider_with_key`.
+    """
 
     chosen = Signal(str)
 
@@ -231,7 +239,9 @@ class KeyPlaceButtons(QWidget):
 
 
 def _complete_server_address(given: str) -> str:
-    """As it was meant: without a scheme it is one of this machine or house, or a service of the web."""
+    """Adds the missing scheme: http for this computer and the local network, https for everything
+    else.
+    """
     if not given or "://" in given:
         return given
     near = given.startswith(("localhost", "127.", "192.168.", "10.", "[::1]"))
@@ -239,7 +249,7 @@ def _complete_server_address(given: str) -> str:
 
 
 def _name_server_by_address(address: str) -> str:
-    """What an unknown server is called: "local-8123" on this machine, else its host."""
+    """Names an unknown server: "local-8123" on this computer, otherwise its host."""
     parts = urlsplit(address)
     host = parts.hostname or ""
     if host in ("localhost", "127.0.0.1", "::1"):

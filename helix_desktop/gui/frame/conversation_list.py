@@ -1,4 +1,6 @@
-"""The conversations of a workspace as a list that paints itself: no widget per row, rows fetched as they are needed."""
+"""The list of a workspace's conversations. It draws its own rows and fetches them as they are
+needed, with no widget per row.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class ConversationListRole(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConversationGroupHeading:
-    """A group's name between the rows."""
+    """The heading of a group of conversations."""
 
     text: str
 
@@ -69,7 +71,9 @@ def format_age(updated: float, now: float) -> str:
 def group_conversations(
     rows: Sequence[ConversationListRow], *, words: str = "", place: str = "", now: float
 ) -> list[ConversationGroupHeading | ConversationListRow]:
-    """Pinned, then today, then earlier, newest first. `place`: "" for the usual list, "archived" or "trashed"."""
+    """Groups the conversations into pinned, today and earlier, newest first. `place` is "" for the
+    usual list, "archived" or "trashed".
+    """
     wanted = words.casefold().split()
     shown: list[ConversationListRow] = [
         row
@@ -99,7 +103,9 @@ def group_conversations(
 
 
 class ConversationListModel(QAbstractListModel):
-    """The lines of the list; the first `ROWS_PER_FETCH`, more when the user gets there. `row_height_changed`: a line may have another height."""
+    """The rows of the list: the first `ROWS_PER_FETCH`, and more when the user scrolls to the end.
+    `row_height_changed`: a row may have a different height.
+    """
 
     row_height_changed = Signal(QModelIndex)
 
@@ -107,11 +113,11 @@ class ConversationListModel(QAbstractListModel):
         super().__init__(parent)
         self._lines: list[ConversationGroupHeading | ConversationListRow] = []
         self._fetched_count = 0
-        self._minute = 0  # in which the ages were last shown
+        self._minute = 0  # the minute in which ages were last drawn
         self._running: dict[str, ConversationActivity] = {}
 
     def replace_list_lines(self, lines: list[ConversationGroupHeading | ConversationListRow]) -> None:
-        """Replace the lines; where only their content changed, the view keeps its place."""
+        """Replaces the lines. If only their content changed, the view keeps its scroll position."""
         if len(lines) == len(self._lines) and all(map(_is_same_line, self._lines, lines)):
             before, self._lines = self._lines, lines
             aged, self._minute = int(time.time() // 60) != self._minute, int(time.time() // 60)
@@ -136,7 +142,7 @@ class ConversationListModel(QAbstractListModel):
             self.row_height_changed.emit(self.index(at))
 
     def find_conversation_row(self, conversation: str) -> int:
-        """The line of a conversation, or -1."""
+        """Returns the row of a conversation, or -1."""
         return next((at for at, line in enumerate(self._lines) if _key_of_line(line) == conversation), -1)
 
     def rowCount(self, parent: Index | None = None) -> int:
@@ -182,12 +188,14 @@ def _other_writer_of(line: ConversationGroupHeading | ConversationListRow) -> st
 
 
 def has_second_line(row: ConversationListRow, running: ConversationActivity) -> bool:
-    """Whether there is something to say of a conversation beside its title."""
+    """Whether the row needs a second line: the conversation is running, or an agent or another
+    computer writes to it.
+    """
     return running is not ConversationActivity.IDLE or bool(_other_writer_of(row))
 
 
 def _title_with_writer(row: ConversationListRow) -> str:
-    """With the name before it of the connected agent that writes there, or of the other computer."""
+    """Puts the name of the connected agent or other computer that writes there before the title."""
     writer = row.agent or row.machine
     return f"{writer}: {row.title}" if writer else row.title
 
@@ -290,7 +298,7 @@ class ConversationRowPainter(QStyledItemDelegate):
     def _draw_second_line(
         self, painter: QPainter, inner: QRect, row: ConversationListRow, running: ConversationActivity
     ) -> None:
-        """What it is doing, and who else writes there."""
+        """Draws what the conversation is doing, and who else writes to it."""
         theme, px = self._theme, self._theme.zoomed_pixels
         line = QRect(inner.left(), inner.bottom() + 1 - px(16.5), inner.width(), px(16.5))
         painter.setFont(theme.build_font(11))
@@ -310,7 +318,7 @@ class ConversationRowPainter(QStyledItemDelegate):
             left += width
 
     def _mirror_for_reading_direction(self, within: QRect, rect: QRect) -> QRect:
-        """Where it goes in the view's direction of reading."""
+        """Mirrors a rectangle where the view reads from right to left."""
         return QStyle.visualRect(self._view.layoutDirection(), within, rect)
 
 

@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 _SERVICE, _PATH = "org.freedesktop.Notifications", "/org/freedesktop/Notifications"
 MAX_TEXT_LENGTH = 200
 SHOWN_MS = 8_000  # milliseconds
-MAX_FOLLOWED_NOTIFICATIONS = 50  # notifications that are still followed when they are clicked
+MAX_FOLLOWED_NOTIFICATIONS = 50  # how many notifications still react to a click
 DESKTOP_TIMEOUT_SECONDS = 2.0  # seconds for the desktop to answer
 
 
 class DesktopNotifier(QObject):
-    """`clicked` carries what `show_desktop_notification` was given as `place`."""
+    """`clicked` carries the `place` that the notification was shown with."""
 
     clicked = Signal(str)
 
@@ -90,7 +90,7 @@ class DesktopNotifier(QObject):
         return self._bus
 
     async def _listen_for_clicks(self, bus: DBusRouter, connection: DBusConnection) -> None:
-        """For as long as the program runs; its owner ends it, and the connection with it."""
+        """Runs as long as the program; cancelling the task closes the connection."""
         from jeepney import MatchRule, message_bus
 
         rule = MatchRule(type="signal", interface=_SERVICE, member="ActionInvoked", path=_PATH)

@@ -1,7 +1,9 @@
-"""Keeps what is typed before the window is furnished. It belongs to the conversation whose message box was shown last.
+"""Keeps what the user types before the window is ready. It belongs to the conversation whose
+message box was shown last.
 
-Letters go straight into the draft of that conversation, so a program that is killed while it loads has lost none of them.
-Light on purpose: the first paint imports it, so it knows the shape of a draft and nothing of messages.
+Letters are saved to that conversation's draft at once, so nothing is lost if the program is killed
+while it loads. The first paint imports this module, so it must not import the engine: it knows the
+shape of a draft and nothing about messages.
 """
 
 from __future__ import annotations
@@ -12,12 +14,16 @@ from PySide6.QtGui import QKeyEvent
 
 from helix_desktop.gui.window_memory import WindowMemory
 
-RETURN, ENTER, BACKSPACE = 0x01000004, 0x01000005, 0x01000003  # Qt.Key, whose enum takes 25 ms to make
+# values of Qt.Key: importing the enum takes 25 ms
+RETURN, ENTER, BACKSPACE = 0x01000004, 0x01000005, 0x01000003
 SHIFT, CONTROL, ALT, META = 0x02000000, 0x04000000, 0x08000000, 0x10000000
 
 
 class EarlyTyping:
-    """`sent_messages`: the messages that Enter has sent already, oldest first, as drafts are written. They go out once the conversation is open."""
+    """Keeps what the user types before the window is ready. `sent_messages` holds what was sent
+    with Enter so far, oldest first, in the form of drafts; it is sent once the conversation is
+    open.
+    """
 
     def __init__(self, memory: WindowMemory) -> None:
         self._memory = memory
@@ -39,7 +45,9 @@ class EarlyTyping:
         return words if isinstance(words, str) else ""
 
     def handle_key(self, event: QKeyEvent) -> bool:
-        """Whether the key was one of a message. Keys that move a cursor, and shortcuts, do nothing yet."""
+        """Returns whether the key belongs to the message. Shortcuts and keys that move the cursor
+        do nothing yet.
+        """
         held = event.modifiers().value
         if not self.has_box or held & (ALT | META):
             return False
@@ -64,7 +72,7 @@ class EarlyTyping:
             self._queue_typed_message()
 
     def _queue_typed_message(self) -> None:
-        """It waits in the memory, where a message that was not sent becomes a draft again."""
+        """Saves the message as waiting. A waiting message that is never sent becomes a draft again."""
         message = {**self._saved_draft, "text": self.typed_text.strip()}
         waiting = self._memory.get_remembered("waiting", *self.draft_owner, default=list[object]())
         self._memory.remember_value("waiting", *self.draft_owner, value=[*waiting, message])

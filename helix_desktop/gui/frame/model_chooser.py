@@ -51,7 +51,9 @@ class ModelRow:
 def group_models(
     models: Sequence[ModelChoice], favourites: Sequence[str], recent: Sequence[str], words: str = ""
 ) -> list[ModelRow]:
-    """What is shown for the words typed: favourites, recent ones, then each provider's models, under headings."""
+    """Returns the rows that match the typed words: favourites, recent models, then each provider's
+    models, under headings.
+    """
     wanted = words.casefold().split()
     found = [model for model in models if _model_matches_words(model, wanted)]
     known = {model.name: model for model in found}
@@ -77,7 +79,9 @@ def _model_matches_words(model: ModelChoice, wanted: Sequence[str]) -> bool:
 
 
 def model_abilities(model: ModelChoice) -> list[str]:
-    """What sets a model apart, as chips; of an unknown one nothing is claimed."""
+    """Lists what a model can or cannot do, shown as chips. Nothing is claimed about an unknown
+    model.
+    """
     found = [tr("vision")] if model.images and model.sure is not WindowSizeSource.ASSUMED else []
     if model.thinking:
         found.append(tr("thinking"))
@@ -87,7 +91,7 @@ def model_abilities(model: ModelChoice) -> list[str]:
 
 
 def format_model_window(model: ModelChoice) -> str:
-    """The window, and how it is known where that is not the provider's word."""
+    """The context window, and where the number comes from if not from the provider."""
     if not model.window:
         return ""
     how = {
@@ -253,19 +257,21 @@ class ModelChooser(SearchPopup):
         return foot
 
     def open_below(self, anchor: QWidget, current: str, words: str = "") -> None:
-        """Below the widget that shows the choice. Who listens to `opened` shows the models."""
+        """Opens below the widget that shows the choice. Whoever listens to `opened` supplies the
+        models.
+        """
         self._anchor, self._current = anchor, current
         self.open_popup(words)
         self._refill_models()
         self.opened.emit()
 
     def hide_connect_and_edit(self) -> None:
-        """Where nothing can be connected or corrected."""
+        """Hides Connect and Edit, where neither is possible."""
         for button in self._links:
             button.hide()
 
     def show_known_models(self, models: Sequence[ModelChoice], *, refreshing: bool = True) -> None:
-        """What is known now; the chosen one is in it even when no provider lists it."""
+        """Shows the models known so far. The chosen one is included even if no provider lists it."""
         names = {model.name for model in models}
         missing = [self._current] if self._current and self._current not in names else []
         self._models = [*(ModelChoice(name, provider=name.partition("/")[0]) for name in missing), *models]

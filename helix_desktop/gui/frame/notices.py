@@ -1,4 +1,4 @@
-"""What the window tells in passing: one line at the lower edge, with a button that undoes or helps."""
+"""Short notices at the lower edge of the window, with a button that undoes or helps."""
 
 from __future__ import annotations
 
@@ -27,22 +27,21 @@ _PLACEMENT_EVENTS = frozenset({QEvent.Type.Resize, QEvent.Type.Show, QEvent.Type
 
 
 class Notices(QWidget):
-    """One notice at a time over the lower edge of its parent; the newest wins. Errors stay longer.
+    """Shows one notice at a time; the newest replaces the one before. Errors stay longer.
 
-    One that offers more than an undo, such as to read what opening had to mend, comes back after the newer one, until
-    another workspace is in front: what is offered is about the one that was. An undo comes back after one that offers
-    nothing, such as an error of something else.
+    A replaced notice with an offer comes back afterwards: an undo after a notice without an offer,
+    any other offer until the user changes the workspace.
     """
 
     def __init__(self, theme: Theme, parent: QWidget, lifted: Callable[[], int] = lambda: 0) -> None:
-        """`lifted`: how much room is left free below, so that the composer is never covered."""
+        """`lifted` returns the height to keep free below, so that the composer is never covered."""
         super().__init__(parent)
         self._theme = theme
         self._reserved_height_below = lifted
         self._undo: Callable[[], object] | None = None
         self._errors: list[str] = []
-        self._repeat_shown_offer: Callable[[], None] | None = None  # tells again the one that is shown
-        self._offers_more_than_undo = False  # what is offered is no undo
+        self._repeat_shown_offer: Callable[[], None] | None = None  # shows the current offer again
+        self._offers_more_than_undo = False  # the offer is something other than an undo
         self._waiting_offers: list[Callable[[], None]] = []
         self.setProperty("look", "notice")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -96,7 +95,9 @@ class Notices(QWidget):
         announce_to_screen_reader(self, text)
 
     def show_error_notice(self, error: HelixError) -> None:
-        """What happened, and what to do. Errors of one moment, as of files dropped together, stand together."""
+        """Shows an error: what happened and what to do. Errors that come within a moment, such as
+        for several dropped files, share one notice.
+        """
         together = (
             self._errors
             if self.shown_text and self._timer.remainingTime() > ERROR_NOTICE_MS - ERRORS_TOGETHER_MS
@@ -113,32 +114,32 @@ class Notices(QWidget):
         self._errors = told
 
     def run_notice_action(self) -> None:
-        """Do what the button offers."""
+        """Runs what the button offers."""
         act, self._undo, self._repeat_shown_offer = self._undo, None, None
         self._close_notice()
         if act is not None:
             act()
 
     def run_notice_undo(self) -> None:
-        """By the shortcut, which means no other offer."""
+        """Runs the offer for the Undo shortcut, but only if it is an undo."""
         if not self._offers_more_than_undo:
             self.run_notice_action()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """What it stands in, and what it stands above: it moves with them."""
+        """Moves the notice when its parent or the composer changes its size."""
         if event.type() in _PLACEMENT_EVENTS and not self.isHidden():
             self._place_notice()
         return False
 
     def _on_notice_timeout(self) -> None:
-        """A notice somebody is reading, or whose button has the focus, stays."""
+        """Closes the notice, unless the pointer is over it or its button has the focus."""
         if self.underMouse() or self._button.hasFocus():
             self._timer.start(NOTICE_MS)
         else:
             self._close_notice()
 
     def discard_offers(self) -> None:
-        """Nothing that is offered is meant any more."""
+        """Discards all offers, because they concern the workspace that was open before."""
         self._waiting_offers.clear()
         if self._offers_more_than_undo:
             self._repeat_shown_offer, self._undo, self._offers_more_than_undo = None, None, False

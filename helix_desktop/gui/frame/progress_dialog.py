@@ -1,4 +1,6 @@
-"""What lasts: how far it is, and a way to stop it, in a small window beside what the user goes on doing."""
+"""A small window for work that takes a while: it shows the progress and can stop the work. The user
+can go on working.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from helix_desktop.gui.shared.figure_formats import format_byte_size
 from helix_desktop.gui.translation import tr
 
 T = TypeVar("T")
-SHOW_DELAY_MS = 300  # milliseconds; what is over before needs no window
+SHOW_DELAY_MS = 300  # milliseconds; shorter work shows no window
 WIDTH = 380
 
 
 class ProgressDialog(QDialog):
-    """One piece of work that lasts. Closing it stops the work; it closes itself at the end."""
+    """Shows one piece of work. Closing it stops the work; it closes by itself at the end."""
 
     def __init__(self, words: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -48,7 +50,7 @@ class ProgressDialog(QDialog):
         self._show_timer.start()
 
     def show_byte_progress(self, done: int, total: int) -> None:
-        """Bytes done, and of how many."""
+        """Shows how many bytes of the total are done."""
         self._bar.setRange(0, 1000)
         self._bar.setValue(min(done * 1000 // max(total, 1), 1000))
         self._progress_label.setText(
@@ -66,7 +68,7 @@ class ProgressDialog(QDialog):
         then: Callable[[T], object],
         failed: Callable[[HelixError], object],
     ) -> None:
-        """Do `work` and close at its end; `failed` gets an error."""
+        """Runs `work` and closes at its end. `failed` gets the error."""
 
         def close_with_result(result: T) -> None:
             self.accept()

@@ -1,6 +1,7 @@
-"""A search field over a list, above the window: typing filters, arrows choose, Enter takes, Escape leaves.
+"""A search field over a list that opens above the window: typing filters, arrows move, Enter
+chooses, Escape closes.
 
-Who uses it says what the list holds (`fill`), which rows can be chosen, and what taking one does.
+A subclass says what the list holds, which rows can be chosen and what choosing one does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ ROWS_PER_PAGE_KEY = 10  # rows that Page Up and Page Down move by
 
 
 class SearchPopup(QWidget):
-    """Lies over its parent and grows with it; `box` is what is seen."""
+    """Covers its parent and follows its size; `box` is the part that can be seen."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -123,7 +124,9 @@ class SearchPopup(QWidget):
             self.list.scrollToTop()  # what is above the first says what it is
 
     def _move_highlight(self, steps: int) -> None:
-        """Past what cannot be chosen; a single step goes round at the ends."""
+        """Moves the highlight, past rows that cannot be chosen. A single step wraps around at the
+        ends.
+        """
         usable = self.selectable_rows()
         if not usable:
             return

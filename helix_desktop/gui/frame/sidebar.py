@@ -41,7 +41,9 @@ def format_folder(folder: Path) -> str:
 
 
 class ConversationSearchField(QLineEdit):
-    """Filters the list below while typing; Enter looks everywhere. The shortcut stands inside."""
+    """Filters the list below while the user types; Enter searches everywhere. The shortcut is shown
+    inside the field.
+    """
 
     search_everywhere_wanted = Signal(str)
     list_wanted = Signal()
@@ -87,7 +89,10 @@ class ConversationSearchField(QLineEdit):
 
 
 class Sidebar(QWidget):
-    """`wants(what, conversation)`: "rename", "pin", "archive", "trash", "restore", "fork", "export-markdown", ..."""
+    """Shows the conversations of a workspace. `conversation_action_wanted` carries an action
+    ("rename", "pin", "archive", "trash", "restore", "fork", "export-markdown", ...) and a
+    conversation.
+    """
 
     opened = Signal(str)
     conversation_action_wanted = Signal(str, str)
@@ -129,7 +134,7 @@ class Sidebar(QWidget):
         self._trash = self._build_sidebar_link("")
         self._empty_trash_link = self._build_sidebar_link(tr("Empty trash…"))
         for link in (self._back, self._archive, self._trash, self._empty_trash_link):
-            link.hide()  # until it is known what there is
+            link.hide()  # until the number of archived and trashed conversations is known
         self._lay_out_sidebar()
         self._connect_sidebar_signals()
 
@@ -188,7 +193,7 @@ class Sidebar(QWidget):
         self._elide_folder_path()
 
     def show_sharing_line(self, words: str, whole: str) -> None:
-        """How a shared workspace stands with the others; empty: it is not shared."""
+        """Shows whether a shared workspace is in sync; empty if it is not shared."""
         self._shared.setText(words)
         self._shared.setToolTip(safe_tooltip(whole))
         self._shared.setVisible(bool(words))

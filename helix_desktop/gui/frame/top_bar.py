@@ -41,12 +41,12 @@ class ChoicePill(QPushButton):
         self.setToolTip(safe_tooltip(f"{self._hint}: {words}"))
 
     def full_width(self) -> int:
-        """The width at which all of it can be read."""
+        """Returns the width at which the whole text fits."""
         self._set_pill_text(self._words)
         return self.sizeHint().width()
 
     def fit_pill_text(self, width: int) -> None:
-        """As much of it as there is room for: the beginning and the end, where names differ."""
+        """Shortens the text in the middle to fit, because names differ at their beginning and end."""
         missing = self.full_width() - width
         if missing > 0:
             metrics = self.fontMetrics()
@@ -145,8 +145,8 @@ class TopBar(QWidget):
         self.fit_top_bar()
 
     def fit_top_bar(self) -> None:
-        """Where there is little room a long model's name is shortened first; then the tabs stay, since policy and model are
-        in the settings and in Ctrl+K as well.
+        """If room is short, a long model name is shortened first, then policy and model are hidden:
+        both can also be reached through the settings and Ctrl+K.
         """
         px = self._theme.zoomed_pixels
         tight = self.width() < px(560)
@@ -188,7 +188,8 @@ class TopBar(QWidget):
 
     def _apply_top_bar_sizes(self) -> None:
         self.setFixedHeight(self._theme.zoomed_pixels(HEIGHT))
-        self.setMinimumWidth(self._theme.zoomed_pixels(360))  # less than its buttons need: some of them make room
+        # less than the buttons need: some of them are hidden then
+        self.setMinimumWidth(self._theme.zoomed_pixels(360))
         self._row.setContentsMargins(self._theme.zoomed_pixels(20), 0, self._theme.zoomed_pixels(20), 0)
         for button in (self._side, self._inspect):
             button.setIcon(build_icon(button.objectName(), self._theme.colour_of_token("muted")))

@@ -1,6 +1,8 @@
-"""What points at a part of the window and says something about it: a ring around it, and a card with Back, Next and Leave.
+"""Highlights one part of the window during the tour and explains it on a card with Back, Next and
+Leave.
 
-It takes no click and no key but on its own buttons: what it points at is pressed by the user, as ever.
+The user still presses the highlighted part themselves: the overlay lets every click and key through
+except on its own buttons.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import tr
 
-CARD_WIDTHS = (340, 264)  # the narrower one where the other would cover the place
+CARD_WIDTHS = (340, 264)  # the narrower one is used where the wider one would cover the highlighted area
 RING_TO_CARD_GAP = 14  # pixels between the ring and the card
 WINDOW_EDGE_GAP = 12  # and between the card and the window's edge
 SHADE_ALPHA = 70  # of 255
 
 
 class HighlightRing(QWidget):
-    """Shades the window but for one place, which has a line around it."""
+    """Shades the whole window except for one outlined area."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -52,7 +54,7 @@ class HighlightRing(QWidget):
 
 
 class TourStepCard(QWidget):
-    """One step in words."""
+    """The card that explains one step of the tour."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -95,7 +97,9 @@ class TourStepCard(QWidget):
 
 
 class TourGuide(QObject):
-    """`next_wanted`, `back_wanted`, `leave_wanted` and `offer_chosen` are the buttons of the card. `target_needed` asks where to point now."""
+    """Shows the tour's ring and card. Its signals are the card's buttons; `target_needed` asks the
+    tour which area to highlight now.
+    """
 
     next_wanted = Signal()
     back_wanted = Signal()
@@ -119,7 +123,9 @@ class TourGuide(QObject):
     def show_tour_step(
         self, step: tuple[int, int], title: str, words: str, *, offer: str = "", done: bool = False
     ) -> None:
-        """One step. `offer`: a button of the card's own. `done`: Next is what comes now."""
+        """Shows one step. `offer` is the label of an extra button; `done` marks Next as the button
+        to press.
+        """
         if self._shown_step == (told := (step, title, words, offer, done)):
             return
         self._shown_step = told
@@ -128,7 +134,8 @@ class TourGuide(QObject):
         card.number.setText(tr("Step {n} of {all}", n=number, all=steps))
         card.title.setText(title)
         card.words.setText(words)
-        if not offer and card.window().focusWidget() is card.offer:  # else the keyboard would be on Leave
+        # hiding the focused button would move the focus on to Leave
+        if not offer and card.window().focusWidget() is card.offer:
             card.next.setFocus()
         card.offer.setText(offer)
         card.offer.setVisible(bool(offer))
@@ -143,7 +150,7 @@ class TourGuide(QObject):
         self._place_ring_and_card()
 
     def point_at_area(self, place: QRect) -> None:
-        """In the window's own coordinates; an empty one points nowhere."""
+        """The area is in window coordinates; an empty one highlights nothing."""
         place &= self._window.rect()
         if place != self.ring.highlighted_area:
             self.ring.highlight_area(place)
@@ -174,7 +181,9 @@ class TourGuide(QObject):
 
 
 def position_beside_area(place: QRect, size: QSize, window: QRect) -> QPoint:
-    """Where a card of a size stands: beside the place on the side with the most room, and inside the window."""
+    """Returns where to put a card of this size: on the side of the area with the most room, and
+    inside the window.
+    """
     inside = window.adjusted(WINDOW_EDGE_GAP, WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP, -WINDOW_EDGE_GAP)
     if place.isEmpty():
         return QPoint(inside.right() - size.width(), inside.top() + 3 * WINDOW_EDGE_GAP)

@@ -1,4 +1,6 @@
-"""The first page: a folder, or the tour. Nothing is asked before it is needed; a model when something is to be sent."""
+"""The page shown when no workspace is open: open a folder, take the tour, or import. A model is
+asked for only when the first message is sent.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class WelcomePage(QWidget):
     tour_wanted = Signal()
     import_wanted = Signal()
     became_ready = Signal()
-    bring_in_wanted = Signal(bool)  # all of them at once, or only what will be ticked
+    bring_in_wanted = Signal(bool)  # True: import everything; False: let the user choose
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -91,7 +93,9 @@ class WelcomePage(QWidget):
         whole.addStretch(3)
 
     def show_startup_problem(self, why: str) -> None:
-        """The program cannot work here: why, and what to do, in place of the first steps."""
+        """Shows why the program cannot work on this computer and what to do, in place of the first
+        steps.
+        """
         for card in (self.folder.parentWidget(), self.tour.parentWidget(), self._found_card, self._import):
             if card is not None:
                 card.hide()
@@ -107,7 +111,7 @@ class WelcomePage(QWidget):
         self._found_card.setVisible(conversations > 0)
 
     def _build_import_card(self, column: QVBoxLayout) -> QPushButton:
-        """Hidden until there is something to bring in."""
+        """Builds the card that offers to import; hidden until something is found."""
         row, button = self._fill_action_card(self._found_card, self._found, tr("Import them"), "")
         choose = QPushButton(tr("Choose which…"), self._found_card)
         choose.setProperty("look", "link")
@@ -123,7 +127,7 @@ class WelcomePage(QWidget):
         return button
 
     def enable_first_steps(self, *, ready: bool) -> None:
-        """The stores can be opened now, or not yet."""
+        """Enables the buttons once the stores can be opened."""
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
         if ready and self.isVisible():
@@ -163,8 +167,9 @@ class WelcomePage(QWidget):
 
 
 class ConnectModelDialog(QDialog):
-    """Asked when the first message is to be sent and no model is chosen. `chosen` carries the model; `added` a provider whose
-    models are chosen from next.
+    """Asks for a model when the user sends the first message and none is chosen.
+
+    `chosen` carries the model; `added` carries a provider whose model the user chooses next.
     """
 
     chosen = Signal(str)

@@ -1,6 +1,7 @@
-"""The frame of the window: rail, sidebar, top bar, pages, the side at the right. Who is where and how wide, no more.
+"""Lays out the window: rail, sidebar, top bar, pages and the panel at the right. It knows where
+they are and how wide, and nothing about their content.
 
-Sizes and what is folded away belong to a workspace and are kept in `WindowMemory`.
+Widths and hidden parts are saved for each workspace in `WindowMemory`.
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.window_memory import WindowMemory
 
 SIDE_WIDTHS = {"chat": 300, "timeline": 560}
-MAX_SIDE_SHARE = 0.55  # of the room beside the sidebar
-MAX_SIDEBAR_SHARE = 0.3  # of the whole, for a sidebar nobody has drawn wider: large text leaves the page its room
+MAX_SIDE_SHARE = 0.55  # share of the room beside the sidebar
+# share of the whole width for a sidebar the user has not resized, so that the page has room with
+# large text
+MAX_SIDEBAR_SHARE = 0.3
 NARROW_WINDOW_WIDTH = (
-    1_160  # below this width, in text of the usual size, the inspector makes room unless it is asked for
+    1_160  # in a narrower window (at the usual text size) the inspector is hidden unless the user asks for it
 )
 
 
 class WindowFrame(QWidget):
-    """Stands in the window (shell.py). Pages are added by name ("chat", "cache", "timeline", "welcome"), or how they are made when they
-    are first shown; so are the sides that belong to some.
+    """The content of the window. A page is added by name, or as a function that builds it when it
+    is first shown; so are the panels beside the pages.
     """
 
     def __init__(self, theme: Theme, memory: WindowMemory) -> None:
@@ -43,8 +46,8 @@ class WindowFrame(QWidget):
         self._wants_sidebar = True
         self._wants_side = True
         self._inspector_wanted_when_narrow = False
-        self._is_dragging_splitter = False  # by the user's hand, at this moment
-        self._is_changing_page = False  # to another page, at this moment
+        self._is_dragging_splitter = False  # the user is dragging the splitter
+        self._is_changing_page = False  # the page is being changed
         self._pages: dict[str, QWidget] = {}
         self._page_factories: dict[str, Callable[[], tuple[QWidget, ...]]] = {}
         self._sides: dict[str, QWidget] = {}
@@ -83,7 +86,7 @@ class WindowFrame(QWidget):
         self._side.hide()
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
-        if self._is_changing_page:  # the page that comes takes the keyboard
+        if self._is_changing_page:  # the page that comes next takes the focus
             return True
         areas = (self.rail, self.sidebar, self._middle, self._side)
         stop = tab_order.next_tab_stop(areas, self.window().focusWidget(), forward=following)
@@ -104,7 +107,7 @@ class WindowFrame(QWidget):
             self._side.addWidget(side)
 
     def add_page_factory(self, name: str, make: Callable[[], tuple[QWidget, ...]]) -> None:
-        """`make`: gives the page, and its side where it has one."""
+        """`make` returns the page, and its side panel if it has one."""
         self._page_factories[name] = make
 
     @property
@@ -154,7 +157,7 @@ class WindowFrame(QWidget):
         self._is_dragging_splitter = False
 
     def _update_visible_sides(self) -> None:
-        """Bring what is shown into line with what is wanted, and with the room there is."""
+        """Shows and hides the sides: what the user wants, as far as there is room."""
         side = self._sides.get(self.shown_page_name)
         welcome = self.shown_page_name not in PAGES
         room = (
@@ -174,7 +177,7 @@ class WindowFrame(QWidget):
         )
 
     def _distribute_widths(self) -> None:
-        """The sides get the widths they were left with, the page gets the rest; never less than it needs."""
+        """Gives the sides their saved widths and the page the rest, never less than it needs."""
         kept, whole = self.memory.get_remembered, self._splitter.width()
         usual = min(
             self.theme.zoomed_pixels(sidebar_module.WIDTH) - 1,

@@ -1,4 +1,6 @@
-"""The pages of the window and how they are told what to show: the one place that knows their ways."""
+"""Builds the pages of the window and passes on to them what is open and what happens. No other
+module calls the pages.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 
 class OpenWorkspaceContents:
-    """Where the chat's content comes from: the workspace that is in front. Hashes mean the same in all of them."""
+    """Reads the chat's contents from the workspace that is open now. A hash means the same content
+    in every workspace.
+    """
 
     def __init__(self, bench: Callable[[], WorkbenchPort | None]) -> None:
         self._bench = bench
@@ -50,8 +54,8 @@ class OpenWorkspaceContents:
 
 
 class WindowPages(QObject):
-    """`wanted` carries a value of `transcript/intents.py`. All pages but the chat are imported and made when they are first needed;
-    `page_made` carries one's name and the page.
+    """`wanted` carries a value of `chat_intents`. Every page but the chat is imported and built
+    when it is first needed; `page_made` then carries its name and the page.
     """
 
     wanted = Signal(object)
@@ -111,7 +115,7 @@ class WindowPages(QObject):
         return name in vars(self)
 
     def _show_workspace_cache(self, page: CachePage) -> None:
-        """The table of a workspace's entries, with the columns it was left with."""
+        """Shows the workspace's entries, with the columns as the user left them."""
         bench = self._showing.bench
         if bench is None:
             return
@@ -132,7 +136,7 @@ class WindowPages(QObject):
             self._show_workspace_cache(self.cache)
 
     def _on_conversation_changed(self) -> None:
-        """Where its reader was."""
+        """Shows the open conversation at the saved reading place."""
         session, bench = self._showing.session, self._showing.bench
         history = session.conversation.state if session else ConversationState()
         self.transcript.open_transcript(history, self._saved_reading_place(session.id) if session else None)
@@ -143,7 +147,7 @@ class WindowPages(QObject):
             self._show_conversation_changes(self.changes)
 
     def save_page_layouts(self) -> None:
-        """Remember what a person has set up by hand."""
+        """Saves the layout of the pages and the reading place."""
         self.save_reading_place()
         if self._showing.bench is not None and self.is_page_made("cache"):
             self._memory.remember_value(
@@ -151,7 +155,7 @@ class WindowPages(QObject):
             )
 
     def save_reading_place(self) -> None:
-        """Remember where the reader of the conversation is; at its end nothing needs to be."""
+        """Saves the reading place. At the end of the conversation nothing is saved."""
         session, bench = self._showing.session, self._showing.bench
         if session is not None and bench is not None:
             seq, below, follow = self.transcript.reading_place()
@@ -163,7 +167,7 @@ class WindowPages(QObject):
         return (kept[0], kept[1], False) if len(kept) == 2 and all(isinstance(n, int) for n in kept) else None
 
     def pass_events_to_pages(self, events: tuple[Event, ...]) -> None:
-        """What happened in the conversation that is shown."""
+        """Passes on the events of the open conversation."""
         self.transcript.show_new_events(events)
         self.inspector.update_inspector_from_events(events)
         if self.is_page_made("timeline"):
@@ -174,7 +178,7 @@ class WindowPages(QObject):
             self.cache.refresh_entries_soon()
 
     def follow_conversation_end(self) -> None:
-        """To the end of the conversation, and along with it."""
+        """Scrolls to the end of the conversation and stays there as it grows."""
         self.transcript.view.jump_to_end()
 
     def show_entry_on_cache_page(self, digest: Digest) -> None:

@@ -1,6 +1,8 @@
-"""The window of the operating system: painted at once, furnished when everything else has been imported.
+"""The top-level window. It is painted at once and gets its content when everything else has been
+imported.
 
-It knows where it stood, and that closing it is the program's to do. Light on purpose: nothing of the engine comes in.
+It saves its position and leaves closing to the program. The first paint imports it, so it must not
+import the engine.
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ from helix_desktop.gui.window_memory import WindowMemory
 FIRST_SIZE = QSize(1440, 900)
 WINDOW_BORDER_SIZE = QSize(
     16, 64
-)  # what the system may put around the window; under Wayland, its panels as well: nobody tells
+)  # room for the system's window frame; under Wayland also for its panels, whose size is not known
 SMALLEST_SIZE = QSize(880, 520)
 RAIL_WIDTH, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 252, 48
 MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74  # of the message box
 
 
 class WindowPlaceholder(QWidget):
-    """The surfaces of the window before there is anything on them, as they looked last, and the words that are typed already. The
-    theme is made after the first paint.
+    """Draws the empty surfaces of the window as they looked last, and the text typed so far, until
+    the real content is there. The theme does not exist yet.
     """
 
     def __init__(self, memory: WindowMemory) -> None:
@@ -63,11 +65,12 @@ class WindowPlaceholder(QWidget):
         places += [(tokens.line, line, 0, 1, height) for line in (RAIL_WIDTH - 1, left - 1)]
         if self._sidebar:
             places.append((tokens.line, left, round(TOP_BAR_HEIGHT * self._zoom) - 1, width, 1))
-        for colour, *place in places:  # a brush needs the enums of Qt, which take PySide6 25 ms to make
+        for colour, *place in places:  # QBrush would load Qt enums, which takes PySide6 25 ms
             surface = QPixmap(1, 1)
             surface.fill(QColor(colour))
             painter.drawPixmap(QRect(*place), surface)
-        if self.early_typing.has_box and self.was_painted:  # not in the first paint: text needs the enums as well
+        # not in the first paint: drawing text loads the enums, too
+        if self.early_typing.has_box and self.was_painted:
             self._draw_typed_text(painter, left, width, height)
         self.was_painted = True
 
@@ -89,14 +92,16 @@ class WindowPlaceholder(QWidget):
 
 
 class WindowShell(QMainWindow):
-    """`closing`: the user closed it. It stays until the program has ended everything."""
+    """`closing`: the user closed the window. It stays open until the program has stopped
+    everything.
+    """
 
     closing = Signal()
 
     def __init__(self, memory: WindowMemory, title: str) -> None:
         super().__init__()
         self._memory = memory
-        self.is_closing = False  # also where nobody has heard of it yet
+        self.is_closing = False  # set even while nobody listens to `closing` yet
         self.setMinimumSize(SMALLEST_SIZE)
         self.setWindowTitle(title)
         self.placeholder = WindowPlaceholder(memory)
@@ -104,7 +109,9 @@ class WindowShell(QMainWindow):
         self._restore_window_geometry()
 
     def accept_input(self) -> None:
-        """Type from now on, with an input method as well. After the first paint, since it makes the enums of Qt."""
+        """Accepts typing, also through an input method. Call it after the first paint: it loads Qt
+        enums.
+        """
         self.placeholder.setAttribute(Qt.WidgetAttribute.WA_InputMethodEnabled)
         self.placeholder.setFocus()
         self.placeholder.update()
@@ -122,7 +129,7 @@ class WindowShell(QMainWindow):
         self._memory.remember_value("window", value=bytes(self.saveGeometry().toBase64().data()).decode())
 
     def _restore_window_geometry(self) -> None:
-        """Where it stood; in the middle of the screen the first time, never outside of all screens."""
+        """Restores the window's position, or centres it; it is never placed off all screens."""
         kept = QByteArray.fromBase64(self._memory.get_remembered("window", default="").encode())
         if not kept.isEmpty() and self.restoreGeometry(kept) and self._is_on_a_screen():
             return
@@ -135,7 +142,7 @@ class WindowShell(QMainWindow):
         return any(screen.availableGeometry().intersects(self.geometry()) for screen in QGuiApplication.screens())
 
     def closeEvent(self, event: QCloseEvent) -> None:
-        """Not here: first everything is brought to its end, then the program quits."""
+        """Keeps the window open: the program stops everything first, then quits."""
         self.save_window_geometry()
         self.is_closing = True
         self.closing.emit()

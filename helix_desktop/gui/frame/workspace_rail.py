@@ -44,7 +44,9 @@ def describe_running_state(running: ConversationActivity) -> str:
 
 
 class WorkspaceButton(QAbstractButton):
-    """One workspace of the rail. `dragged` carries the top to which the mouse has moved it; `dropped`: it is let go."""
+    """A workspace on the rail. While it is dragged, `dragged` carries its new top; `dropped` comes
+    when it is let go.
+    """
 
     dragged = Signal(int)
     dropped = Signal()
@@ -59,7 +61,7 @@ class WorkspaceButton(QAbstractButton):
         self.workspace = row.id
         self._pressed_at: int | None = None
         self._is_dragged = False
-        self._title = row.name  # not the button's text, in which “R&D” would take Alt+D
+        self._title = row.name  # not set as the button's text, where “R&D” would claim Alt+D
         self.setCheckable(True)
         self.setFixedSize(WIDTH, SQUARE)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -132,7 +134,7 @@ class WorkspaceButton(QAbstractButton):
         painter.drawRoundedRect(QRectF(left, 8, 3, 20), 1.5, 1.5)
 
     def _draw_state_dot(self, painter: QPainter, square: QRectF) -> None:
-        """A sign in the dot, since a colour alone says nothing to some."""
+        """Draws the state's dot with a sign in it, for people who cannot tell the colours apart."""
         sign = _STATE_SIGNS.get(self._running, "")
         name = {"?": "handover", "!": "danger"}.get(sign, "output")
         middle = square.bottomRight() - QPointF(2, 8)

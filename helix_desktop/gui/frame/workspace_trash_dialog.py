@@ -1,4 +1,4 @@
-"""The workspaces in the trash: each can be taken out again, or removed for good after a question."""
+"""The dialog of trashed workspaces: restore one, or delete it permanently after a question."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from helix_desktop.gui.window_ports import WorkbenchesPort, WorkspaceRowPort
 
 
 class WorkspaceTrashDialog(QDialog):
-    """`changed` is called when one came back, `gone` with one that was deleted for good."""
+    """`changed` is called when a workspace was restored, `gone` with the id of one that was
+    deleted.
+    """
 
     def __init__(
         self,
@@ -85,7 +87,7 @@ class WorkspaceTrashDialog(QDialog):
 
         async def restore_and_report() -> None:
             await desk.restore_workspace(row.id)
-            changed()  # also where this dialog was closed meanwhile
+            changed()  # even if this dialog was closed in the meantime
 
         self._run_trash_work(restore_and_report(), lambda _done: self._fetch_trashed_workspaces())
 

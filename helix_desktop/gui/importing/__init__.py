@@ -1,1 +1,1 @@
-"""Bringing in conversations of other programs: what was found, how far it is, and the way back."""
+"""Imports conversations of other programs: what was found, the progress, and undo."""

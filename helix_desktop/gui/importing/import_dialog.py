@@ -1,4 +1,6 @@
-"""Conversations from other programs: what was found, what of it to take, how far it is, what came, and the way back."""
+"""The dialog that imports conversations of other programs: what was found, which to import, the
+progress, the result, and undo.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ SHOWN_COMPLAINTS = 200  # sentences about what was left out
 
 
 class ImportConversationsDialog(QDialog):
-    """`brought` gets what came, as soon as it is there; `changed` is called when it was taken back."""
+    """`brought` is called with the result of an import, `changed` after an import was undone."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ class ImportConversationsDialog(QDialog):
     # --- what there is
 
     def find_conversations(self, *, at_once: bool = False) -> None:
-        """Look for them; `await_directly`: and bring in all of them."""
+        """Finds the conversations; with `at_once`, imports all of them immediately."""
         self._import_when_found = at_once
         self._message_label.setText(tr("Loading…"))
         self._doing.run_in_background(

@@ -1,4 +1,4 @@
-"""What the inspector says, worked out of a view and a story. Plain Python."""
+"""The figures and names the inspector shows, computed from a view. No widgets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # of Markdown
 
 @dataclass(frozen=True)
 class ListedBlock:
-    """A block of the view as the inspector lists it. `cost`: of sending it once, in dollars, 0 where unknown."""
+    """A block of the view as the inspector lists it. `cost`: dollars to send it once, 0 if unknown."""
 
     number: int
     block: Block
@@ -43,7 +43,7 @@ class ListedBlock:
 
     @cached_property
     def name_and_is_code(self) -> tuple[str, bool]:
-        """What it is called; found when it is shown, since most are not."""
+        """The block's name, computed when first shown, since most blocks never are."""
         return self.find_name(self.block)
 
     @property
@@ -57,7 +57,7 @@ class ListedBlock:
 
 
 def list_view_blocks(state: Moment) -> list[ListedBlock]:
-    """Every block of the view in order, with the tokens it was counted with: the same ones on every page."""
+    """Lists every block of the view in order, with the token counts that all pages show."""
     chosen = state.settings.model_for_role(ModelRole.MAIN)
     price = chosen.price_input / PER_MILLION * state.main_model_factor() if chosen else 0.0
 
@@ -71,7 +71,7 @@ def list_view_blocks(state: Moment) -> list[ListedBlock]:
 
 
 def name_block(block: Block, state: Moment) -> tuple[str, bool]:
-    """What a block is, in a few words, and whether they are code."""
+    """Returns a short name for a block, and whether the name is code."""
     fold = state.find_fold(block.fold) if block.fold else None
     if fold is not None and isinstance(fold.cover, Span):
         return fold_title(fold), False
@@ -97,7 +97,7 @@ def largest_blocks(all_parts: Sequence[ListedBlock]) -> list[ListedBlock]:
 
 
 def newest_handover_name(state: Moment) -> str:
-    """The newest live handover by name; the kind's name without any."""
+    """Returns the title of the newest handover in force, or the kind's name if there is none."""
     branch = state.branch
     spans = (branch.folds[name] for names in branch.by_span.values() for name in names)
     handovers = [fold for fold in spans if fold.kind is FoldKind.HANDOVER]
@@ -107,7 +107,7 @@ def newest_handover_name(state: Moment) -> str:
 
 
 def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
-    """The session in rows: words, figure, and whether it is the good news."""
+    """Returns rows of words, figure and whether to highlight the figure."""
     rows = [
         (tr("With a summary at the limit instead"), f"≈ {format_token_count(figures.without)}", False),
         (tr("Sent"), format_token_count(figures.sent), False),
@@ -116,7 +116,7 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
         rows.append((tr("Read from the provider's cache"), _format_saved_share(figures.cache_read_share), False))
     if figures.paid:
         rows.append((tr("Cost so far"), format_dollars(figures.paid), False))
-    if figures.sent and figures.saved_share > 0:  # of a stopped reply nothing is reported
+    if figures.sent and figures.saved_share > 0:  # nothing is reported for a reply that was stopped
         saved = _format_saved_share(figures.saved_share)
         if figures.paid_without > figures.paid > 0:
             saved += f" · {format_dollars(figures.paid_without - figures.paid)}"
@@ -125,5 +125,5 @@ def build_savings_rows(figures: Savings) -> list[tuple[str, str, bool]]:
 
 
 def _format_saved_share(share: float) -> str:
-    """Never all of it where some is left."""
+    """Formats a share, never as 100 % unless it is all."""
     return format_percent(min(share, 1 if share >= 1 else 0.99))

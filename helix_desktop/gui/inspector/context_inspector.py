@@ -1,4 +1,6 @@
-"""The context inspector: how full the window is and with what, every block of it, at this step or at any earlier one."""
+"""The context inspector: how full the window is, with what, and every block of it, at this step or
+any earlier one.
+"""
 
 from __future__ import annotations
 
@@ -50,10 +52,12 @@ _FOLD: SectionKey = ("fold",)
 
 
 class ContextInspector(QWidget):
-    """`intent_requested` carries values of `wants`."""
+    """Shows how full the window is and with what. `intent_requested` carries values of
+    `chat_intents`.
+    """
 
     intent_requested = Signal(object)
-    moment_shown = Signal(object)  # the moment: the seq of its newest fact, None for now
+    moment_shown = Signal(object)  # the seq of the newest fact of the shown moment, None for now
 
     def __init__(self, theme: Theme, doing: BackgroundRunner, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -121,7 +125,7 @@ class ContextInspector(QWidget):
             if isinstance(event, FactAppended) and self._session is not None:
                 new = (
                     event.recorded.seq > self._last_read_seq and not self._read_timer.isActive()
-                )  # else a slice reads it
+                )  # otherwise a slice will read it
                 if new and event.recorded.conversation == self._session.id:
                     self._add_step_from_fact(event.recorded)
             elif isinstance(event, FoldProgress):
@@ -131,7 +135,7 @@ class ContextInspector(QWidget):
             self._refresh_timer.start()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """While it is hidden nothing is worked out."""
+        """Refreshes: nothing is computed while the inspector is hidden."""
         super().showEvent(event)
         self._refresh_timer.start()
 
@@ -174,7 +178,9 @@ class ContextInspector(QWidget):
         self.slider.setValue(self.slider.maximum())
 
     def _show_chosen_step(self) -> None:
-        """Show the step the slider is at: the next request at its end, else what a reply had seen."""
+        """Shows the step of the slider: at its end the next request, otherwise the one an earlier
+        reply answered.
+        """
         self._update_step_slider(at_end=self._is_at_present)
         self._now_button.setVisible(not self._is_at_present)
         if self._session is None:
@@ -236,7 +242,8 @@ class ContextInspector(QWidget):
                 gap=gap,
             )
         yield build_inspector_heading(ink, width, tr("This session"), gap=float(px(22)))
-        session = self._session if self._is_at_present else None  # what was paid was paid to the model of then
+        # a past moment shows the savings at the prices of that moment
+        session = self._session if self._is_at_present else None
         paid = session.conversation.state if session is not None else state
         rows = context_figures.build_savings_rows(token_budget.compute_savings(paid))
         for number, (words, figure, good) in enumerate(rows):
@@ -417,8 +424,8 @@ class ContextInspector(QWidget):
         )
 
     async def _fetch_request_forms(self, session: SessionPort, step: int | None) -> tuple[str, dict[str, list[str]]]:
-        """How long it is and whether it was sent so; and to read, and as it went out. A provider that was removed since does not keep it from
-        being read.
+        """Fetches a request to show: a sentence on its length and whether it is what was sent, and
+        its forms. The readable form also works if its provider has been removed.
         """
         request, wire = await session.rebuild_request(step), None
         with suppress(HelixError):

@@ -18,7 +18,7 @@ _MIDDLE = Qt.AlignmentFlag.AlignVCenter
 
 
 class MeterBox(LayoutBox):
-    """The window by kinds, and the thresholds in words under it."""
+    """A bar of the window's content by kind, with the thresholds below it."""
 
     def __init__(
         self,
@@ -52,7 +52,9 @@ class MeterBox(LayoutBox):
 
 
 class FigureBox(LayoutBox):
-    """Words at the left, a figure at the right. `dot`: a kind's colour before the words; `ring`: of what is cached."""
+    """A row: words at the left, a figure at the right. `dot`: the kind's colour before the words;
+    `ring`: drawn as a ring for cached content.
+    """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults
         self,

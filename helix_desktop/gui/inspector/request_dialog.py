@@ -1,4 +1,4 @@
-"""A request as the model gets it: its system prompt, its messages in order, its tools. And as one provider's JSON."""
+"""A dialog that shows a request: as readable text and as the JSON its provider got."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ ProviderBody = tuple[str, Mapping[str, Any]]  # a model's name, and the body its
 
 
 class RequestDialog(QDialog):
-    """Read, find, copy: as it reads best, and as the provider got it. `build_request_forms` are made beside the painting thread."""
+    """Shows a request as readable text and as the provider got it, to read, search and copy. The
+    forms are built outside the painting thread.
+    """
 
     def __init__(
         self, theme: Theme, title: str, said: str, forms: Mapping[str, list[str]], parent: QWidget | None = None
@@ -59,7 +61,9 @@ class RequestDialog(QDialog):
 
 
 def describe_request(request: Request, *, as_sent: bool | None) -> str:
-    """How long it is, and whether it is what was sent: by the digest stored with the reply, None without one."""
+    """Describes the request's length and whether it is exactly what was sent, checked by the digest
+    stored with the reply. `as_sent` is None without a digest.
+    """
     words = [format_count(len(request.messages), "{n} message", "{n} messages")]
     if as_sent is not None:
         same = tr("verified: exactly what was sent")
@@ -69,7 +73,7 @@ def describe_request(request: Request, *, as_sent: bool | None) -> str:
 
 
 def build_request_forms(request: Request, wire: ProviderBody | None) -> dict[str, list[str]]:
-    """What can be shown of a request, by its name, as lines."""
+    """Returns the forms in which a request can be shown, by name, as lines."""
     found = {tr("Readable"): format_request_as_text(request)}
     if wire is not None:
         model, body = wire
@@ -78,12 +82,12 @@ def build_request_forms(request: Request, wire: ProviderBody | None) -> dict[str
 
 
 def format_body_as_json(body: Mapping[str, Any]) -> list[str]:
-    """A body as lines; what it holds comes out of it again, byte for byte."""
+    """Formats a body as lines of JSON, from which it can be parsed again unchanged."""
     return json.dumps(body, indent=2, ensure_ascii=False).split("\n")
 
 
 def format_request_as_text(request: Request) -> list[str]:
-    """A request as text, whole: what a part says follows the line that says whose it is."""
+    """Formats a whole request as text. A line before each message names its role."""
     pieces = [f"── {tr('system')} ──", request.system]
     for number, message in enumerate(request.messages, 1):
         pieces.append(f"── {number} · {message.role.value} ──")

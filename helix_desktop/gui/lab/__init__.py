@@ -1,1 +1,1 @@
-"""The replay lab: other policies on conversations that were, side by side."""
+"""The replay lab: replays recorded conversations with other policies and compares the results."""

@@ -1,4 +1,4 @@
-"""What the policies came to, a bar for each: cost and peak side by side."""
+"""A chart of two groups of bars, one bar for each policy: cost and peak."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LINE_HEIGHT, BAR_HEIGHT, GROUP_GAP = 20, 10, 24
 
 
 class PolicyBars(QWidget):
-    """Two groups of bars beside each other; the full width of a group is sending everything, or the whole window."""
+    """Two groups of bars. The full width means the cost of sending everything, or the whole window."""
 
     def __init__(self, names: Mapping[str, str], theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -57,7 +57,9 @@ class PolicyBars(QWidget):
         self._draw_bar_group(painter, right, tr("Peak, as a share of the window"), [each.peak for each in self._played])
 
     def _draw_bar_group(self, painter: QPainter, place: QRectF, head: str, shares: Sequence[float]) -> None:
-        """A share beyond the whole makes the scale longer for all; a thin line stands where the whole is."""
+        """Draws one group. If a share is above 100 %, all bars are scaled down and a thin line
+        marks 100 %.
+        """
         line, names, figure = self._theme.zoomed_pixels(LINE_HEIGHT), place.width() * 0.4, self._theme.zoomed_pixels(40)
         painter.setFont(self._theme.build_font(11))
         painter.setPen(self._theme.colour_of_token("faint"))

@@ -17,7 +17,7 @@ from helix_desktop.gui.shared.step_plot import MinMaxPyramid, StepPlot
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
-# Never colour alone: each policy's line is dashed in a way of its own.
+# Each policy has its own dashes, so that colour is never the only difference.
 DASHES: Mapping[str, Sequence[float]] = {
     "helix": (6, 3), "observational": (1.5, 2), "layered": (), "none": (8, 3, 1.5, 3),
 }  # fmt: skip
@@ -59,11 +59,13 @@ class _PolicyCurve:
     policy: str
     replay: ConversationReplay
     pyramid: MinMaxPyramid
-    kinds: Mapping[int, Sequence[str]]  # of the folds at a step
+    kinds: Mapping[int, Sequence[str]]  # kinds of the folds by step
 
 
 class PolicyCurves(StepPlot):
-    """Arrow keys move the step that is pointed at, plus and minus zoom; both as the mouse does."""
+    """A curve of tokens for each policy. Arrow keys move the highlighted step, plus and minus zoom,
+    as the mouse does.
+    """
 
     def __init__(self, names: Mapping[str, str], theme: Theme, parent: QWidget | None = None) -> None:
         """`names`: the policies in words."""
@@ -134,7 +136,7 @@ class PolicyCurves(StepPlot):
             self._draw_level(painter, self._window, top, colours, " " * 14 + words)
 
     def _draw_fold_marks(self, painter: QPainter, line: _PolicyCurve, top: float) -> None:
-        """One mark for some pixels at most."""
+        """Draws at most one mark every few pixels."""
         taken, width = -10.0, self._theme.zoomed_pixels(4)
         for step in line.kinds:
             x = self._pixel_x_of_point(step)
@@ -166,7 +168,7 @@ class PolicyCurves(StepPlot):
 
 
 def compute_axis_ticks(top: float) -> list[int]:
-    """Round numbers up to the top, five at the most, without nought."""
+    """Returns up to five round numbers below `top`, without zero."""
     step = 1
     while top / step > 5:
         step *= 5 if str(step).startswith("1") else 2

@@ -1,4 +1,6 @@
-"""The replay lab: what other policies would have made of conversations, side by side, and one of them taken over."""
+"""The dialog of the replay lab: replays conversations with other policies, compares the results and
+can adopt one policy.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ WINDOWS = (32_000, 64_000, 128_000, 200_000, 1_000_000)
 
 
 class ReplayLabDialog(QDialog):
-    """`policies`: names with the words of the top bar. `took` is called when the workspace has another policy."""
+    """`policies`: names with their titles. `took` is called when the workspace has adopted another
+    policy.
+    """
 
     def __init__(
         self,
@@ -74,7 +78,7 @@ class ReplayLabDialog(QDialog):
     def _build_conversation_list(self) -> QListWidget:
         found = QListWidget(self)
         found.setAccessibleName(tr("Conversations to replay"))
-        # the newest alone is chosen: all of a long workspace would play for minutes
+        # only the newest is checked: replaying all conversations of an old workspace takes minutes
         for row in self._bench.list_conversations():
             if not row.trashed and not row.parent:
                 self._add_checkable_row(found, row.title or tr("New conversation"), row.id, chosen=not found.count())
@@ -129,12 +133,14 @@ class ReplayLabDialog(QDialog):
         column.addStretch(0)
 
     def _set_visible_rows(self, most: int) -> None:
-        """Whole lines, so that none is cut in half."""
+        """Makes the list exactly as high as whole rows."""
         lines = min(max(self.list.count(), 1), most)
         self.list.setFixedHeight(lines * self.list.sizeHintForRow(0) + 2 * self.list.frameWidth() + 8)
 
     def _window_of_newest_model(self) -> int:
-        """That of the model the chosen conversation has; else the usual one."""
+        """Returns the model's window of the first conversation that has one, otherwise the usual
+        size.
+        """
         rows = [row for row in self._bench.list_conversations() if not row.trashed and not row.parent and row.window]
         return rows[0].window if rows else USUAL_WINDOW
 
@@ -212,7 +218,7 @@ class ReplayLabDialog(QDialog):
         self._grow_to_height(max(self.height(), self._theme.zoomed_pixels(HEIGHT_WITH_RESULTS)))
 
     def _grow_to_height(self, height: int) -> None:
-        """As far as the screen goes; what does not fit is scrolled to."""
+        """Grows as far as the screen allows; the rest can be scrolled to."""
         room, frame = self.screen().availableGeometry(), self.frameGeometry().height() - self.height()
         self.resize(self.width(), min(height, room.height() - frame))
         lowest = room.bottom() + 1 - self.height() - frame

@@ -1,4 +1,6 @@
-"""What the replay lab asks for, and what comes back; `desktop/replay_lab.play` is the real one."""
+"""Defines what the replay lab asks for and what comes back; `desktop/replay_process.py` implements
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from helix_desktop.gui.window_ports import WorkbenchPort
 
 @dataclass(frozen=True, slots=True)
 class ReplaySelection:
-    """What is to be played, and through what."""
+    """What the user chose to replay: conversations, files, policies and a window size."""
 
     conversations: Sequence[str]
     files: Sequence[Path]
@@ -31,7 +33,9 @@ class ConversationReplay:
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """One policy over everything. `billed` in tokens at the input price, recalls and tools included; `plain_…`: without any folding."""
+    """The result of one policy over all conversations. `billed` counts tokens at the input price,
+    including recalls and tools; `plain_billed` is the same without folding.
+    """
 
     policy: str
     steps: int
@@ -45,7 +49,7 @@ class PolicyOutcome:
 
     @property
     def cost_share(self) -> float:
-        """As a share of sending everything every time."""
+        """The cost as a share of sending everything each time."""
         return self.billed / self.plain_billed if self.plain_billed else 1.0
 
 
@@ -59,7 +63,7 @@ class ReplayOutcome:
 
 
 class RunReplay(Protocol):
-    """`desktop.replay_lab.play`."""
+    """Replays the selection; `desktop/replay_process.py` implements it."""
 
     def __call__(
         self, bench: WorkbenchPort, wanted: ReplaySelection, report: Callable[[int, int], None]

@@ -1,4 +1,4 @@
-"""What came of a replay: figures and a button for each policy, bars beside each other, and tokens over steps."""
+"""The results of a replay: figures and a button for each policy, bars, and tokens by step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from helix_desktop.gui.translation import format_percent, tr
 
 
 class ReplayResultsPanel(QWidget):
-    """Made for one outcome. `take` is called with a policy, `save` with nothing."""
+    """Shows one outcome. `take` is called with the policy to adopt; `save` has no arguments."""
 
     def __init__(
         self,

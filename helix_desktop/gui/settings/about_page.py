@@ -44,7 +44,8 @@ class AboutPage(SettingsPage):
             shown = tr("{what}: {says}", what=translate_sentences(finding.what), says=told)
             look = "danger" if finding.state == "bad" else "small"
             self._findings.addWidget(build_plain_label(f"{sign} {shown}".strip(), look, self.page_content))
-            lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())  # a report is English
+            # the copied report is always in English
+            lines.append(f"{sign} {finding.what}: {finding.says} {finding.remedy}".strip())
         self._text = "\n".join(lines)
 
     def _copy_findings(self) -> None:

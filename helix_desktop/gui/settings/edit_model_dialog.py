@@ -1,4 +1,4 @@
-"""Correcting what is known of one model: its window, its prices, what it can do."""
+"""The dialog to correct what is known about a model: its window, its prices and what it can do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EditModelDialog(QDialog):
             self.changes[name] = value
 
     def _save_model_changes(self) -> None:
-        self.setFocus()  # a number that is still being typed is taken
+        self.setFocus()  # commits a number that is still being typed
         if self.changes:
             self.corrected.emit(self.changes)
         self.accept()

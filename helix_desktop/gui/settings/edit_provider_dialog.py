@@ -14,7 +14,9 @@ from helix_desktop.gui.translation import tr
 
 
 class EditProviderDialog(QDialog):
-    """`saved(address, key, keep)`: an empty key leaves the present one, `keep` is where it goes. Open until it is accepted."""
+    """`saved(address, key, keep)`: an empty key keeps the present one; `keep` says where the key is
+    stored. The dialog stays open until the change is accepted.
+    """
 
     saved = Signal(str, str, str)
 
@@ -48,6 +50,6 @@ class EditProviderDialog(QDialog):
         self.saved.emit(self.address.text().strip(), self.key.text().strip(), keep)
 
     def show_provider_error(self, error: HelixError) -> None:
-        """Nothing was saved; a key that no keyring takes can go elsewhere."""
+        """Says that nothing was saved. If there is no keyring, offers other places for the key."""
         self._error_label.setText(translate_sentences(str(error)))
         self._key_places.setVisible(isinstance(error, NoUsableKeyring))

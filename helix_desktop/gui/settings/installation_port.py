@@ -1,4 +1,6 @@
-"""What the settings and the tour need of the program around the window, as Protocols; `desktop/installation_care.py` is the real one."""
+"""The Protocols through which the settings and the tour reach the rest of the program;
+`desktop/installation_care.py` implements them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ class InstallationFinding:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceStorage:
-    """What a workspace keeps: entries, their bytes, what they take on the disk, and where."""
+    """What a workspace takes on the disk: its entries, their bytes, the compressed bytes and the
+    folder.
+    """
 
     entries: int
     size: int
@@ -37,9 +41,9 @@ class WorkspaceStorage:
 
 @dataclass(frozen=True, slots=True)
 class SpaceToFree:
-    """What making room would remove: entries no conversation uses, the bytes they free, and some of their names.
-
-    `over`: bytes beyond the limit now; `left`: those that would still be beyond it.
+    """What freeing up space would remove: entries that no conversation uses, the bytes they free,
+    some of their names. `over`: bytes above the limit now; `left`: bytes that would still be above
+    it.
     """
 
     entries: int
@@ -51,8 +55,8 @@ class SpaceToFree:
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A tool of a server, as the server describes it; `is_enabled`: whether the agent is offered it; `is_read_only`: the user says
-    that it changes nothing.
+    """A tool as its server describes it. `is_enabled`: it is offered to the agent; `is_read_only`:
+    the user says that it changes nothing.
     """
 
     name: str
@@ -63,7 +67,7 @@ class ServerTool:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointSettings:
-    """What checkpoints cover: names that are left out, what asks for the user's word, how long they are kept."""
+    """What checkpoints leave out, how large they may become and how long they are kept."""
 
     leave_out: tuple[str, ...] = ()
     most_files: int = 0
@@ -74,9 +78,9 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, slots=True)
 class McpServerState:
-    """An MCP server: how it is. `words`: what it runs or reaches, and every value it is given, with dots for secrets. `why`: what is wrong, in a sentence.
-
-    `mistake`: why its settings cannot be read. `approvals`: what its file wants allowed unseen; shown, never obeyed.
+    """The state of an MCP server. `words`: its command or address with every value it is given,
+    secrets as dots. `why`: what is wrong. `mistake`: why its settings cannot be read. `approvals`:
+    the tools its file wants to run without approval; they are shown and never obeyed.
     """
 
     name: str
@@ -104,7 +108,7 @@ class CommandFileAccess:
 
 
 class Installation(Protocol):
-    """Long ones say how far they are through `report`, and can be cancelled with their task."""
+    """Long work reports its progress through `report` and stops when its task is cancelled."""
 
     def library_versions(self) -> Sequence[tuple[str, str]]: ...
     def licence_texts(self) -> str: ...
@@ -116,21 +120,23 @@ class Installation(Protocol):
     async def back_up_workspace(self, bench: WorkbenchPort) -> str: ...
     def list_mcp_servers(self, bench: WorkbenchPort) -> Sequence[McpServerState]: ...
     def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
-        """What a pasted text would add; WrongUse says what is the matter with it."""
+        """Returns the servers that a pasted text would add. Raises WrongUse if it cannot be read."""
         ...
 
     async def sign_in_to_mcp_server(self, bench: WorkbenchPort, name: str) -> None:
-        """Open the server's page in the browser and wait for the user to come back; Refused where that led to nothing."""
+        """Opens the server's page in the browser and waits until the user has signed in. Raises
+        Refused if they did not.
+        """
         ...
 
     def is_rule_too_broad(self, rule: Mapping[str, Any]) -> bool:
-        """Whether a rule that allows also admits other programs than the one it names."""
+        """Whether an allowing rule also allows programs other than the one it names."""
         ...
 
     def checkpoint_settings(self, bench: WorkbenchPort) -> CheckpointSettings: ...
     def command_file_access(self, bench: WorkbenchPort) -> CommandFileAccess: ...
     async def test_mcp_server(self, bench: WorkbenchPort, name: str) -> str:
-        """Try it once, beside the one that runs: how that went, in a sentence or two."""
+        """Starts a second copy of the server and says in a sentence or two how that went."""
         ...
 
     async def replay_policies(

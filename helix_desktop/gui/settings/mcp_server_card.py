@@ -1,4 +1,4 @@
-"""One MCP server of the settings: how it is, and opened, its tools with switches, its time limits, what it wrote."""
+"""The card of one MCP server: its state, and when opened its tools, time limits and error output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class McpServerCard(QWidget):
         self._lay_out_card_details()
 
     def update_server_card(self, server: McpServerState) -> None:
-        """What is open stays open, and what has the keyboard keeps it."""
+        """Updates the card. It stays open, and what has the focus keeps it."""
         if server == self._server:
             return
         before, self._server = self._server, server
@@ -99,7 +99,7 @@ class McpServerCard(QWidget):
         self._run_work(self._build_server_work(what, self._server.name, **given))
 
     def _ask_remove_server(self) -> None:
-        """How it is started would have to be found again."""
+        """Asks first: the command that starts the server would be lost."""
         text = tr("Remove {name} and its settings?", name=self._server.name)
         ask_to_confirm(self, tr("Remove MCP server"), text, tr("Remove"), lambda: self._run_server_action("remove"))
 
@@ -201,7 +201,7 @@ class McpServerCard(QWidget):
 
 
 def describe_server_state(server: McpServerState) -> str:
-    """How a server is, in a line."""
+    """Describes the server's state in a line."""
     if server.mistake:
         return tr("Couldn't read the server's settings: {why}", why=translate_sentences(server.mistake))
     if not server.enabled:

@@ -1,4 +1,6 @@
-"""MCP servers of a workspace: pasted in any form, shown as they will be started, started, switched off, removed."""
+"""The page of a workspace's MCP servers: add one from pasted text, start, test, turn off and remove
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +22,11 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
-REFRESH_MS = 1_000  # milliseconds; a server says in the background how it is
+REFRESH_MS = 1_000  # milliseconds; the state of servers changes in the background
 
 
 class McpServersPage(SettingsPage):
-    """What a server offers becomes tools of the agent."""
+    """Lists the workspace's MCP servers and adds new ones."""
 
     def __init__(self, bench: WorkbenchPort, program: Installation, doing: BackgroundRunner) -> None:
         super().__init__(tr("MCP servers"))
@@ -70,7 +72,7 @@ class McpServersPage(SettingsPage):
         self._refresh_timer.stop()
 
     def refresh_server_cards(self) -> None:
-        """Show the servers anew, when something about them is different."""
+        """Updates the cards. Called every second while the page is visible."""
         try:
             servers = self._program.list_mcp_servers(self._bench)
         except HelixError as error:
@@ -105,7 +107,7 @@ class McpServersPage(SettingsPage):
         return acts[what](name, **given)
 
     def _change_servers(self, work: Coroutine[Any, Any, Any], then: Callable[[], object] = lambda: None) -> None:
-        """Of what is done only a test has something to say."""
+        """Runs a change. Only a test returns something to show."""
         self._error_label.setText("")
 
         def show_server_change(said: object) -> None:
@@ -122,7 +124,7 @@ class McpServersPage(SettingsPage):
         )
 
     def _ask_add_server(self) -> None:
-        """Everything exactly as it will be started is shown before it is kept."""
+        """Shows exactly what will be started or contacted before it is added."""
         text, name = self._text.toPlainText(), self._name.text().strip()
         try:
             servers = self._program.parse_server_configuration(text, name)
@@ -136,7 +138,7 @@ class McpServersPage(SettingsPage):
 
     def _add_server(self, text: str, name: str) -> None:
         def clear_server_form() -> None:
-            if self._text.toPlainText() == text:  # and not the next one
+            if self._text.toPlainText() == text:  # unless the user has begun to type another
                 self._text.clear()
                 self._name.clear()
 
@@ -144,7 +146,9 @@ class McpServersPage(SettingsPage):
 
 
 def _describe_new_servers(servers: Sequence[McpServerState]) -> str:
-    """What is done with each when it is kept."""
+    """Describes what adding these servers does: which commands are started, which addresses get
+    requests.
+    """
     lines: dict[bool, list[str]] = {False: [], True: []}
     for server in servers:
         far = server.words.startswith(("http://", "https://"))

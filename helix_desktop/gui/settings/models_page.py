@@ -14,8 +14,8 @@ from helix_desktop.gui.settings.settings_page import SettingsPage
 from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
-EFFORTS = ("", "low", "medium", "high")  # see ModelSet
-UNSET_STEP = 0.05  # below the least value a field shows "Default"
+EFFORTS = ("", "low", "medium", "high")  # the values of ModelSet.effort
+UNSET_STEP = 0.05  # one step below the least value, where a field shows "Default"
 
 
 class ModelsPage(SettingsPage):
@@ -80,7 +80,9 @@ class ModelsPage(SettingsPage):
         return " · ".join(filter(None, parts)).replace("&", "&&")
 
     def _open_role_chooser(self, role: str, anchor: QWidget, current: str) -> None:
-        """Over this window; a chooser that is left is made anew, so that it asks for nothing that is not shown."""
+        """Opens a chooser over this window. A new one each time, so that an old one sends no
+        requests for a list nobody sees.
+        """
         if self._chooser is not None:
             self._chooser.deleteLater()
         chooser = self._chooser = ModelChooser(self._window.theme, self._window.memory, self.window())

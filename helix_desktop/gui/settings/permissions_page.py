@@ -1,4 +1,6 @@
-"""Permissions of a workspace: the mode, and the rules that were made by saying "always"."""
+"""Permissions of a workspace: the mode, the folders, the rules, and what commands and agents can
+see.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +123,7 @@ class PermissionsPage(SettingsPage):
             apply_permission_mode()
 
     def _show_permission_mode(self) -> None:
-        """As it is: the choice was not confirmed."""
+        """Shows the mode that is set, after the user did not confirm another."""
         shown = self.findChild(QComboBox, "mode")
         if shown is not None:
             shown.setCurrentIndex(shown.findData(self._bench.permission_mode))
@@ -179,7 +181,9 @@ class PermissionsPage(SettingsPage):
             self._save_permission_rules([*self._bench.workspace.settings.rules, rule])
 
     def _remove_permission_rule(self, rule: Mapping[str, Any]) -> None:
-        """By what it says: others may have come or gone since it was shown."""
+        """Finds the rule by its content, not its position: the rules may have changed since they
+        were shown.
+        """
         rules = list(self._bench.workspace.settings.rules)
         if rule in rules:
             rules.remove(rule)

@@ -1,4 +1,6 @@
-"""Pages made from the settings of the program (settings.py): one row for each declaration, grouped by its section."""
+"""Pages built from the declarations in program_settings.py: one row for each setting, grouped by
+section.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from helix_desktop.program_settings import ALL, ASK_ABOVE, LANGUAGES, SHORTCUTS,
 
 
 class ProgramSettingsPage(SettingsPage):
-    """The settings of some sections. A change is in force and written at once."""
+    """Shows the settings of some sections. A change applies and is saved at once."""
 
     def __init__(self, title: str, settings: ProgramSettings, sections: Sequence[str]) -> None:
         super().__init__(title)
@@ -61,7 +63,7 @@ class ProgramSettingsPage(SettingsPage):
 
 
 def describe_setting_choice(choice: str) -> str:
-    """A choice of a setting as people read it."""
+    """Describes one choice of a setting in the user's language."""
     known = {
         "system": tr("System"),
         "light": tr("Light"),

@@ -66,7 +66,7 @@ class ProvidersPage(SettingsPage):
         line = QHBoxLayout(row)
         line.setContentsMargins(12, 8, 8, 8)
         line.addWidget(build_plain_label(provider.title, parent=row, wraps=False))
-        state = ElidedLabel(row)  # what can be done stays in sight
+        state = ElidedLabel(row)  # elided, so that the buttons stay visible
         state.setProperty("look", "small")
         state.set_elided_text(self._describe_provider_key(provider))
         line.addWidget(state, 1)

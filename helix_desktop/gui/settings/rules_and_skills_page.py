@@ -1,4 +1,6 @@
-"""What the workspace's folders and the user's own bring for agents: what is used now and why, and each can be switched off."""
+"""The page of rules, skills, commands, hooks and agents in the workspace's and the user's folders:
+what is used and why, each with a switch.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ MAX_ITEMS_WITHOUT_FILTER = 8  # items that need no filter
 
 
 class RulesAndSkillsPage(SettingsPage):
-    """A card for each item; what is new or has changed comes first within its kind."""
+    """A card for each item; within a kind, new and changed items come first."""
 
     def __init__(self, theme: Theme, bench: WorkbenchPort, doing: BackgroundRunner) -> None:
         super().__init__(tr("Rules and skills"))
@@ -138,7 +140,7 @@ class RulesAndSkillsPage(SettingsPage):
 
 
 def _item_sort_key(item: ProjectItemPort) -> tuple[bool, list[tuple[int, str]]]:
-    """What asks for something first, then by name, with 2 before 10."""
+    """Sorts items that need the user's decision first, then by name, with 2 before 10."""
     pieces = re.split(r"(\d+)", item.name.casefold())
     return item.describe_state == "in use", [(int(piece) if piece.isdecimal() else -1, piece) for piece in pieces]
 

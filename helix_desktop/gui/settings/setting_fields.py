@@ -1,4 +1,6 @@
-"""One widget for one declared value: made from its default, its choices and its range. All pages are made of these."""
+"""Builds the widget for one declared value from its type, choices and range. All settings pages use
+it.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +28,8 @@ from helix_desktop.gui.translation import tr
 
 Value = bool | int | float | str
 ValueListener = Callable[[Value], object]
-FIELD_WIDTH_IN_LINES = 15  # heights of a line
-MAX_WIDTH_BESIDE_TEXT = 18  # that leave room for the words beside them
+FIELD_WIDTH_IN_LINES = 15  # in line heights
+MAX_WIDTH_BESIDE_TEXT = 18  # in line heights; a wider field is put below its text
 TEXT_MARGIN = 7
 
 
@@ -44,13 +46,13 @@ class FieldDeclaration:
     least: float = 0
     most: float = 0
     unit: str = ""
-    unset: str = ""  # what a number shows at its least value, where that means that none is set
+    unset: str = ""  # shown by a number field at its least value, if that means "not set"
     long: bool = False  # a text of several lines, below its title
     font: str = ""  # "text" or "code": a font of the system
 
 
 class LongTextField(QPlainTextEdit):
-    """A text of several lines; `finished` when it is left, or the window closes."""
+    """A field for several lines; `finished` comes when it loses the focus or is hidden."""
 
     finished = Signal()
 
@@ -74,7 +76,7 @@ class LongTextField(QPlainTextEdit):
 
 
 class _IgnoresWheel:
-    """A wheel that scrolls the page does not change what is chosen."""
+    """Ignores the mouse wheel, so that scrolling the page changes no value."""
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
@@ -101,7 +103,7 @@ class WholeNumberField(_IgnoresWheel, QSpinBox):
 
 
 class NumberField(_IgnoresWheel, QDoubleSpinBox):
-    """A number, without needless noughts."""
+    """A number without trailing zeros."""
 
     def textFromValue(self, value: float) -> str:
         return self.locale().toString(value, "g", 6)
@@ -114,7 +116,8 @@ def build_field(declared: FieldDeclaration, changed: ValueListener, parent: QWid
     widget.setAccessibleDescription(declared.sentence)
     widget.setObjectName(declared.name)
     if isinstance(widget, QAbstractSpinBox) and (line := widget.findChild(QLineEdit)) is not None:
-        line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)  # the style sheet's padding does not reach it
+        # the style sheet's padding does not apply to the line edit inside
+        line.setTextMargins(TEXT_MARGIN, 0, TEXT_MARGIN, 0)
     return widget
 
 
@@ -135,7 +138,8 @@ def _build_value_widget(declared: FieldDeclaration, changed: ValueListener, pare
         whole.valueChanged.connect(changed)
         return whole
     if isinstance(value, float):
-        number, times = NumberField(parent), 100 if declared.most == 1 else 1  # a part of a whole is shown in percent
+        # a share of a whole is shown in percent
+        number, times = NumberField(parent), 100 if declared.most == 1 else 1
         number.setDecimals(1 if times > 1 else 3)
         number.setSingleStep(5 if times > 1 else 1)
         number.setRange(declared.least * times, declared.most * times)
@@ -184,7 +188,7 @@ def _set_number_range(whole: QSpinBox, declared: FieldDeclaration) -> None:
 
 
 def build_field_row(declared: FieldDeclaration, changed: ValueListener, parent: QWidget) -> QWidget:
-    """Title and sentence at the left, the widget at the right; a long text, or a choice with long words, below them."""
+    """Builds a row: title and sentence at the left, the field at the right, or below if it is long."""
     widget = build_field(declared, changed, parent)
     wide = 0 if isinstance(declared.value, bool) or declared.long else _field_width(widget)
     below = declared.long or wide > MAX_WIDTH_BESIDE_TEXT * widget.fontMetrics().height()
@@ -211,6 +215,8 @@ def build_labelled_row(title: str, sentence: str, widget: QWidget, parent: QWidg
 
 
 def _field_width(widget: QWidget) -> int:
-    """Alike for all, and as large as the text is; a choice with long words shows them."""
+    """Returns one width for all fields, in proportion to the text size; a choice with long words
+    may be wider.
+    """
     widget.ensurePolished()
     return max(FIELD_WIDTH_IN_LINES * widget.fontMetrics().height(), widget.sizeHint().width())

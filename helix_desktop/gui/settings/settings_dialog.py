@@ -1,4 +1,6 @@
-"""The settings in one window: the pages' names at the left, one page at the right, made when it is first looked at."""
+"""The settings window: page names at the left, one page at the right. A page is built when it is
+first shown.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class SettingsDialog(QDialog):
         )
 
     def show_settings_page(self, page: str) -> None:
-        """A page by its name; "workspace" is the workspace's first one, empty the first of all."""
+        """Shows a page by name. "workspace" means the workspace's first page, an empty name the
+        first page of all.
+        """
         wanted = {"workspace": "models", "": "appearance"}.get(page, page)
         name = wanted if wanted in self._page_factories else "appearance"
         if name not in self._pages:
@@ -147,7 +151,7 @@ class SettingsDialog(QDialog):
         return page
 
     def _choose_another_folder(self) -> None:
-        """The workspace is opened anew then: these pages would be about the one before."""
+        """Closes the settings: the workspace is reopened, so these pages would show the old folder."""
         self.accept()
         self._window.window_actions["workspace-folder"].trigger()
 
@@ -174,7 +178,7 @@ class SettingsDialog(QDialog):
         self._buttons[name] = button
 
     def _on_models_listed(self, models: Sequence[ModelChoice]) -> None:
-        """The list of models came: a page that was made without it is made again."""
+        """Rebuilds the models page if it was built before the list of models arrived."""
         self._models = models
         old = self._pages.pop("models", None)
         if old is not None:

@@ -11,7 +11,8 @@ from helix_desktop.gui.layouts import clear_layout
 from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push_button
 
 W = TypeVar("W", bound=QWidget)
-ITEMS_BEFORE_INTRODUCTION = 3  # the title, a first sentence, and the room below
+# items in the column after the first sentence: the title, the sentence and the stretch
+ITEMS_BEFORE_INTRODUCTION = 3
 
 
 class SettingsPage(QScrollArea):
@@ -21,7 +22,8 @@ class SettingsPage(QScrollArea):
         super().__init__()
         self.setWidgetResizable(True)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)  # it shows none; what is in it takes it, and is scrolled to
+        # it shows no focus itself; focused widgets in it are scrolled into view
+        self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName(title)
         self._inside = QWidget(self)

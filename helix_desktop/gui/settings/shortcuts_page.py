@@ -13,7 +13,9 @@ from helix_desktop.gui.window_actions import ActionRegistry
 
 
 class ShortcutsPage(SettingsPage):
-    """One line for each action. A shortcut that another action had is taken from it, and that is said."""
+    """One line for each action. A shortcut can belong to one action only: the other loses it, and
+    the page says so.
+    """
 
     def __init__(self, actions: ActionRegistry) -> None:
         super().__init__(tr("Shortcuts"))

@@ -1,4 +1,6 @@
-"""What a workspace keeps on the disk, and looking after it: limit, back up, verify, make room."""
+"""What a workspace takes on the disk, and its maintenance: limit, backup, verification, freeing up
+space.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,7 @@ class StoragePage(SettingsPage):
     # --- room
 
     def _estimate_freeable_space(self) -> None:
-        """What would go is said first."""
+        """Shows what would be removed before anything is."""
         work = self._program.estimate_space_to_free(self._bench)
         self._doing.run_in_background(
             work,
@@ -145,13 +147,13 @@ class StoragePage(SettingsPage):
         button.clicked.connect(lambda _checked=False: self._run_maintenance(button, work(), text, ends=ends))
 
     def _add_button_explanation(self, text: str) -> None:
-        """What the button above does: nearer to it than to the next one."""
+        """Explains the button above, with less space between them than to the next button."""
         self.add_sentence(text, "small").setContentsMargins(0, 0, 0, 10)
 
     def _run_maintenance(
         self, button: QPushButton, work: Coroutine[Any, Any, str], text: str, *, ends: bool = False
     ) -> None:
-        """`ends`: with this page, since there is nobody to hear of it then."""
+        """`ends`: stop when the page is closed, because nobody would see the result."""
 
         def show_maintenance_result(said: str) -> None:
             button.setEnabled(True)

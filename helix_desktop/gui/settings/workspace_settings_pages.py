@@ -20,7 +20,8 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.window_ports import WorkbenchPort
 
 MEGABYTE = 1_000_000
-# Where a turn stops by itself: name, title, sentence, usual value, the most. See engine/collaborators.py.
+# the limits at which a turn stops by itself: name, title, sentence, default, maximum. See
+# engine/collaborators.py.
 TURN_LIMITS: tuple[tuple[str, str, str, Value, float], ...] = (
     ("steps", "Steps per turn", "A turn stops after this many requests to the model.", 400, 100_000),
     ("repeats", "Repeats", "A turn stops after this many identical calls with identical outputs.", 5, 1_000),
@@ -246,7 +247,7 @@ class TurnLimitsPage(SettingsPage):
 
 
 def describe_threshold_value(value: Any) -> str:
-    """A threshold's value as people read it."""
+    """Describes a threshold's value in the user's language."""
     known = {
         "off": tr("Off"),
         "ask": tr("Ask the agent"),

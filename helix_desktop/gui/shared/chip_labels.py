@@ -1,4 +1,4 @@
-"""Small words on a surface of their own, and a hash as it is written out."""
+"""Chips (short text on its own background) and a label for a digest."""
 
 from __future__ import annotations
 

@@ -20,7 +20,9 @@ MOST = 200  # rows of a block in which changed words are looked for
 
 @dataclass(frozen=True, slots=True)
 class DifferenceLine:
-    """One line of one version. `old_number` and `new_number` count from 1; 0: of the other version alone. `counterpart`: the line in its place there."""
+    """A line of one version. Numbers count from 1; 0 means it is not in that version.
+    `counterpart`: the line it replaces or is replaced by.
+    """
 
     mark: str
     text: str
@@ -30,7 +32,7 @@ class DifferenceLine:
 
     @property
     def changed_spans(self) -> Sequence[Span]:
-        """What changed within it. Found when it is drawn: of a file of 25,000 lines it took seconds."""
+        """The changed spans; found when drawn, since a file of 25,000 lines took seconds."""
         if self.counterpart is None:
             return ()
         return (
@@ -105,7 +107,7 @@ def build_patch_rows(text: str, *, columns: bool) -> list[DifferenceRow]:
 
 
 def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
-    """The same words in a difference as text: the line, its sign, and where in the line they stand."""
+    """Finds changed words in a textual difference: the line, its mark, and the span."""
     gone: list[int] = []
     come: list[int] = []
     for number, line in enumerate([*lines, ""]):
@@ -123,7 +125,7 @@ def find_changed_words(lines: Sequence[str]) -> Iterator[tuple[int, str, Span]]:
 
 
 def _find_hunk_end(lines: Sequence[str], at: int, head: re.Match[str]) -> int:
-    """Where the lines of a hunk end; 0 where they are not what its head says."""
+    """The end of a hunk's lines; 0 if they do not match its header."""
     old, new = (1 if head[group] is None else int(head[group]) for group in (2, 4))
     while (old or new) and at < len(lines):
         sign = lines[at][:1]
@@ -145,7 +147,7 @@ def _build_rows_of_hunk(number: int, head: str, lines: list[DifferenceLine], col
 
 
 def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> list[DifferenceLine]:
-    """With the numbers of the lines, and the words that differ. A piece of a line that goes on has no number."""
+    """Adds line numbers and changed words. A continuation of a wrapped line has no number."""
     found: list[DifferenceLine] = []
     gone: list[_Version] = []
     come: list[_Version] = []
@@ -168,7 +170,7 @@ def _number_hunk_lines(lines: Sequence[tuple[str, str]], old: int, new: int) -> 
 
 
 def _pair_replaced_lines(gone: list[_Version], come: list[_Version]) -> Iterator[DifferenceLine]:
-    """Each with the line whose place it took."""
+    """Pairs each removed line with the line that replaced it."""
     pairs = min(len(gone), len(come)) if max(len(gone), len(come)) <= MOST else 0
     for one, other in ((gone, come), (come, gone)):
         yield from (

@@ -1,4 +1,4 @@
-"""A line of words that gives way: where there is no room it ends in "…", and the rest is in its tip."""
+"""A label that is shortened with … when it does not fit; its tooltip holds the whole text."""
 
 from __future__ import annotations
 

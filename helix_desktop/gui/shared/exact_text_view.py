@@ -30,7 +30,7 @@ class ExactTextView(QPlainTextEdit):
         self._theme = theme
         self._text = text
         self._lines = exact_text.marked_lines(text)
-        self._more = True  # lines wait to be taken in
+        self._more = True  # more lines follow
         self._begun = False
         self._marks = 0
         self._end_seen = self._short = len(text) < LINES * 50 and text.count("\n") < LINES
@@ -81,7 +81,7 @@ class ExactTextView(QPlainTextEdit):
             self.reading_state_changed.emit()
 
     def _is_last_line_visible(self) -> bool:
-        """Whether the last line is on the screen as it is laid out now, and not by half."""
+        """Whether the whole last line is visible in the current layout."""
         bar = self.verticalScrollBar()
         if self._more or bar.value() < bar.maximum():
             return False

@@ -1,4 +1,4 @@
-"""Figures as people read them: sizes, times, money. Tokens are `gui.meter.short`."""
+"""Formats sizes, times and money for people. Token counts are formatted in `context_meter`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fold in words: the same title and the same figures in the chat, in the timeline and in the inspector."""
+"""Describes a fold in the same words in the chat, the timeline and the inspector."""
 
 from __future__ import annotations
 
@@ -70,6 +70,6 @@ def describe_kept_details(details: DetailsKept) -> str:
 
 
 def describe_fold(fold: Folded, folds: int = 1, before: int = 0, after: int = 0) -> str:
-    """The line across the chat. `before` and `after`: of the whole batch, where it is more than one fold."""
+    """The line across the chat. `before`, `after`: tokens of all folds done together."""
     figures = format_token_change(before or fold.tokens_before, after or fold.tokens)
     return " · ".join(part for part in (fold_title(fold, folds), figures, describe_kept_details(fold.details)) if part)

@@ -1,4 +1,4 @@
-"""A conversation as it was: what held at any of its facts."""
+"""Computes a conversation's state as of any of its facts, and formats it as text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from helix_desktop.gui.window_ports import ConversationPort
 
 
 class PastMomentLoader:
-    """One question at a time; a later one takes the place of an earlier one that is not answered yet."""
+    """Answers one question at a time; a later question cancels an earlier one."""
 
     def __init__(self, doing: BackgroundRunner, owner: QObject) -> None:
         self._doing = doing
@@ -34,11 +34,13 @@ class PastMomentLoader:
         self._asked = 0
 
     def cancel_pending_question(self) -> None:
-        """Answer nothing that was asked before."""
+        """Discards the answer that is being computed."""
         self._asked += 1
 
     def compute_moment_at(self, conversation: ConversationPort, seq: int, then: Callable[[Moment], None]) -> None:
-        """Call `mark_next` with what held when `seq` was the newest fact; it is worked out beside the painting thread."""
+        """Calls `then` with the state when `seq` was the newest fact; it is computed outside the
+        painting thread.
+        """
         self.cancel_pending_question()
         number = self._asked
 

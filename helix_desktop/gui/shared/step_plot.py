@@ -1,4 +1,4 @@
-"""What every plot over steps shares: lines from a pyramid of lows and highs, a span that zooms and moves, a step pointed at.
+"""What all plots over steps share: lines, zooming and scrolling, and the step under the pointer.
 
 However many steps there are, a paint looks at some points for each pixel and no more: level k of the pyramid holds the
 lowest and the highest of every 8^k points.
@@ -31,7 +31,7 @@ _LEAST_SPAN = 12.0
 
 
 class MinMaxPyramid:
-    """Lows and highs of a row of numbers, at every power of eight. It grows with the row."""
+    """Minima and maxima of a growing row of numbers, for blocks of 8, 64, 512 and so on."""
 
     def __init__(self, points: Sequence[int]) -> None:
         self._points = points
@@ -100,7 +100,9 @@ class StepPlot(QWidget):
 
     @abstractmethod
     def _draw_plot_background(self, painter: QPainter, top: float) -> None:
-        """What stays while the pointer moves: drawn once for a span and for what `_plot_cache_key` says."""
+        """Draws what does not depend on the pointer; it is drawn again only if the span or
+        `_plot_cache_key` changes.
+        """
 
     @abstractmethod
     def _plot_cache_key(self) -> object:
@@ -252,7 +254,7 @@ class StepPlot(QWidget):
     def _draw_label(self, painter: QPainter, x: float, words: str) -> None:
         """One line stands centred at the bottom; several beside the pointer, not over what it points at."""
         painter.setFont(self._theme.build_font(11))
-        painter.setPen(self._theme.colour_of_token("text"))  # without a pen Qt measures nothing
+        painter.setPen(self._theme.colour_of_token("text"))  # Qt measures text only with a pen set
         several = "\n" in words
         sides = Qt.AlignmentFlag.AlignLeft if several else Qt.AlignmentFlag.AlignHCenter
         flags = int(sides | Qt.AlignmentFlag.AlignVCenter)

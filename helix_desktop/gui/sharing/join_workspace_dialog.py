@@ -16,7 +16,9 @@ from helix_desktop.gui.window_ports import WorkbenchesPort, WorkbenchPort
 
 
 class JoinWorkspaceDialog(SharingFormDialog):
-    """`suggest_workspace_name`: what a workspace of a folder is called here; `joined` gets the new workspace."""
+    """`suggest_workspace_name` suggests the name of a workspace for a folder; `joined` gets the new
+    workspace.
+    """
 
     def __init__(
         self,

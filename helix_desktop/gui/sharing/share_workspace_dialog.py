@@ -1,4 +1,6 @@
-"""Share this workspace: the address of a store, a test of it, what is sent; once it is shared, how things stand and the key to copy."""
+"""The dialog to share a workspace: address, test and upload size; once it is shared, its state and
+the key to copy.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from helix_desktop.gui.window_ports import WorkbenchPort
 
 
 class ShareWorkspaceDialog(SharingFormDialog):
-    """Two faces: of a workspace that is not shared yet, and of one that is."""
+    """Shows one of two panels: for a workspace that is not shared yet, or for one that is."""
 
     def __init__(self, bench: WorkbenchPort, doing: BackgroundRunner, parent: QWidget) -> None:
         super().__init__(doing, tr("Share this workspace"), parent)
@@ -73,7 +75,7 @@ class ShareWorkspaceDialog(SharingFormDialog):
         ]
 
     def _show_sharing_state(self) -> None:
-        """As it stands now."""
+        """Shows the current state of sharing."""
         standing = self._sharing.sharing_state
         shared = standing.state != "off"
         self._not_shared_panel.setVisible(not shared)

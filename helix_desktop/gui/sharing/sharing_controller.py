@@ -1,5 +1,5 @@
-"""What the window shows of a shared workspace, and what is done about it: the line below its name, other computers' conversations,
-Continue here.
+"""Shows the state of a shared workspace in the window: the line below its name, conversations of
+other computers, and “Continue here”.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BRANCH_NOTICE_MS = 60_000
 
 
 class SharingController(QObject):
-    """Follows the workspace in front. `listed`: its conversations are to be listed anew; `opened`: show one."""
+    """Follows the open workspace. `listed` lists its conversations again; `opened` opens one."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class SharingController(QObject):
         self._showing, self._doing, self._list_conversations, self._open_conversation = showing, doing, listed, opened
         self._sidebar, self._chat, self._notices = parts
         self._stop_watching_sharing: Callable[[], None] = lambda: None
-        self._announced_branches: set[str] = set()  # branches the user was told of
+        self._announced_branches: set[str] = set()  # branches that were announced already
         showing.workspace_changed.connect(self._watch_open_workspace)
         showing.conversation_changed.connect(self._show_who_writes)
         self._chat.foreign.taking_over.connect(self.continue_here)
@@ -63,7 +63,7 @@ class SharingController(QObject):
         self._show_who_writes()
 
     def _show_who_writes(self) -> None:
-        """Where another computer writes there is no composer."""
+        """Hides the composer while another computer writes to the conversation."""
         bench, session = self._showing.bench, self._showing.session
         machine = bench.sharing.machine_writing_now(session.id) if bench is not None and session is not None else ""
         row = bench.conversation_row(session.id) if bench is not None and session is not None else None
@@ -85,7 +85,9 @@ class SharingController(QObject):
                 )
 
     def continue_here(self) -> None:
-        """Continue here."""
+        """Takes the conversation over from the other computer, so that the user can continue it
+        here.
+        """
         bench, session = self._showing.bench, self._showing.session
         if bench is None or session is None:
             return

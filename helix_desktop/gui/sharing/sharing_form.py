@@ -1,4 +1,4 @@
-"""What the dialogs of sharing have in common: rows, buttons, a line that says what happened, and work that may fail."""
+"""The base of the sharing dialogs: rows, buttons, a status line, and work that may fail."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EXAMPLE_ADDRESS = "postgresql://user:password@host/database"
 
 
 class SharingFormDialog(QDialog):
-    """`status_label`: what happened last."""
+    """The base of a dialog about sharing. `status_label` says what happened last."""
 
     def __init__(self, doing: BackgroundRunner, title: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -65,7 +65,7 @@ class SharingFormDialog(QDialog):
         return row
 
     def _update_enabled_buttons(self, *, idle: bool = True) -> None:
-        """What can be done now."""
+        """Enables the buttons that can be used now."""
 
     def _show_sharing_status(self, text: str) -> None:
         self.status_label.setText(text)
@@ -73,7 +73,7 @@ class SharingFormDialog(QDialog):
         self._grow_to_fit_text()
 
     def _grow_to_fit_text(self) -> None:
-        """So that no sentence is cut off."""
+        """Grows until no sentence is cut off."""
         if (layout := self.layout()) is not None:
             layout.activate()
             self.resize(self.width(), max(self.height(), layout.totalHeightForWidth(self.width())))
@@ -81,7 +81,7 @@ class SharingFormDialog(QDialog):
     def _run_sharing_work(
         self, work: Coroutine[Any, Any, Any], name: str, meanwhile: str, then: Callable[[Any], object]
     ) -> None:
-        focused = self.focusWidget()  # Qt moves the focus on from a button that is disabled
+        focused = self.focusWidget()  # Qt moves the focus away from a button that is disabled
 
         def enable_and_restore_focus() -> None:
             self._update_enabled_buttons()

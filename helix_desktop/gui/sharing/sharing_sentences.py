@@ -1,4 +1,4 @@
-"""How things stand with the shared store, in words."""
+"""Describes the state of a shared workspace in words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from helix_desktop.gui.translation import format_count, format_number, tr
 
 
 def describe_sharing_briefly(standing: SharingState) -> str:
-    """In a few words, for the workspace's line; empty where it is not shared."""
+    """Describes it in a few words for the line below the workspace's name; empty if it is not
+    shared.
+    """
     if standing.state == "away":
         return tr("Shared: offline since {time}", time=format_time_of_day(standing.since))
     if standing.state == "waiting":
@@ -23,7 +25,7 @@ def describe_sharing_briefly(standing: SharingState) -> str:
 
 
 def describe_sharing_fully(standing: SharingState) -> str:
-    """The same in sentences, with what is in the way."""
+    """Describes it in full sentences, with what prevents syncing."""
     waiting = format_count(
         standing.waiting,
         "{n} change has not been sent yet. It is stored on this computer.",

@@ -1,4 +1,5 @@
-"""The story of a conversation: its points and its events, placed. What they say is the engine's (`engine/history`).
+"""The points and events of a conversation's timeline. What the facts mean is the engine's to say
+(`engine/history`).
 
 A point stands at every step and at every change of the prefix. A step is what its request took; a change is what the view
 counted after it, times the model's factor. A batch of folds is one event: one change of the prefix, one row of the list.
@@ -29,7 +30,9 @@ from helix_desktop.fast_dataclass import dataclass
 
 @dataclass(slots=True)
 class TimelineEvent:
-    """One row of the list. `point`: where the chart has it. Without folds: the conversation began."""
+    """One row of the timeline. `point` is its index in the chart. Without folds it is the start of
+    the conversation.
+    """
 
     history: ConversationState
     seq: int
@@ -41,7 +44,7 @@ class TimelineEvent:
 
     @property
     def current_folds(self) -> list[Folded]:
-        """As they stand now: the user may have worded them anew."""
+        """The folds with the user's edits."""
         return [self.history.find_fold(fold.fold) or fold for fold in self.made_folds]
 
     @property
@@ -63,13 +66,14 @@ class TimelineEvent:
 
     @property
     def first_fold_id(self) -> str:
-        """The fold that stands for the event."""
+        """The id of the event's first fold."""
         return self.made_folds[0].fold if self.made_folds else ""
 
 
 class ConversationTimeline:
-    """`points` are tokens; `seqs` and `times` belong to them. `steps[i]` counts the model's replies up to point i. `change_count`: how
-    often events came or may look different since; a step alone only adds a point.
+    """`points` are token counts; `seqs` and `times` have the same indices; `steps[i]` is the number
+    of replies up to point i. `change_count` counts updates to events; a step alone only adds a
+    point.
     """
 
     def __init__(self, history: ConversationState | None = None) -> None:
@@ -94,7 +98,9 @@ class ConversationTimeline:
             self.read_next_fact(recorded)
 
     def read_next_fact(self, recorded: Recorded) -> bool:
-        """One more fact; True when a point or an event came with it. A history that was not given is made of these."""
+        """Reads one more fact; returns True if it added a point or an event. Also advances the
+        history if the fact is new to it.
+        """
         if recorded.seq > self.history.seq:
             self.history.advance_state(recorded)
         match recorded.fact:
@@ -132,7 +138,7 @@ class ConversationTimeline:
         return TimelineEvent(self.history, recorded.seq, recorded.time, point, [], recorded.conversation)
 
     def _billed_view_tokens(self, seq: int) -> int:
-        """What the view counted after this fact, as the main model bills it."""
+        """Returns the view's tokens after this fact, corrected to the main model's bill."""
         chosen = self.history.record.settings_at(seq).model_for_role(ModelRole.MAIN)
         ledger = self.history.record.ledger
         return round(ledger.shown[seq] * ledger.billing_factor(chosen.model if chosen else "", seq))
@@ -160,7 +166,7 @@ class ConversationTimeline:
             self._add_chart_point(recorded, self._billed_view_tokens(recorded.seq))
 
     def _add_point_before_fold(self, recorded: Recorded) -> None:
-        """Where the fold began, so that the line falls straight."""
+        """Adds a point where the fold began, so that the line falls vertically."""
         before = self._billed_view_tokens(recorded.seq - 1)
         if self.points[-1] != before:
             self._add_chart_point(recorded, before)

@@ -73,7 +73,8 @@ class _FoldRowPainter(QStyledItemDelegate):
         place = QRectF(option.rect)
         chosen = bool(option.state & QStyle.StateFlag.State_Selected)
         painter.save()
-        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)  # ring, words and time have their places
+        # ring, text and time keep their places in right-to-left languages, too
+        painter.setLayoutDirection(Qt.LayoutDirection.LeftToRight)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         if chosen:
             painter.setPen(Qt.PenStyle.NoPen)
@@ -150,7 +151,7 @@ class FoldList(QListView):
         theme.changed.connect(self._relayout_fold_rows)
 
     def show_fold_events(self, events: Sequence[TimelineEvent], window: int, *, keep: TimelineEvent | None) -> None:
-        """Other rows; the chosen event stays chosen where it is among them."""
+        """Replaces the rows. The chosen event stays selected if it is among them."""
         place = self.verticalScrollBar().value()
         self.selectionModel().blockSignals(True)
         self.rows.set_row_events(events, window)
@@ -174,5 +175,5 @@ class FoldList(QListView):
 
 
 def filter_events_by_kind(events: Sequence[TimelineEvent], kinds: frozenset[FoldKind]) -> list[TimelineEvent]:
-    """The events of these kinds, all without any; the newest first."""
+    """Returns the events of these kinds (of all kinds if none is given), newest first."""
     return [event for event in reversed(events) if not kinds or event.fold_kind in kinds]

@@ -1,4 +1,4 @@
-"""Fold now: what kind, and what to keep in particular."""
+"""The dialog to fold now: what to create, and what to keep in particular."""
 
 from __future__ import annotations
 

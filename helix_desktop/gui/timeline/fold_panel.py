@@ -1,4 +1,6 @@
-"""One fold: its figures, what the model reads in place of the original, where that came from, and how to take it back."""
+"""The panel of one fold: its figures, what the model reads in place of the original, what it
+replaced, and how to undo it.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ _BEFORE_AFTER: SectionKey = ("before and after",)
 
 @dataclass(frozen=True, slots=True)
 class ShownFold:
-    """What the panel is given of an event. `describe_part`: what a call covered by a fold was."""
+    """What the panel shows of an event. `describe_part` describes the call that a fold covers."""
 
     event: TimelineEvent
     window: int
@@ -74,7 +76,7 @@ class ShownFold:
 
 
 class FoldSizeBars(QWidget):
-    """Before and after, on the window."""
+    """Two bars: the tokens before and after the fold, as shares of the window."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -104,7 +106,7 @@ class FoldSizeBars(QWidget):
 
 
 class FoldPanel(QWidget):
-    """`wanted` carries values of `wants`; the other signals are commands on the fold shown."""
+    """`wanted` carries values of `chat_intents`; the other signals are commands on the shown fold."""
 
     wanted = Signal(object)
     undo_wanted = Signal(object)
@@ -117,8 +119,8 @@ class FoldPanel(QWidget):
         super().__init__()
         self._theme = theme
         self._shown: ShownFold | None = None
-        self._drawn_state: object = None  # what of it may change
-        self._drafts: dict[tuple[str, str], str] = {}  # wordings that were left open, by conversation and fold
+        self._drawn_state: object = None  # what was drawn last, to skip an update that changes nothing
+        self._drafts: dict[tuple[str, str], str] = {}  # unsaved edits, by conversation and fold
         self._title = ElidedLabel(self)
         set_widget_look(self._title, "title")
         self._kept_details_label = ChipLabel(theme, self)
@@ -213,7 +215,7 @@ class FoldPanel(QWidget):
         self._stack.setCurrentIndex(0)
 
     def show_fold_document(self, shown: ShownFold) -> None:
-        """Show a fold. A wording that was left open is there again with its fold."""
+        """Shows a fold. An unsaved edit of it is shown again."""
         same = self._shown is not None and self._shown.event is shown.event
         if not same:
             self._save_open_draft()
@@ -286,7 +288,7 @@ class FoldPanel(QWidget):
             self._editor.setFocus()
 
     def restore_unsaved_text(self, event: TimelineEvent, text: str) -> None:
-        """A wording that could not be kept: it is there again with its fold."""
+        """Returns a text that could not be saved to the editor of its fold."""
         self._drafts[event.conversation, event.first_fold_id] = text
         if self._shown is not None and self._shown.event is event and self._stack.currentIndex() == 0:
             self._editor.setPlainText(text)
@@ -313,8 +315,8 @@ def _draft_key(shown: ShownFold) -> tuple[str, str]:
 
 
 def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """The sections, each with its sources: numbers lead into the chat, hashes to their entries. What stands before the
-    first of them is for the model, or its own ("Here is the handover:").
+    """The sections of a document with their sources: numbers link to the chat, hashes to entries.
+    Text before the first heading is left out, because it is written for the model.
     """
     found = fold_sentences.split_document_sections(text)
     named = any(name for name, _ in found)
@@ -336,7 +338,7 @@ def _build_document_boxes(text: str, ink: DrawingStyle, width: float) -> Iterato
 
 
 def _build_covered_output_boxes(shown: ShownFold, ink: DrawingStyle, width: float) -> Iterator[LayoutBox]:
-    """Each output a batch of folds covers, with its entry; “Restore” takes back this one alone."""
+    """Each output that a batch of folds covers, with its entry. “Restore” undoes this fold alone."""
     event = shown.event
     for number, fold in enumerate(event.current_folds[:200]):
         undone = shown.is_fold_undone(fold.fold)

@@ -1,4 +1,6 @@
-"""Folds in words and documents in pieces: titles, lines, sections, sources, and the story as Markdown. No widgets."""
+"""Describes folds in sentences and splits their documents: titles, lines, sections, sources, and
+the timeline as Markdown. No widgets.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, format_number, tr
 
 MAX_NAMED_CALLS = 2  # calls in a title
-MAX_FACTS_TO_CALL = 400  # facts between a call and its output, at most
+MAX_FACTS_TO_CALL = 400  # a call stands at most this many facts before its output
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
@@ -31,7 +33,7 @@ _SOURCE = re.compile(r"\[(\d{1,7})\](?!\()")
 
 
 def describe_event_title(event: TimelineEvent) -> str:
-    """What the list calls an event: an excerpt by the call whose output it is of."""
+    """Returns the title of an event in the list; an excerpt is named by its call."""
     if not event.current_folds:
         return tr("Conversation started")
     if event.fold_kind is FoldKind.EXCERPT and (named := _name_covered_calls(event)):
@@ -42,7 +44,7 @@ def describe_event_title(event: TimelineEvent) -> str:
 
 
 def _name_covered_calls(event: TimelineEvent) -> list[str]:
-    """The calls, or attachments, that the folds of an event are of, as far as there is room to name them."""
+    """Names the calls or attachments that an event's folds cover, as many as fit in a title."""
     named = []
     for fold in event.made_folds[:MAX_NAMED_CALLS]:
         ref = fold.cover
@@ -92,7 +94,7 @@ def describe_event_briefly(event: TimelineEvent, window: int) -> str:
 
 
 def describe_fold_figures(event: TimelineEvent) -> str:
-    """The line under the bars."""
+    """Returns the figures below the bars."""
     fold = event.current_folds[0]
     parts = [format_token_change(event.tokens_before_folds, event.tokens_after_folds)]
     if fold.kind not in (FoldKind.MARKER, FoldKind.EXCERPT):
@@ -105,7 +107,7 @@ def describe_fold_figures(event: TimelineEvent) -> str:
 
 
 def describe_fold_details(event: TimelineEvent) -> str:
-    """What became of the details, in full."""
+    """Says how many details the fold found, kept and added."""
     found = event.current_folds[0].details
     if not found.found:
         return ""
@@ -119,7 +121,9 @@ def describe_fold_details(event: TimelineEvent) -> str:
 
 
 def split_document_sections(text: str) -> list[tuple[str, str]]:
-    """A document as headings and what stands under them. What stands before the first has no heading."""
+    """Splits a document into headings and bodies. The text before the first heading has an empty
+    one.
+    """
     found: list[tuple[str, list[str]]] = [("", [])]
     for each in text.splitlines():
         heading = _HEADING.match(each)
@@ -138,13 +142,15 @@ def find_named_entries(text: str) -> list[Digest]:
 
 
 def link_hashes_and_messages(text: str) -> str:
-    """Hashes and numbers of messages as links of our own, which the panel follows."""
+    """Turns hashes and message numbers into links that the panel can follow."""
     text = _HASH.sub(lambda match: f"`{match.group()[:4]}…{match.group()[-4:]}`", text)
     return _SOURCE.sub(lambda match: f"[{match.group(1)}](helix-seq:{match.group(1)})", text)
 
 
 def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Two documents as texts whose sections stand in the same order, for a comparison by section."""
+    """Puts the sections of two documents in the same order, so that they can be compared section by
+    section.
+    """
     old, new = dict(older), dict(newer)
     names = [*new, *(name for name in old if name not in new)]
     texts = []
@@ -160,7 +166,7 @@ def align_document_sections(older: Sequence[tuple[str, str]], newer: Sequence[tu
 
 
 def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> str:
-    """The story of a conversation, to keep or to send."""
+    """Returns the timeline of a conversation as Markdown, for export."""
     totals = token_budget.compute_savings(story.history)
     lines = [
         f"# {heading}",
@@ -193,5 +199,7 @@ def format_timeline_as_markdown(story: ConversationTimeline, heading: str) -> st
 
 
 def _one_sentence_per_line(text: str) -> str:
-    """A sentence on each line, so that a difference shows what changed and not the whole paragraph."""
+    """Puts each sentence on its own line, so that a comparison marks sentences and not whole
+    paragraphs.
+    """
     return re.sub(r"(?<=[.;!?]) +(?=\S)", "\n", text)

@@ -23,7 +23,7 @@ Threshold = tuple[str, ContextKind, float]
 
 
 class TimelineChart(StepPlot):
-    """`chosen` carries an Event: a click on a mark chooses it."""
+    """`chosen` carries the event whose mark was clicked."""
 
     chosen = Signal(object)
     step_chosen = Signal(int)
@@ -39,7 +39,7 @@ class TimelineChart(StepPlot):
     # --- what is shown
 
     def plot_timeline(self, story: ConversationTimeline, thresholds: Sequence[Threshold]) -> None:
-        """Another conversation: all of it."""
+        """Plots another conversation, all of it."""
         self._story, self._thresholds = story, thresholds
         self._drawn = None
         self._pyramid = MinMaxPyramid(story.points)
@@ -49,7 +49,7 @@ class TimelineChart(StepPlot):
         self.update()
 
     def extend_timeline_plot(self) -> None:
-        """The story went on."""
+        """Extends the plot after the story grew."""
         self._pyramid.add_new_values()
         if self._whole:
             self._keep_span_in_range()
@@ -67,7 +67,8 @@ class TimelineChart(StepPlot):
     def _update_chart_description(self) -> None:
         points, events = self._story.points, self._story.events
         if points:
-            begun = bool(events) and not events[0].current_folds  # the beginning is an event as well
+            # the start of the conversation counts as an event, too
+            begun = bool(events) and not events[0].current_folds
             words = tr(
                 "{steps} steps, {folds} folds, now {tokens} tokens",
                 steps=format_number(self._story.steps[-1]),
@@ -117,7 +118,7 @@ class TimelineChart(StepPlot):
             self._draw_pointer(painter, top, [dot], self.words_at(self._hover))
 
     def _draw_event_marks(self, painter: QPainter, top: float) -> None:
-        """One mark for each fold; where they would lie on each other, one for some pixels."""
+        """Draws a mark for each fold; where marks would overlap, only the first."""
         taken = -10.0
         width = self._theme.zoomed_pixels(5)
         for event in self._visible_marked_events():

@@ -42,11 +42,13 @@ from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
 READ_SLICE_SECONDS = 0.003
 FRAME_MS = 16  # milliseconds
 FACTS_PER_STEP = 64
-MAX_FACTS_TO_CALL = 400  # facts between a call and its output, at most
+MAX_FACTS_TO_CALL = 400  # a call stands at most this many facts before its output
 
 
 class TimelinePage(QWidget):
-    """`panel` is the fold's document; the window puts it at the right. `intent_wanted` carries values of `wants`."""
+    """`panel` shows the chosen fold; the window puts it at the right. `intent_wanted` carries
+    values of `chat_intents`.
+    """
 
     intent_wanted = Signal(object)
 
@@ -60,7 +62,7 @@ class TimelinePage(QWidget):
         self._other_timelines: list[ConversationTimeline] = []
         self._shows_whole_workspace = False
         self._has_undrawn_growth = False
-        self._listed: tuple[int, int] = (0, 0)  # what the list was filled for
+        self._listed: tuple[int, int] = (0, 0)  # the story's state when the list was last filled
         self._last_read_seq = 0
         self._kinds: frozenset[FoldKind] = frozenset()
         self._chosen: TimelineEvent | None = None
@@ -113,7 +115,7 @@ class TimelinePage(QWidget):
         self._theme.keep_scaled(self, self.setMinimumWidth, 260)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Where there is little room the commands are in one menu."""
+        """Moves the commands into one menu if there is little room."""
         super().resizeEvent(event)
         narrow = self.width() < self._theme.zoomed_pixels(520)
         for button in (self._fold_now_button, self._export):
@@ -136,7 +138,9 @@ class TimelinePage(QWidget):
     # --- what the window calls
 
     def show_timeline_of(self, session: SessionPort | None, bench: WorkbenchPort | None = None) -> None:
-        """Show a conversation. `bench` gives the others of the workspace, when they are asked for."""
+        """Shows a conversation. `bench` supplies the workspace's other conversations when the user
+        asks for them.
+        """
         self._session, self._bench = session, bench
         history = session.conversation.state if session is not None else None
         self.timeline, self._other_timelines, self._shows_whole_workspace = ConversationTimeline(history), [], False
@@ -161,13 +165,15 @@ class TimelinePage(QWidget):
             self._update_chart()
 
     def showEvent(self, event: QShowEvent) -> None:
-        """While it is hidden nothing is drawn anew."""
+        """Draws what has happened while the page was hidden."""
         super().showEvent(event)
         if self._has_undrawn_growth:
             self._update_chart()
 
     def _update_chart(self) -> None:
-        """The chart now, and in a turn of its own the list: both together take more than a frame."""
+        """Updates the chart now and the list in the next pass of the event loop: both together take
+        longer than a frame.
+        """
         self._has_undrawn_growth = False
         self.chart.extend_timeline_plot()
         if self._listed != (self.timeline.change_count, self.timeline.model_window):
@@ -178,7 +184,7 @@ class TimelinePage(QWidget):
         self._show_chosen_in_panel()
 
     def choose_fold(self, fold: str) -> None:
-        """Choose a fold, now or as soon as it has been read."""
+        """Chooses a fold, now or once it has been read."""
         event = self.timeline.find_event_of_fold(fold)
         if event is None:
             self._wanted_fold = fold
@@ -189,7 +195,9 @@ class TimelinePage(QWidget):
     # --- reading
 
     def _run_read_slice(self) -> None:
-        """A slice of the work; a long conversation is there in some hundred milliseconds while the window lives."""
+        """Reads for a few milliseconds and yields, so that the window stays responsive while a long
+        conversation is read.
+        """
         until = time.perf_counter() + READ_SLICE_SECONDS
         for _ in self._reading:
             if time.perf_counter() > until:
@@ -198,7 +206,9 @@ class TimelinePage(QWidget):
         self._read_timer.stop()
 
     def _read_in_steps(self) -> Iterator[None]:
-        """Read the facts and show them, in steps short enough for a slice. What is told meanwhile is read at the end."""
+        """Reads and shows the facts, in steps short enough for a slice. Facts appended in the
+        meantime are read last.
+        """
         facts = self.timeline.history.facts
         while self._last_read_seq < len(facts):
             self._add_facts_to_timeline(facts[self._last_read_seq : self._last_read_seq + FACTS_PER_STEP])
@@ -220,7 +230,9 @@ class TimelinePage(QWidget):
             self._update_chart()
 
     def _add_facts_to_timeline(self, facts: Sequence[Recorded]) -> bool:
-        """Read these; True when the story grew. What was read already, in slices, may still be told."""
+        """Adds facts; returns True if the story grew. Facts that a slice has read already are
+        skipped.
+        """
         grown = False
         for recorded in facts:
             if recorded.seq > self._last_read_seq:
@@ -265,7 +277,7 @@ class TimelinePage(QWidget):
     # --- what is chosen
 
     def _choose_event(self, event: TimelineEvent) -> None:
-        if event is not self._chosen:  # else it is the list that answers
+        if event is not self._chosen:  # otherwise the list only reports the selection made here
             self._chosen = event
             self.list.select_fold_event(event)
             self._show_chosen_event()
@@ -290,7 +302,7 @@ class TimelinePage(QWidget):
         return next((story for story in self._other_timelines if event.history is story.history), self.timeline)
 
     def _describe_covered_part(self, ref: PartRef) -> str:
-        """The call whose output a fold covers: it stands not far before it."""
+        """Describes the call whose output a fold covers. It stands a few facts before the output."""
         facts = self._session.conversation.state.facts if self._session is not None else []
         returned = facts[ref.seq - 1].fact if 0 < ref.seq <= len(facts) else None
         if isinstance(returned, ToolReturned):
@@ -330,7 +342,7 @@ class TimelinePage(QWidget):
         act: Callable[[SessionPort], Awaitable[None]],
         failed: Callable[[HelixError], None] | None = None,
     ) -> None:
-        """On the fold that is shown, in the conversation it is of."""
+        """Runs a command on the shown fold, in the conversation it belongs to."""
         session, bench, event = self._session, self._bench, self._chosen
         if session is None or event is None:
             return

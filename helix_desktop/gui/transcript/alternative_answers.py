@@ -1,4 +1,4 @@
-"""Several answers to one message: each begins after the message, or with the rewind that asked again, and goes on to its own end."""
+"""Keeps track of several answers to one message: where each begins, and which is shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ class AnswerChoice:
 
 @dataclass(slots=True)
 class AlternativeAnswers:
-    """`_answer_begins`: of every message that was answered again, where each answer begins; `_answer_ends`: where it was left."""
+    """`_answer_begins`: for each message answered again, the first fact of each answer.
+    `_answer_ends`: the last one before it was left.
+    """
 
     _answer_begins: dict[int, list[int]] = field(default_factory=dict)
     _answer_ends: dict[int, int] = field(default_factory=dict)
@@ -38,7 +40,9 @@ class AlternativeAnswers:
         self._note_left_answers(seq, [begin for begins in self._answer_begins.values() for begin in begins], record)
 
     def _find_first_answer(self, message: int, seq: int, record: FactTree) -> list[int]:
-        """Where the first answer begins, if what follows the message goes on from it; where it was left is looked up."""
+        """Finds the first answer's beginning if what follows the message belongs to it, and notes
+        where it was left.
+        """
         begin = message + 1
         if not is_on_path(record.runs_leading_to(begin), message):
             return []
@@ -68,5 +72,5 @@ class AlternativeAnswers:
 
 
 def is_on_path(way: list[Run], seq: int) -> bool:
-    """Whether a fact lies on a way."""
+    """Whether a fact lies on a path through the history."""
     return any(first <= seq <= last for first, last in way)

@@ -1,4 +1,4 @@
-"""The pieces an item of the chat is made of, each laid out for one width and drawn by itself: words, rules, notes.
+"""The basic boxes an item of the chat is laid out as: text, rule, picture, and a line to click.
 
 A box knows its text, so that it can be selected, searched and copied, and its hot places, which can be clicked, reached
 with the keyboard and read out. Coordinates are the box's own. Code, tables and lines have modules of their own.
@@ -41,7 +41,7 @@ SectionKey = tuple[object, ...]
 
 
 class FormulaPicture(Protocol):
-    """A formula that was drawn: formula.Drawn."""
+    """A drawn formula; `formula_pictures.DrawnFormulaPicture` is one."""
 
     @property
     def image(self) -> QImage: ...
@@ -98,7 +98,7 @@ class LayoutBox:
     chunk_end = -1  # and where it ends
     is_table_continuation = False  # a piece of a table that is not its first
     is_from_subagent = False  # of a sub-agent
-    is_waiting_for_drawing = False  # for something that is drawn elsewhere
+    is_waiting_for_drawing = False  # whether it waits for a formula that is still being drawn
 
     def __init__(self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:
         self.ink = ink

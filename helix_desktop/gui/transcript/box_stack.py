@@ -1,4 +1,5 @@
-"""Boxes one under another, and the text that runs through them.
+"""Boxes below one another and the text that runs through them. Offsets count all boxes' texts, plus
+one for each line end between.
 
 Offsets count the boxes' texts, one after another, with one for the line end between two.
 """
@@ -163,7 +164,7 @@ class BoxStack:
         return tuple(places)
 
     def text_between_offsets(self, first: int, last: int) -> str:
-        """What is between two offsets, as it is pasted elsewhere."""
+        """The text between two offsets, as it is copied."""
         lines: list[str] = []
         for start, box in zip(self._starts, self.boxes, strict=True):
             size = utf16_length(box.text)

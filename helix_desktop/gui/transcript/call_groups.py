@@ -1,4 +1,4 @@
-"""Calls that follow one another, as groups: those that are done and went well stand behind one line; all others stay in sight."""
+"""Groups of consecutive tool calls; finished, successful ones are collapsed into one line."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ class CallGroup:
 
     @property
     def is_collapsible(self) -> bool:
-        """Whether there is enough of it to stand behind a line."""
+        """Whether enough calls are done to collapse the group into a line."""
         return self.done >= SMALLEST
 
     def hides_item(self, index: int) -> bool:
-        """The first item stays: the line of the group stands on it."""
+        """Whether a collapsed group hides the item; the first one carries the group's line and
+        stays.
+        """
         return self.is_collapsible and not self.opened and index != self.first and index in self.collapsible_items
 
 
 @dataclass(slots=True)
 class CallGroups:
-    """Only the last one grows. Every method returns the items that look different now."""
+    """Only the last group grows. Methods return the items that must be drawn again."""
 
     all: list[CallGroup] = field(default_factory=list)
     _firsts: list[int] = field(default_factory=list)
@@ -58,7 +60,7 @@ class CallGroups:
         return ()
 
     def close_group(self) -> None:
-        """What comes next stands by itself."""
+        """Closes the current group: the next item is not part of it."""
         self._closed = True
 
     def note_call_result(self, index: int, *, ok: bool, seconds: float) -> Iterable[int]:

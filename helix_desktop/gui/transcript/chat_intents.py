@@ -1,4 +1,4 @@
-"""What a person can ask for in the chat, as values: the page says what is wanted, the window knows how."""
+"""What a user can request in the chat, as values; the window carries them out."""
 
 from __future__ import annotations
 

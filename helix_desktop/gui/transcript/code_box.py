@@ -43,8 +43,9 @@ _DIFFS = frozenset({"diff", "patch", "udiff"})
 
 
 class CodeBox(LayoutBox):
-    """`whole` is what the copy button copies. `more`: the key under which more lines are opened; `lines` of it are. Text of up to
-    `await_directly` characters has its colours from the beginning, longer text gets them with `colour_code`. `label`: what stands over it.
+    """Shows code. `whole` is what the copy button copies. `more` is the key under which more lines
+    are opened, and `lines` of them are open. Text of up to `at_once` characters is coloured
+    immediately, longer text by `colour_code`. `label` is the heading above it.
     """
 
     def __init__(  # noqa: PLR0913 - all but the text are keywords with defaults

@@ -1,4 +1,4 @@
-"""Content of the chat that is not in the facts: outputs, pictures, a sub-agent's conversation. Read when it is looked at."""
+"""Fetches content that is not in the facts: outputs, pictures, a sub-agent's conversation."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class TranscriptContentSource(Protocol):
 
 
 class FetchedTranscriptContent(QObject):
-    """The latest of what was asked for is kept. `content_arrived`: something that was missing is there now, or will not come;
-    `formulas_drawn`: formulas are.
+    """Keeps the contents asked for last. `content_arrived`: a missing one is there or has failed.
+    `formulas_drawn`: formulas are ready.
     """
 
     content_arrived = Signal()
@@ -112,7 +112,7 @@ class FetchedTranscriptContent(QObject):
         return self._trouble.get(digest, "")
 
     def discard_failures(self) -> None:
-        """Ask again for what failed, and read sub-agents' conversations again."""
+        """Asks again for what failed, and reads sub-agents' conversations anew."""
         self._trouble.clear()
         for key in [key for key, value in self._kept.items() if isinstance(value, TranscriptItems)]:
             del self._kept[key]

@@ -38,7 +38,9 @@ NO_MARKS = TextMarks()
 
 
 class DrawingStyle:
-    """Everything that depends on the theme alone. A new one is made when the theme changes; layouts go with the old."""
+    """Fonts, colours and formats of a theme. It is replaced when the theme changes, together with
+    all layouts.
+    """
 
     def __init__(self, theme: Theme) -> None:
         self.theme = theme
@@ -132,7 +134,8 @@ class DrawingStyle:
         if made is None:
             made = self._colours[key] = QTextCharFormat()
             made.setBackground(self.token_colour(name) if name else self.selection_colour)
-            made.setForeground(self.token_colour("text"))  # the only colour that can be read on all of these
+            # the only colour that is readable on all these backgrounds
+            made.setForeground(self.token_colour("text"))
         return made
 
     @cached_property

@@ -1,4 +1,6 @@
-"""What the chat itself says between what the user, the model and the tools say."""
+"""The sentences the program itself adds to the chat, between those of the user, the model and the
+tools.
+"""
 
 from __future__ import annotations
 

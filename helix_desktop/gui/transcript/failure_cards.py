@@ -32,7 +32,7 @@ def failure_title_and_actions(cause: str) -> tuple[str, tuple[Way, ...]]:
 
 
 def describe_retry_pause(seconds: float) -> str:
-    """How long the pause still is."""
+    """Says how long until the model is asked again."""
     left = max(0, round(seconds))
     return tr("Trying again in {seconds} s", seconds=left) if left else tr("Trying again…")
 
@@ -59,7 +59,7 @@ class FailureCardBox(LayoutBox):
         self.height = 2 * self._pad + max(inner, ink.scaled_pixels(30) if ways else 0)
 
     def update_card_title(self, title: str) -> bool:
-        """Another title in its place; whether it is another."""
+        """Sets another title; whether it differs from the last one."""
         changed, self._title = title != self._title, title
         return changed
 

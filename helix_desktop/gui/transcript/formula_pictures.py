@@ -32,8 +32,8 @@ from helix_desktop.processes.starter import (
 
 LONGEST = 400  # characters
 LONGEST_SVG = 4 << 20
-MOST_BYTES = 1 << 30  # of addresses of the process
-START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # of a busy machine; the process itself counts what it works
+MOST_BYTES = 1 << 30  # bytes of address space of the process
+START_SECONDS, WAIT_SECONDS = 20.0, 5.0  # on a busy machine; the process limits its own processor time
 WIDEST = 8_000  # pixels of a picture
 MOST_PIXELS = 16_000_000
 INDENT, QUOTE = 22, 14
@@ -62,8 +62,8 @@ class DrawnFormulaPicture:
 
 
 async def draw_formulas(wanted: Sequence[FormulaRequest]) -> Sequence[DrawnFormulaPicture | None]:
-    """All of them, by one process, which is started again after a formula that ended it. None for what is too long, takes too long,
-    or is no formula.
+    """Draws formulas in one process, which is restarted after a formula that crashed it. None for
+    one that is too long, too slow or invalid.
     """
     drawn: list[DrawnFormulaPicture | None] = []
     process: Process | None = None

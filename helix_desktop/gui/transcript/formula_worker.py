@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 
-SECONDS = 0.35  # of the processor's time, for one formula
+SECONDS = 0.35  # seconds of processor time for one formula
 
 
 def serve_formula_requests() -> None:
@@ -37,7 +37,7 @@ def serve_formula_requests() -> None:
 
 
 def _limit_cpu_seconds(seconds: float) -> None:
-    if sys.platform != "win32":  # there whoever sent the formula ends this process
+    if sys.platform != "win32":  # where limits are missing, the parent ends this process
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -28,7 +28,7 @@ from helix_desktop.gui.transcript.transcript_item import TranscriptItem, Transcr
 from helix_desktop.gui.translation import tr
 
 HEIGHT, SIDE = 22, 26
-BAR = -1  # the number of the bar among the boxes of an item: it is none of them
+BAR = -1  # the box number that stands for the bar, which is not one of the item's boxes
 OVERLAP = 3  # pixels of the message that it may cover
 _WITH_BAR = frozenset({TranscriptItemKind.USER, TranscriptItemKind.REPLY})
 

@@ -1,4 +1,6 @@
-"""Items to boxes. Each item is a generator, so a long one is laid out in slices and never holds the window up."""
+"""Builds the boxes of each item. Every builder is a generator, so that a long item is laid out in
+slices.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,8 @@ def _build_markdown_boxes(
         )
 
     text = item_source_text(item)[:limit]
-    at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0  # what is written just now must not flicker
+    # text being written must not flicker
+    at_once = AT_ONCE if item.kind is TranscriptItemKind.LIVE_REPLY else 0
     return build_text_boxes(
         page.ink,
         page.width,
@@ -123,7 +126,7 @@ def _build_markdown_boxes(
 
 
 def _build_user_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
-    """The surface it stands on has its own margin."""
+    """The message has its own background, so the first box needs no gap."""
     for number, box in enumerate(_build_user_content_boxes(at)):
         box.gap = box.gap if number else 0.0
         yield box
@@ -145,7 +148,7 @@ def _build_user_content_boxes(at: BoxBuildRequest) -> Iterator[LayoutBox]:
 
 
 def _build_attachment_boxes(page: LayoutContext, part: Attachment, fold: Folded | None) -> Iterator[LayoutBox]:
-    """Of one that a fold stands for, the tokens that go to the model come first."""
+    """For a folded attachment, the tokens sent come before the original count."""
     gap = float(page.ink.scaled_pixels(8))
     figures = tr("{n} tokens", n=format_token_count(part.tokens)) if part.tokens else format_byte_size(part.stored.size)
     if fold is not None:
@@ -208,7 +211,7 @@ def describe_call_group(group: CallGroup) -> str:
 
 
 def _is_hidden_by_group(at: BoxBuildRequest) -> bool:
-    """Whether the item itself stands behind the line that is on it."""
+    """Whether the item is hidden behind the group's line, which stands on it."""
     group = at.page.items.group_headed_by(at.index)
     return group is not None and not group.opened and at.index in group.collapsible_items
 
@@ -341,7 +344,7 @@ def _build_subagent_boxes(page: LayoutContext, conversation: str) -> Iterator[La
 
 
 def _format_call_arguments(text: str) -> str:
-    """The arguments as indented JSON; empty where the line says it all."""
+    """The arguments as indented JSON; empty if the line of the call shows all of them."""
     if len(text) <= 60 or (text.count('":') <= 1 and len(text) < 200):
         return ""
     if len(text) > LONGEST_ARGUMENTS:

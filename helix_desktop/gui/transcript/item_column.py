@@ -52,7 +52,9 @@ DrawnPlaces = dict[
 
 
 def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:
-    """By how much most of what was drawn before has moved, and from where to where it is to be drawn then; None where all of it is new."""
+    """By how far most of what was drawn has moved, and the stretches to draw again; None if all
+    must be drawn again.
+    """
     shifts = Counter(now[what][0] - top for what, (top, _, _) in before.items() if what in now)
     if not shifts:
         return None
@@ -62,7 +64,9 @@ def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int,
 
 
 class ItemColumn:
-    """Pixels throughout. Item i reaches from `heights.top(i)`; the first part of that is the gap above it."""
+    """Lays out the items of a transcript; all positions are in pixels. An item starts with the gap
+    above it.
+    """
 
     def __init__(self, page: LayoutContext) -> None:
         self.page = page
@@ -71,7 +75,7 @@ class ItemColumn:
         self.reset_layouts()
 
     def reset_layouts(self) -> None:
-        """All items anew, as after opening a conversation or when the text size has changed."""
+        """Estimates all heights again, after opening a conversation or changing the text size."""
         self._laid.clear()
         self.heights = ItemHeights(self._estimate_heights(0))
 
@@ -81,7 +85,7 @@ class ItemColumn:
         self._laid.clear()
 
     def apply_item_changes(self, change: ItemChanges) -> None:
-        """The items have changed so."""
+        """Updates layouts after items have changed."""
         if change.is_visibility_changed:
             self._laid.clear()
             self.heights = ItemHeights(self._estimate_heights(0))

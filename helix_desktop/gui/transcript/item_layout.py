@@ -1,4 +1,4 @@
-"""One item laid out, as far as it is. A long one is laid out in slices; an answer that grows keeps what it has."""
+"""The layout of one item, built in slices; a growing answer keeps the layout it has."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class ItemLayout(BoxStack):
         )
 
     def take_over_item(self, index: int) -> bool:
-        """Whether the item now at `index` is this one, written to its end; then it is laid out already."""
+        """Takes over the item at `index` if it is this one, finished or longer; its layout is kept
+        then.
+        """
         item = self._page.items.all[index]
         same = (
             item.kind in _GROWING
@@ -114,7 +116,7 @@ class ItemLayout(BoxStack):
         )
 
     def copyable_markdown(self, first: int, last: int) -> str:
-        """The same as it was written, for chunks that are wholly chosen; the others as text."""
+        """The Markdown source for chunks that are selected whole, plain text for the others."""
         source = item_source_text(self.item)
         if first <= 0 and last >= self._size and self.done:
             return source or self.text_between_offsets(first, last)

@@ -59,13 +59,13 @@ SHOWN_LIVE = 64 * 1024
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 PIECE = 500
 FARTHEST = 2_000  # items between a message and the end of its answer that are looked through
-_NOT_YET = 1 << 60  # the number of what is being written: after all facts
+_NOT_YET = 1 << 60  # the number of an item still being written: later than any fact
 
 
 @dataclass(slots=True)
 class TranscriptItems:
-    """The items of one conversation. `all` is theirs to read; it changes only through the methods. A history that is not
-    given is made of the facts told.
+    """The items of one conversation. Read `all`, but change it only through the methods. Without a
+    history, one is built from the facts.
     """
 
     history: ConversationState = field(default_factory=ConversationState)
@@ -74,7 +74,7 @@ class TranscriptItems:
     grouping: bool = True  # calls that follow one another become one line
     _groups: CallGroups = field(default_factory=CallGroups)
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
-    _starts: list[Recorded] = field(default_factory=list)  # its own, and where it became a fork
+    _starts: list[Recorded] = field(default_factory=list)  # the facts that started it or made it a fork
     _last_cut: int = 0  # the last reply, where its stream broke
     _broken_reply_seq: int = 0  # a reply whose stream broke, and which is asked for again
     _replaced: list[tuple[int, int]] = field(default_factory=list)  # such replies, and the facts that took their place
@@ -85,7 +85,8 @@ class TranscriptItems:
     _live: dict[int, list[str]] = field(default_factory=dict)
     _live_calls: dict[int, int] = field(default_factory=dict)
     _calls: dict[str, int] = field(default_factory=dict)
-    _returned: dict[int, tuple[Recorded, ...]] = field(default_factory=dict)  # one on each way
+    # the results of a call, one for each branch
+    _returned: dict[int, tuple[Recorded, ...]] = field(default_factory=dict)
     _item_by_return_seq: dict[int, int] = field(default_factory=dict)
     _decided: dict[int, Decided] = field(default_factory=dict)
     _returned_calls_of_reply: dict[str, int] = field(default_factory=dict)  # calls of the last reply that have returned
@@ -109,7 +110,9 @@ class TranscriptItems:
     # --- growing
 
     def add_many_facts(self, facts: Iterable[Recorded]) -> None:
-        """Many facts at once, as when a conversation is opened. Nothing made here is garbage, so none is looked for."""
+        """Adds many facts, as when a conversation is opened. The garbage collector is paused:
+        nothing created here is garbage.
+        """
         collecting = gc.isenabled()
         gc.disable()
         try:
@@ -123,7 +126,7 @@ class TranscriptItems:
                 gc.enable()
 
     def clear_in_slices(self) -> Iterator[None]:
-        """Empty it piece by piece: all of a long conversation at once would hold the window."""
+        """Empties the object in slices: freeing a long conversation at once would block the window."""
         for each in fields(self):
             held = getattr(self, each.name)
             while isinstance(held, list | dict) and held:
@@ -263,7 +266,9 @@ class TranscriptItems:
         return self._hidden_ranges
 
     def _abandoned_fact_ranges(self, at: int, after: int = 0) -> Iterator[tuple[int, int]]:
-        """The runs of facts after `after` that are not on the way to `at`, and not opened."""
+        """The ranges of facts after `after` that are not on the path to `at` and not opened by the
+        user.
+        """
         end = 0
         for first, last in self.history.record.runs_leading_to(at):
             begin = max(end, after) + 1
@@ -274,7 +279,9 @@ class TranscriptItems:
             end = last
 
     def _replaced_reply_ranges(self) -> Iterator[tuple[int, int]]:
-        """The items of replies another one took the place of, but where a rewind goes back between the two."""
+        """The items of replies that were asked for again, unless a rewind goes back to between the
+        two.
+        """
         way = self.history.record.runs_leading_to(self.newest_seq)
         for seq, other in self._replaced:
             if other > self.newest_seq or is_on_path(way, other) or not is_on_path(way, seq):
@@ -364,7 +371,7 @@ class TranscriptItems:
         return (self._error,) if self._error >= 0 else ()
 
     def _clear_latest_failure(self) -> tuple[int, ...]:
-        """Something has come after it."""
+        """Clears the failure, since something has followed it; returns its item."""
         past, self._error = self._latest_failure_item(), -1
         return past
 
@@ -502,7 +509,9 @@ class TranscriptItems:
         return ()
 
     def _replace_cut_reply(self, by: int) -> None:
-        """What is written now takes the place of the reply that broke off: one answer is to be read, not several beginnings."""
+        """Hides the reply that broke off once its replacement arrives, so that only one answer is
+        read.
+        """
         seq, self._broken_reply_seq = self._broken_reply_seq, 0
         first, last = bisect_left(self._seqs, seq), bisect_right(self._seqs, seq) - 1
         if seq and first <= last:
@@ -602,7 +611,9 @@ class TranscriptItems:
         return before
 
     def _detach_live_items(self) -> list[TranscriptItem]:
-        """Take the live items off for a moment: a fact that is not their reply goes before them."""
+        """Removes the live items for a moment, because a fact that is not their reply goes before
+        them.
+        """
         lifted = self.all[self._live_from :]
         self._truncate_item_list(self._live_from)
         return lifted
@@ -623,7 +634,7 @@ class TranscriptItems:
 
 
 def _merge_ranges(ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, each outside of the others."""
+    """Merges overlapping ranges, in order."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""What all items of one chat share while they are laid out, and what of them is open."""
+"""What all items of a chat share while they are laid out, including which sections are open."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TranscriptContent(Protocol):
 
 @dataclass(slots=True)
 class LayoutContext:
-    """`key_prefix` keeps what is open in a nested chat apart."""
+    """`key_prefix` separates the open sections of a nested chat from those of the outer one."""
 
     ink: DrawingStyle
     width: float

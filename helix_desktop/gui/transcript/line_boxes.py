@@ -1,4 +1,4 @@
-"""The one-line boxes: a tool call, the line of a fold across the page, a header that opens what is under it."""
+"""Boxes of one line: a tool call, a fold, and a header that opens and closes a section."""
 
 from __future__ import annotations
 

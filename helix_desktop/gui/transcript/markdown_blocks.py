@@ -94,7 +94,9 @@ _STYLES = {"strong": TextStyle.BOLD, "em": TextStyle.ITALIC, "s": TextStyle.STRU
 
 @cache
 def _build_markdown_parser(*, typed: bool) -> MarkdownIt:
-    """Imported when something is first read: an empty window needs none. `typed` by a person: a backslash is one there."""
+    """Imported on first use, to start faster. `typed`: written by a person, so a backslash is
+    literal.
+    """
     from markdown_it import MarkdownIt
 
     from helix_desktop.gui.transcript.formula_syntax import add_formula_syntax
@@ -153,7 +155,7 @@ def backticks_to_code_spans(text: str) -> tuple[StyledSpan, ...]:
 
 
 def without_backticks(text: str) -> str:
-    """The same where there is only one font."""
+    """Removes the backticks, where there is only one font."""
     return _QUOTED.sub(r"\1", text)
 
 

@@ -99,7 +99,9 @@ def _split_table_chunks(text: str, position: int, line_end: int) -> Iterator[Mar
 
 
 def _find_plain_block_end(text: str, position: int, line_end: int) -> int:
-    """Where a paragraph, a heading or a list ends. A list goes on over blank lines as long as what follows is indented."""
+    """Finds the end of a paragraph, heading or list; a list continues over blank lines if indented
+    text follows.
+    """
     first = text[position : min(line_end, position + 200)]
     if _HEADING.match(first):
         return line_end

@@ -60,7 +60,7 @@ def _visible_replacement(match: re.Match[str]) -> str:
 
 
 def _is_needed_joiner(match: re.Match[str]) -> bool:
-    """A joiner belongs between two signs of a script or of a picture; anywhere else it only hides."""
+    """Whether a joiner stands where scripts and emoji need one; anywhere else it only hides text."""
     text, at = match.string, match.start()
     around = text[max(0, at - 1) : at] + text[at + 1 : at + 2]
     return len(around) == 2 and all(ord(each) > 0x2FF and not 0x2000 <= ord(each) <= 0x206F for each in around)

@@ -28,7 +28,7 @@ class _Cell:
 
 
 class TableBox(LayoutBox):
-    """`like`: the piece of the same table before this one, whose columns are kept."""
+    """`like`: the previous part of the same table, whose column widths are kept."""
 
     def __init__(
         self, ink: DrawingStyle, width: float, table: TableBlock, *, gap: float = 0.0, like: TableBox | None = None
@@ -103,7 +103,7 @@ class TableBox(LayoutBox):
         self._rules.append(self.height - 1)
 
     def _compute_column_widths(self, rows: list[tuple[tuple[StyledSpan, ...], ...]], columns: int) -> list[float]:
-        """What each column would like; where that is too much, the wide ones give way first."""
+        """Wanted widths of the columns; if they do not fit, the widest shrink first."""
         metrics = QFontMetricsF(self.ink.theme.build_font(weight=QFont.Weight.DemiBold))
         wanted = [self._pad * 2 + 24.0] * columns
         for row in rows:

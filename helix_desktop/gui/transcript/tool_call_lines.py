@@ -1,6 +1,8 @@
-"""A tool call in one line: its name, what it was about, chips for what a fold did to it, and how it went.
+"""Describes a tool call in one line: its name, its subject, chips for what a fold did to it, and
+how it ended.
 
-Plain values; `boxes` draws them. Arguments may be a megabyte: only their beginning is looked at.
+It only makes values; `line_boxes` draws them. Arguments may be a megabyte, so only their beginning
+is read.
 """
 
 from __future__ import annotations
@@ -138,7 +140,7 @@ def build_fold_chips(fold: Folded, digest_chip: LineChip | None) -> list[LineChi
 
 
 def format_diff_counts(diff: str) -> str:
-    """`+38 −61` of a unified difference; empty where the text is none."""
+    """`+38 −61` for a unified difference; empty for any other text."""
     if "@@" not in diff and not diff.startswith(("---", "diff ")):
         return ""
     signs = [match.group("sign") for match in _COUNTED.finditer(diff)]

@@ -81,7 +81,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._floated = QRect()  # where something was drawn over the items
         self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
         self._ready: ItemColumn | None = None
-        self._left: Iterator[None] = iter(())  # conversations that are let go of
+        self._left: Iterator[None] = iter(())  # closed conversations that are being freed
         self._letting_go = QTimer(self, interval=0)
         self._letting_go.timeout.connect(self._clear_closed_conversations)
         self._later = QTimer(self, interval=0, singleShot=True)
@@ -129,7 +129,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         """Read a long history in a thread, for `show_history`."""
         if len(history.facts) > MANY:
             self._ready = await asyncio.to_thread(self._build_item_column, history)
-            gc.freeze()  # so many items that last are not looked through again at every collection
+            gc.freeze()  # these objects live long; the garbage collector need not look at them each time
 
     def _build_item_column(self, history: ConversationState) -> ItemColumn:
         items, old = TranscriptItems(history), self.column.page
@@ -167,7 +167,7 @@ class TranscriptCanvas(QAbstractScrollArea):
                 apply(items.note_answer(number, now()))
 
     def showEvent(self, event: QShowEvent) -> None:
-        """While it is hidden and follows the end, nothing is laid out."""
+        """Nothing is laid out while it is hidden and follows the end."""
         super().showEvent(event)
         self._lay_out_and_draw()
 
@@ -189,7 +189,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         return seq, y - self.column.heights.height_before(self.items.item_of_fact(seq)), False
 
     def _scroll_value_for(self, place: tuple[int, int, bool]) -> int | None:
-        """Where the view has to stand so that the reader sees what was there before; None where the end is followed."""
+        """The scroll value that keeps the reader's place; None while the end is followed."""
         seq, below, follow = place
         index = self.items.item_of_fact(seq)
         return None if follow or index < 0 or not seq else self.column.heights.height_before(index) + below
@@ -239,11 +239,12 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._update_viewport(anew=anew)
 
     def _update_viewport(self, *, anew: bool) -> None:
-        """What only stands elsewhere now is moved, not drawn again."""
+        """Scrolls what has only moved instead of drawing it again."""
         viewport = self.viewport()
         before, self._drawn = self._drawn, self._drawn_now()
         marked = not self.selection.is_empty_selection or self.finding is not None
-        whole = self.devicePixelRatioF().is_integer()  # else a place of the view has no edge on the screen
+        # otherwise scrolled content would not fall on whole pixels of the screen
+        whole = self.devicePixelRatioF().is_integer()
         found = compute_scrolled_change(before, self._drawn) if whole and not (anew or marked) else None
         if found is None:
             viewport.update()
@@ -251,7 +252,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         by, places = found
         free = viewport.rect()
         if self.over is not None and self.over.isVisible():
-            free.setBottom(self.over.y() - 1)  # Qt moves nothing that something else lies over
+            free.setBottom(self.over.y() - 1)  # Qt cannot scroll an area that another widget covers
         if by:
             viewport.scroll(0, by, free)
             viewport.update(0, free.bottom() + 1, viewport.width(), viewport.height())
@@ -278,7 +279,7 @@ class TranscriptCanvas(QAbstractScrollArea):
             self.setAccessibleDescription("\n".join(texts)[:DESCRIBED])
 
     def _lay_out_from_end(self, height: int, until: float) -> tuple[int, bool]:
-        """From the last item upwards, so that the end is right at once."""
+        """Lays out from the last item upwards, so that the end is right at once."""
         for _ in range(8):
             y = max(0, self.column.total_height - height)
             before = self.column.total_height
@@ -297,7 +298,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._moving = False
 
     def _continue_idle_work(self) -> None:
-        """A slice of what can be done while nothing else is: the rest in sight, colours, the next screen."""
+        """Does a slice of idle work: the rest in sight, then colours, then the next screen."""
         y, height = self.verticalScrollBar().value(), self.viewport().height()
         until = time.perf_counter() + SLICE
         if not all(self._is_item_laid_out(index) for index in self.column.visible_items(y, height)):
@@ -352,7 +353,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._lay_out_and_draw()
 
     def _on_scroll_action(self, action: int) -> None:
-        """Only what the reader does ends the following of the end, or begins it again."""
+        """Only the reader's own scrolling starts or ends following the end."""
         bar = self.verticalScrollBar()
         if action != QAbstractSlider.SliderAction.SliderNoAction.value:
             self._set_following_end(following=bar.sliderPosition() >= bar.maximum() - 2)

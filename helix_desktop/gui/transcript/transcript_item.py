@@ -58,7 +58,9 @@ class TranscriptItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ItemChanges:
-    """Items from `first_new` on are new or gone; those in `changed_items` look different. Hidden ones may have changed anywhere."""
+    """Items from `first_new` on are new or removed; `changed_items` look different.
+    `is_visibility_changed`: any item may have been hidden or shown.
+    """
 
     first_new: int
     changed_items: frozenset[int] = frozenset()

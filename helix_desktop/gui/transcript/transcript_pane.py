@@ -1,4 +1,4 @@
-"""The chat with what floats over it: the bar that finds, and the button that brings the end back."""
+"""The transcript with its find bar and the button that scrolls to the end."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class FindBar(QWidget):
 
 
 class TranscriptPane(QWidget):
-    """`intent_requested` carries a value of `wants`; what it asks for is the window's to do."""
+    """Emits `intent_requested` with a value of `chat_intents`; the window carries it out."""
 
     intent_requested = Signal(object)
 
@@ -207,7 +207,7 @@ class TranscriptPane(QWidget):
         self._place_end_button()
 
     def _update_end_button(self) -> None:
-        """Where all of it can be seen there is no end to jump to."""
+        """Hides the button if the end is visible."""
         self._end.setVisible(not self.view.is_following_end and self.view.verticalScrollBar().maximum() > 0)
         self._place_end_button()
 

@@ -1,4 +1,4 @@
-"""Find in the chat: every item is looked through, in slices, and counted."""
+"""Searches every item of a transcript, in slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is selected in the chat: from one place to another, across items, and what is copied of it."""
+"""What is selected in the chat, across items, and the text that is copied."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _MOVES = {
 
 
 class TranscriptView(TranscriptCanvas):
-    """`intent_requested` carries a value of `wants`."""
+    """Emits `intent_requested` with a value of `chat_intents`."""
 
     intent_requested = Signal(object)
     find_wanted = Signal()
@@ -93,7 +93,7 @@ class TranscriptView(TranscriptCanvas):
         super().show_history(history)
 
     def intent_rect(self, want: ChatIntent) -> QRect:
-        """Where something in sight asks for `want`, in the viewport; empty where nothing does."""
+        """The rectangle in the viewport whose click requests this intent; empty if there is none."""
         for index, spot in self._visible_hot_spots():
             laid = self.column.existing_layout(index)
             if laid is not None and spot.box != BAR and laid.hot_spot_and_rect(spot)[0].act == want:
@@ -424,7 +424,7 @@ class TranscriptView(TranscriptCanvas):
         spots = self._visible_hot_spots()
         here = self._spot
         if here is not None and here[1].box == BAR:
-            here = (here[0], HotSpotIndex(BAR, 0))  # the bar is one stop; the arrows go along it
+            here = (here[0], HotSpotIndex(BAR, 0))  # the hover bar is one tab stop; arrows move along it
         now = spots.index(here) if here in spots else (-1 if forward else len(spots))
         beyond = now + (1 if forward else -1)
         if not 0 <= beyond < len(spots):

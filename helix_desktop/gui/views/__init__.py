@@ -1,1 +1,1 @@
-"""Views that several pages have: text by lines, boxes, two texts side by side."""
+"""Views that several pages use: text by lines, boxes, and two texts side by side."""

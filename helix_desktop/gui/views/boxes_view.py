@@ -51,7 +51,7 @@ class BoxesView(QAbstractScrollArea):
         self._laid_width = 0.0
         self._near: LayoutBox | None = None
         self._spot: HotSpotIndex | None = None
-        self._wanted = 0  # the place to be kept, where it is not laid out as far yet
+        self._wanted = 0  # the place to return to, as long as the layout does not reach it
         self._anchor = self._caret = -1
         self._pressed: HotSpot | None = None
         self._press_at = QPoint()
@@ -106,7 +106,8 @@ class BoxesView(QAbstractScrollArea):
             self._stack.add_box(box)
             if time.perf_counter() > until:
                 self._slices.start()
-                longest = self.verticalScrollBar().maximum()  # a bar that goes and comes again lays all of it anew
+                # a scroll bar that disappears and comes back would lay everything out twice
+                longest = self.verticalScrollBar().maximum()
                 break
         else:
             self._stack.colour_code_boxes(until)
@@ -122,7 +123,7 @@ class BoxesView(QAbstractScrollArea):
         self.viewport().update()
 
     def _on_reader_scrolled(self, _action: int) -> None:
-        """By the reader: the place that was kept is not gone back to."""
+        """The reader scrolled: the remembered place is given up."""
         self._wanted = 0
 
     def _restyle_boxes(self) -> None:
@@ -139,7 +140,7 @@ class BoxesView(QAbstractScrollArea):
     # --- drawing
 
     def hot_spot_rect(self, name: str) -> QRect:
-        """Where the first hot place of a name stands in the viewport; empty where there is none."""
+        """The first hot spot with this name, in the viewport; empty if there is none."""
         for spot in self._stack.list_hot_spots():
             hot, place = self._stack.hot_spot_and_rect(spot)
             if hot.name == name:

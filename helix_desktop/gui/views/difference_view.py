@@ -123,7 +123,7 @@ class DifferenceView(QAbstractScrollArea):
         self._hunks, self._language, self._kept, self._actions = hunks, language, kept, True
         self._patch = ""
         self._close_comment()
-        self._rows = ()  # or those of the file before are laid out at the top
+        self._rows = ()  # otherwise the previous file's rows would be laid out at the top
         self.verticalScrollBar().setValue(0)
         self._build_difference_rows(made)
 
@@ -197,7 +197,9 @@ class DifferenceView(QAbstractScrollArea):
         self._update_vertical_range()
 
     def _measure_wrapped_rows(self, numbers: Iterable[int]) -> bool:
-        """Whether one of these rows, which are in sight, was not as high as estimated. All at once, a file of 25,000 long lines took seconds."""
+        """Measures wrapped rows in sight; True if one was not as high as estimated. Measuring all
+        of a file of 25,000 long lines took seconds.
+        """
         wrapped = [number for number in numbers if self._lengths[number] > self._letters and number not in self._exact]
         self._exact.update(wrapped)
         other = False
@@ -227,7 +229,7 @@ class DifferenceView(QAbstractScrollArea):
 
     def _arrange_visible_rows(self) -> None:
         if self._measure_wrapped_rows(range(*self._visible_row_range())):
-            self._compute_row_tops()  # and comes back here
+            self._compute_row_tops()  # which calls this method again
         else:
             self._place_hunk_buttons()
             self.viewport().update()
@@ -374,7 +376,7 @@ class DifferenceView(QAbstractScrollArea):
         )
         laid = self._laid[key] = QTextLayout(text, self._ink.mono)
         laid.setTextOption(self._option)
-        laid.setCacheEnabled(True)  # or each painting shapes it again
+        laid.setCacheEnabled(True)  # otherwise every paint shapes the text again
         if coloured:
             runs = highlight_code(text, self._language)
             formats = [build_format_range(at, size, self._ink.highlight_format(name)) for at, size, name in runs]
@@ -399,7 +401,7 @@ class DifferenceView(QAbstractScrollArea):
         return laid
 
     def _colour_visible_lines(self) -> None:
-        """Lines in sight that were drawn plainly, so that no frame is held up, get their colours, in slices."""
+        """Colours lines that were first drawn without colours, in slices, so that no frame is late."""
         until = time.perf_counter() + COLOURING
         first, last = self._visible_row_range()
         while self._plain:
@@ -424,7 +426,7 @@ class DifferenceView(QAbstractScrollArea):
         return number if 0 <= number < len(self._rows) else -1
 
     def letter_position_at(self, point: QPoint) -> TextPosition:
-        """The letter nearest to a point, in the column that something is selected in."""
+        """The letter nearest to a point, in the column of the selection."""
         y = point.y() + self.verticalScrollBar().value()
         number = min(max(bisect_right(self._tops, y) - 1, 0), len(self._rows) - 1)
         line = self._line_of_row(number)
@@ -530,7 +532,8 @@ class DifferenceView(QAbstractScrollArea):
     def _rebuild_drawing_style(self) -> None:
         self._ink = DrawingStyle(self._theme)
         metrics = QFontMetricsF(self._ink.mono)
-        self._base = (self._ink.code_line_height - metrics.height()) / 2 + metrics.ascent()  # of the letters in a line
+        # the baseline within a line
+        self._base = (self._ink.code_line_height - metrics.height()) / 2 + metrics.ascent()
         self._option = build_wrap_option()
         self._option.setAlignment(Qt.AlignmentFlag.AlignLeft)
         self._option.setTextDirection(Qt.LayoutDirection.LeftToRight)

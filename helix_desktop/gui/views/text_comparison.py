@@ -1,4 +1,6 @@
-"""Two texts side by side, in step, with what differs on its ground. Found in slices while the window lives."""
+"""Shows two texts side by side, scrolled together, with the differences highlighted. They are found
+in slices.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,7 @@ class TextComparisonView(QWidget):
 
 
 class TextComparisonDialog(QDialog):
-    """The same in a window of its own."""
+    """A comparison in a window of its own."""
 
     def __init__(
         self, theme: Theme, titles: tuple[str, str], texts: tuple[str, str], parent: QWidget | None = None

@@ -45,7 +45,7 @@ class TextLines(Protocol):
 
 
 class TextPosition(NamedTuple):
-    """A place in the text."""
+    """A line and a column of a text."""
 
     line: int
     column: int
@@ -67,7 +67,9 @@ def text_between(one: TextPosition, other: TextPosition, line: Callable[[int], s
 
 
 class TextLineView(QAbstractScrollArea):
-    """`selection_changed` comes when other lines are selected. `tone(i)` may name a token of the colours as a line's ground."""
+    """`selection_changed`: other lines are selected. `tone(i)` names the background colour of a
+    line.
+    """
 
     selection_changed = Signal()
 
