@@ -83,7 +83,7 @@ class FileChanges:
             raise NotFound("This workspace has no folder, so there are no changes.")
         return checkpoints
 
-    # --- Checkpoints
+    # --- checkpoints
 
     async def prepare_checkpoints(self) -> None:
         """Make the first checkpoint in the background, then remove contents that nothing needs any more."""

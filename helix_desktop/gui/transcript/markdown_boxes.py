@@ -43,7 +43,7 @@ def build_text_boxes(  # noqa: PLR0913 - all but the text are keywords with defa
     """The boxes of a text from the chunk at `start`; each remembers where its chunk begins and
     ends.
 
-    `section_key_of` names the code block of a chunk, so that more of its `lines` can be opened.
+    `key_of` names the code block of a chunk, so that more of its `lines` can be opened.
     Code of up to `at_once` characters is coloured at once. `drawn` gives the pictures of formulas,
     once they are there.
     """
