@@ -51,7 +51,7 @@ class KnownAgent:
 
 
 def find_known_agent(name: str) -> KnownAgent:
-    """Returns the agent with this name. Raises WrongUse if there is none."""
+    """Returns the agent with this name. Raises InvalidInput if there is none."""
     if name not in KNOWN_AGENTS:
         raise InvalidInput(f"{name!r} is not a known agent. Choose one of {', '.join(KNOWN_AGENTS)}.")
     return KNOWN_AGENTS[name]

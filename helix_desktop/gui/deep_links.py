@@ -48,7 +48,7 @@ class WindowPlace:
 
 
 def parse_deep_link(link: str) -> WindowPlace:
-    """Parses a link into a place; raise WrongUse for anything that is not on the list."""
+    """Parses a link into a place; raises InvalidInput for anything that is not on the list."""
     head, _, path = link.strip().partition("://")
     path = path.rstrip("/")
     for kind, form in _FORMS.items():

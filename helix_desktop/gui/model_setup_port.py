@@ -81,7 +81,7 @@ class ProviderTestResult:
 
 
 class ModelSetupPort(Protocol):
-    """Every coroutine may raise a HelixError: BadKey, Unreachable, NoKeyring, ..."""
+    """Every coroutine may raise a HelixError: BadKey, Unreachable, NoUsableKeyring, ..."""
 
     def list_well_known_providers(self) -> Sequence[ProviderChoice]:
         """Services that need nothing but a key."""

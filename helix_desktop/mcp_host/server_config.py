@@ -189,7 +189,7 @@ def parse_server_table(name: str, table: Mapping[str, Any]) -> ServerConfig:
 
 
 def parse_pasted_text(text: str, *, name: str = "") -> PastedServers:
-    """The servers of a pasted text; WrongUse says what is the matter with it. `name`: for a form that carries none."""
+    """The servers of a pasted text; InvalidInput says what is the matter with it. `name`: for a form that carries none."""
     if len(text) > _LONGEST:
         raise InvalidInput("This is too long for an MCP server configuration.")
     text = text.strip()
@@ -428,7 +428,7 @@ def secret_references(server: ServerConfig) -> tuple[str, ...]:
 def fill_in_references(
     server: ServerConfig, secrets: Mapping[str, str], environment: Mapping[str, str]
 ) -> ServerConfig:
-    """With the values in place of their references; WrongUse names a secret that is not there."""
+    """With the values in place of their references; InvalidInput names a secret that is not there."""
 
     def fill_in_text(text: str) -> str:
         return _REFERENCE.sub(lambda match: _value_of_reference(match, server.name, secrets, environment), text)

@@ -51,7 +51,7 @@ def apply_model_choices(model: ModelSet, settings: WorkspaceConfig) -> ModelSet:
 
 
 def build_policy_fact(preset: str, values: Mapping[str, Any]) -> PolicySet:
-    """The policy of the settings; WrongUse where a value is no policy's."""
+    """The policy of the settings; InvalidInput where a value is no policy's."""
     return (
         context_policy.preset_policy(preset or context_policy.DEFAULT_PRESET).with_thresholds(values).to_policy_fact()
     )

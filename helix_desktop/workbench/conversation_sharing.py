@@ -287,7 +287,7 @@ class WorkspaceSharing:
             self._poke.set()
 
     def _ask_for_lease(self, conversation: str) -> None:
-        """Asks the store for the lease. Raises Refused when another machine writes there; a turn
+        """Asks the store for the lease. Raises ActionRefused when another machine writes there; a turn
         that began earlier is finished and becomes a branch.
         """
         if machine := self.machine_writing_now(conversation):

@@ -372,7 +372,7 @@ class AgentWorkforce:
         return ToolOutput(f"{agent.agent_label} was stopped.", source=agent.agent_label)
 
     def _require_own_agent(self, agent: str, use: ToolResources) -> DelegatedAgent:
-        """Returns the agent if it belongs to this conversation's tree; raises NotThere otherwise."""
+        """Returns the agent if it belongs to this conversation's tree; raises NotFound otherwise."""
         found = self.team_of(use.context.conversation).agents.get(agent)
         if found is None or found.parent != use.context.conversation:
             raise NotFound(

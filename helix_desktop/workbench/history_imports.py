@@ -91,7 +91,7 @@ def new_import_name() -> str:
 
 
 def find_files_to_import(paths: Sequence[Path]) -> list[Path]:
-    """The files to read; NotThere for a path that is not there."""
+    """The files to read; NotFound for a path that is not there."""
     found: list[Path] = []
     for path in paths:
         if not path.exists():

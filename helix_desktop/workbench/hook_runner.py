@@ -71,7 +71,7 @@ class HookRunner:
         return HookOutcome(blocks, "\n".join(answer.says for answer in answers if answer.says))
 
     async def run_hooks_before_call(self, call: ToolCall, context: CallContext) -> None:
-        """Raises Refused where a hook blocks the call, or the user, asked because of one, says no."""
+        """Raises ActionRefused where a hook blocks the call, or the user, asked because of one, says no."""
         if not self._has_hooks_for("PreToolUse"):
             return
         name, values = self._call_in_claude_terms(call)

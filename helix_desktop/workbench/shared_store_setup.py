@@ -68,7 +68,7 @@ async def share_from_environment(workspace: StoredWorkspace, *, acknowledge: str
 
 
 async def joining_key_line(workspace: str, secrets: SecretStorage) -> str:
-    """The line another machine needs; NotThere where it is not shared from here."""
+    """The line another machine needs; NotFound where it is not shared from here."""
     known = await secrets.read_secret(SharedStoreKey(workspace))
     if not known:
         raise NotFound("This workspace has no key: it is not shared from this computer.", remedy="Share it first.")

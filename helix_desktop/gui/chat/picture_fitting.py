@@ -21,7 +21,7 @@ _SMOOTH = Qt.TransformationMode.SmoothTransformation
 
 
 def fit_picture_for_models(name: str, content: bytes) -> tuple[bytes, str]:
-    """Returns the picture, shrunk or converted if necessary, and its media type. Raises WrongUse if
+    """Returns the picture, shrunk or converted if necessary, and its media type. Raises InvalidInput if
     it is no picture. Safe on any thread.
 
     May run on any thread.

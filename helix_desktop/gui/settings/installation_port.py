@@ -120,12 +120,12 @@ class Installation(Protocol):
     async def back_up_workspace(self, bench: WorkbenchPort) -> str: ...
     def list_mcp_servers(self, bench: WorkbenchPort) -> Sequence[McpServerState]: ...
     def parse_server_configuration(self, text: str, name: str) -> Sequence[McpServerState]:
-        """Returns the servers that a pasted text would add. Raises WrongUse if it cannot be read."""
+        """Returns the servers that a pasted text would add. Raises InvalidInput if it cannot be read."""
         ...
 
     async def sign_in_to_mcp_server(self, bench: WorkbenchPort, name: str) -> None:
         """Opens the server's page in the browser and waits until the user has signed in. Raises
-        Refused if they did not.
+        ActionRefused if they did not.
         """
         ...
 
