@@ -36,7 +36,7 @@ def test_a_turn_begins_with_a_message_and_is_steered_by_others() -> None:
     talk.add(TurnEnded(TurnEnd.DONE))
     assert not talk.state.branch.turn.running
     late = talk.user("steering too late is a message", steering=True)
-    assert talk.state.branch.turn.begin == late
+    assert talk.state.branch.turn.first_seq == late
 
 
 def test_running_calls_are_those_without_a_result() -> None:
