@@ -71,8 +71,8 @@ def test_painting_it_does_not_make_the_enums_of_qt(tmp_path: Path) -> None:
     """They take PySide6 25 ms, and nothing that is painted first needs them."""
     program = (
         "import gc, sys, pathlib\n"
-        "from helix_desktop import app\n"
-        "painted = app._paint\n"
+        "from helix_desktop import window_start as app\n"
+        "painted = app._wait_for_first_paint\n"
         "def paint(*given):\n"
         "    painted(*given)\n"
         "    made = [each for each in gc.get_objects() if isinstance(each, type) and each.__qualname__ == 'GlobalColor']\n"
@@ -80,7 +80,7 @@ def test_painting_it_does_not_make_the_enums_of_qt(tmp_path: Path) -> None:
         "    sys.stdout.flush()\n"
         "    import os\n"
         "    os._exit(0)\n"
-        "app._paint = paint\n"
+        "app._wait_for_first_paint = paint\n"
         f"app.main(pathlib.Path({str(tmp_path)!r}), [])"
     )
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

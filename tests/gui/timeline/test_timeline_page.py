@@ -232,7 +232,7 @@ class Bench:
     def __init__(self, facts: list[Recorded]) -> None:
         self.facts = facts
 
-    def conversations(self) -> list[FakeSession]:
+    def list_conversations(self) -> list[FakeSession]:
         return [FakeSession("c"), FakeSession("other")]
 
     async def child(self, conversation: str) -> list[Recorded]:

@@ -24,7 +24,7 @@ CALL = ToolCall("c1", "read_file", '{"path": "src/lock/table.rs"}')
 
 
 def state(**changes: object) -> ToolCallState:
-    return ToolCallState(**{"call": CALL, "said": 100.0, **changes})  # type: ignore[arg-type]
+    return ToolCallState(**{"call": CALL, "begun_at": 100.0, **changes})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

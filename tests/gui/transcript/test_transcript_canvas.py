@@ -147,7 +147,7 @@ def test_only_the_reader_ends_the_following(pane: TranscriptPane, settle: Settle
     assert pane._end.isVisible()
     QTest.mouseClick(pane._end, Qt.MouseButton.LeftButton)
     settle()
-    assert pane.view.following
+    assert pane.view.is_following_end
     assert at_end(pane)
     assert not pane._end.isVisible()
 
