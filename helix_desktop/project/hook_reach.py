@@ -37,11 +37,11 @@ def covered_text(command: str, folder: Path) -> str:
 def named_files(command: str, folder: Path) -> list[Path]:
     """Files that the words of a command lead to, from the folder or from one that it changes to."""
     words = [_expanded(word, folder) for word in _words(command)]
-    bases = [folder, *(folder / word for word in words if word and (folder / word).is_dir())]
+    bases = [folder, *(folder / word for word in words if word and os.path.isdir(folder / word))]  # noqa: PTH112 -- never raises
     found: dict[Path, None] = {}
     for name in _names(words):
         for base in bases:
-            path = Path(name).expanduser() if name.startswith("~") else base / name
+            path = base / os.path.expanduser(name)  # noqa: PTH111 -- a word, which may be no path
             if _is_file(path):
                 found.setdefault(path)
     return list(found)[:_MOST_FILES]

@@ -5,13 +5,15 @@ one of the workspace's folders, its entries that begin with a dot are absent ins
 where it leads to.
 """
 
-# ruff: noqa: PTH110, PTH112 -- for each command: paths as texts are faster
+# ruff: noqa: PTH110, PTH112, PTH116, PTH119 -- for each command: paths as texts are faster
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import lru_cache
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.home_openings import CommandOpenings, opened_paths
@@ -56,6 +58,7 @@ _SPREAD = frozenset(
     {".config", ".local", "share", "state", ".var", "app"}
 )  # folders that hold a folder for each program
 _MOST_FOLDERS = 2_000
+_SETTLED_NS = 2_000_000_000  # a change within the same tick of the file system's clock would not show
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,23 +156,24 @@ def _readable_home_paths(
 
 
 def _toolchain_paths(home: str, environ: Mapping[str, str]) -> Iterator[str]:
+    named = os.path.normpath(environ.get("HOME", "") or home)
+    if os.path.realpath(named) != home:
+        named = home
     yield from (f"{home}/{name}" for name in TOOLCHAINS)
     for name in VARIABLES:
-        yield from _path_in_home(environ.get(name, ""), home, environ)
+        yield from _path_in_home(environ.get(name, ""), home, named)
     yield from (
-        f"{path}/bin"
-        for name in ("CARGO_HOME", "GOPATH")
-        for path in _path_in_home(environ.get(name, ""), home, environ)
+        f"{path}/bin" for name in ("CARGO_HOME", "GOPATH") for path in _path_in_home(environ.get(name, ""), home, named)
     )
     for entry in environ.get("PATH", "").split(os.pathsep):
-        for path in _path_in_home(entry, home, environ):
+        for path in _path_in_home(entry, home, named):
             yield from _programs_with_libraries(path, home)
 
 
-def _path_in_home(path: str, home: str, environ: Mapping[str, str]) -> Iterator[str]:
-    """A path strictly below this home, by the home's real name; none for any other."""
-    path, named = os.path.normpath(path), os.path.normpath(environ.get("HOME", "") or home)
-    if os.path.realpath(named) == home and is_within_folder(path, named):
+def _path_in_home(path: str, home: str, named: str) -> Iterator[str]:
+    """A path strictly below this home, by the home's real name; none for any other. `named`: the home as the user spells it."""
+    path = os.path.normpath(path)
+    if is_within_folder(path, named):
         path = home + path[len(named) :]
     if path != home and is_within_folder(path, home):
         yield path
@@ -199,20 +203,40 @@ def _targets_of_dotted_links(home: str) -> Iterator[str]:
     todo, seen = [(home, True)], {home}
     while todo and len(seen) < _MOST_FOLDERS:
         folder, is_spread = todo.pop()
-        for entry in _list_folder_entries(folder):
-            if folder == home and not entry.name.startswith("."):
+        links, below = _links_and_folders(folder)
+        for path in links:
+            if folder == home and not _is_dotted(path, home):
                 continue
-            real = os.path.realpath(entry.path) if entry.is_symlink() else entry.path
-            if entry.is_symlink() and os.path.exists(real):
+            real = os.path.realpath(path)
+            if os.path.exists(real):
                 yield real
             if is_spread and real not in seen and not _contains_any_path(real, [home]) and os.path.isdir(real):
                 seen.add(real)
-                todo.append((real, entry.name in _SPREAD))
+                todo.append((real, os.path.basename(path) in _SPREAD))
+        for path in below if is_spread else ():
+            if path not in seen and (folder != home or _is_dotted(path, home)):
+                seen.add(path)
+                todo.append((path, os.path.basename(path) in _SPREAD))
 
 
-def _list_folder_entries(folder: str) -> list[os.DirEntry[str]]:
+def _links_and_folders(folder: str) -> tuple[list[str], list[str]]:
+    """The links and the folders in a folder; listed anew only when it changed, and while a change may not show in its times."""
     try:
-        with os.scandir(folder) as entries:
-            return list(entries)
+        about = os.stat(folder)
     except OSError:
-        return []
+        return [], []
+    changed_ns = max(about.st_mtime_ns, about.st_ctime_ns)
+    read = _list_links_and_folders if time.time_ns() - changed_ns > _SETTLED_NS else _list_links_and_folders.__wrapped__
+    return read(folder, (about.st_dev, about.st_ino, about.st_mtime_ns, about.st_ctime_ns))
+
+
+@lru_cache(maxsize=2 * _MOST_FOLDERS)
+def _list_links_and_folders(folder: str, _: tuple[int, ...]) -> tuple[list[str], list[str]]:
+    links, below = [], []
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_symlink():
+                links.append(entry.path)
+            elif entry.is_dir(follow_symlinks=False):
+                below.append(entry.path)
+    return links, below

@@ -233,12 +233,22 @@ class Sandbox:
         return [*masks, *(word for path in sorted(there.emptied_homes, key=len) for word in ("--tmpfs", path))]
 
     def _arguments_to_show_home(self, there: ClosedHome, opened: CommandOpenings, *, network: bool) -> list[str]:
-        kept = frozenset(self._create_cache_folders(there.cache_paths))
+        self._create_cache_folders(there.cache_paths)
+        linked = _caches_to_link(there)
+        kept = frozenset(there.cache_paths) - frozenset(linked)
         words: list[str] = []
         for path, place in sorted(
             (*there.readable_paths, *kept), key=lambda pair: len(pair[1])
         ):  # what lies in another comes after it
             words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
+        if linked:
+            inside = f"{there.emptied_homes[0]}/{_CACHES_IN_HOME}"
+            words += ["--bind", str(self.caches), inside]
+            words += [
+                word
+                for path, place in linked
+                for word in ("--symlink", inside + path.removeprefix(str(self.caches)), place)
+            ]
         for socket in opened_sockets(opened, os.environ, network=network):
             real = os.path.realpath(socket)
             words += ["--bind-try", real, real]
@@ -258,7 +268,7 @@ class Sandbox:
     def _arguments_to_show_again(self, there: ClosedHome, masked: Sequence[str]) -> list[str]:
         """What lies in a folder that was just closed inside a root, and is open all the same."""
         words: list[str] = []
-        for path, place in (*there.readable_paths, *self._create_cache_folders(there.cache_paths)):
+        for path, place in (*there.readable_paths, *there.cache_paths):
             if any(is_within_folder(place, mask) for mask in masked):
                 words += ["--ro-bind-try" if path == place else "--bind", path, place]
         for root in map(str, self.folders):
@@ -274,10 +284,10 @@ class Sandbox:
             [str(path) for path in self.folders], os.environ, caches, opened, network=network
         )
 
-    def _create_cache_folders(self, caches: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
+    def _create_cache_folders(self, caches: Sequence[tuple[str, str]]) -> None:
         for path, _ in caches:
-            os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- for each command
-        return caches
+            if not os.path.isdir(path):  # noqa: PTH112 -- for each command
+                os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- as above
 
     def _arguments_to_mask(self, paths: Iterable[str]) -> list[str]:
         return [word for path in paths for word in _arguments_to_mask_path(path, self._ensure_empty_file)]
@@ -314,6 +324,7 @@ _OF_PROC = (
     "scsi",
     "driver",
 )  # through these root changes the system
+_CACHES_IN_HOME = ".workspace-caches"
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has its programs there
 _READ_BY_LANDLOCK = (
     *(
@@ -362,6 +373,20 @@ def _arguments_to_mask_path(path: str, empty: Callable[[], Path]) -> tuple[str, 
     if os.path.isdir(path):  # noqa: PTH112 -- for each command
         return ("--tmpfs", path, "--remount-ro", path)
     return ("--ro-bind", str(empty()), path) if os.path.exists(path) else ()  # noqa: PTH110
+
+
+def _caches_to_link(there: ClosedHome) -> list[tuple[str, str]]:
+    """Caches that a link in an emptied home stands for: a mount for each would double the time a command takes to start.
+    Where a toolchain lies in a cache or around it, that cache is mounted.
+    """
+    shown = [place for _, place in there.readable_paths]
+    return [
+        (path, place)
+        for path, place in there.cache_paths
+        if there.emptied_homes
+        and is_within_folder(place, there.emptied_homes[0])
+        and not any(is_within_folder(place, each) or is_within_folder(each, place) for each in shown)
+    ]
 
 
 def _is_setuid_program(program: str) -> bool:

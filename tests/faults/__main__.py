@@ -68,6 +68,7 @@ ALL = (
         200,
     ),
     Trial("planting", "what commands leave to be run later, and ways out of the sandbox", "--ways", 0, 10),
+    Trial("hooks", "trusted hooks that plant, read and write, in real conversations", "--count", 300, 8),
     Trial(
         "gateway_cuts", "gateways that restart, lose their journal or go, in the middle of sessions", "--cuts", 500, 8
     ),

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import shutil
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.faults import cards, forgetting, histories, keyring, mcp_servers, network
+from tests.faults import cards, forgetting, histories, hooks, keyring, mcp_servers, network
 from tests.faults.__main__ import ALL, Tally, counts, table
 
 needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc, or starts dbus")
@@ -67,6 +68,15 @@ def test_keys_are_safe_whatever_the_secret_service_does() -> None:
     found: Counter[str] = Counter()
     keyring.trials(4, 5, found)
     assert (lost(found), found["none"], found["silent"] > 0) == ([], 1, True)
+
+
+@needs_linux
+def test_a_trusted_hook_leaves_and_shows_nothing() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as base:  # of /tmp, commands have their own
+        failed, kind = asyncio.run(hooks.try_hooks(8, 5, Path(base)))
+    if kind == "none":
+        pytest.skip("there is no sandbox here")
+    assert failed == []
 
 
 def test_a_report_is_counted() -> None:

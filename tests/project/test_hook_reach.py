@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from helix_desktop.project import project_files as brought
-from helix_desktop.project.hook_reach import covered_text, runs_the_users_own_alone, without_folders
+from helix_desktop.project.hook_reach import covered_text, named_files, runs_the_users_own_alone, without_folders
 
 
 @pytest.fixture
@@ -14,6 +14,14 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "home/.claude/hooks/fmt.sh").write_text("echo mine\n")
     (tmp_path / "root/tools").mkdir(parents=True)
     return tmp_path / "root"
+
+
+@pytest.mark.parametrize("word", ["x" * 300, "x/" * 3000, "~nobody-of-that-name/x", "a\0b", "/proc/1/root/etc/x"])
+def test_a_word_that_can_be_no_path_is_passed_over(root: Path, word: str) -> None:
+    (root / "lint").write_text("true\n")
+    if "\0" not in word:
+        assert [path.name for path in named_files(f"sh -c '{word}' ./lint", root)] == ["lint"]
+    assert named_files(f"echo {word}", root) == []
 
 
 @pytest.mark.parametrize(

@@ -151,3 +151,32 @@ def test_openings_have_names_of_their_own_and_name_places_in_the_home() -> None:
     assert len({one.name for one in OPENINGS}) == len(OPENINGS)
     assert not [path for one in OPENINGS for path in one.paths if path.startswith("/") or ".." in path]
     assert all(os.path.normpath(path) == path for one in OPENINGS for path in one.paths)
+
+
+async def test_a_cache_is_there_though_a_link_stands_for_it_and_one_with_a_toolchain_in_it_is_a_folder(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = base / "home"
+    (home / ".cargo/bin").mkdir(parents=True)
+    box = await _box(SandboxKind.BUBBLEWRAP, base, home, monkeypatch)
+    look = f"cd {home}; echo kept > .npm/file; echo kept > .cargo/file; test -d .m2/repository && cat .npm/file .cargo/file"
+    assert await ran(box, look) == "kept\nkept\n"
+    assert (
+        await ran(box, f"cd {home}; touch .npmrc .cargo/bin/x 2>/dev/null; rm -rf .npm 2>/dev/null; cat .npm/file")
+        == "kept\n"
+    )
+
+
+def test_a_link_that_is_made_in_a_folder_seen_before_is_closed(base: Path) -> None:
+    home, target = base / "home", base / "elsewhere"
+    (home / ".config/app").mkdir(parents=True)
+    (home / ".config/older").mkdir()
+    target.mkdir()
+    for number in range(3):
+        for path in (home / ".config/app", home / ".config/older"):
+            os.utime(path, ns=(1, 1))  # whoever sets a folder's time back hides nothing
+        (target / f"kept{number}").touch()
+        (home / f".config/app/link{number}").symlink_to(target / f"kept{number}")
+        os.utime(home / ".config/app", ns=(1, 1))
+        there = build_closed_home([], {"HOME": str(home)}, "", NOTHING_OPENED, network=False)
+        assert str(target / f"kept{number}") in there.masked_paths
