@@ -34,9 +34,28 @@ VALUES_IN_GROUP, MOST_WRITTEN = (
     64,
     1 << 20,
 )  # values of a list that are written together, and bytes of them that are remembered
-_SPACE = b" \t\r\n"
-_SIGN = re.compile(rb'["\[\]{}]')
-_QUOTE, _BACKSLASH, _OPEN = ord('"'), ord("\\"), b"[{"
+MOST_LEVELS = 1_000  # of lists and objects in each other; deeper ones go on unread
+MOST_OPENING_SIGNS = 3_000_000  # of lists and objects in a body; with more it goes on unread
+MOST_SLICE_TRIES = 4_096
+_BACKSLASH = ord("\\")
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_LEVELS_AT_ONCE = 6  # of a value that one pattern matches to its end
+
+
+def _pattern_of_nested_value(levels: int) -> bytes:
+    inside = rb"|" + _pattern_of_nested_value(levels - 1) if levels > 1 else b""
+    return rb'[\[{](?:[^"\[\]{}]++|' + _STRING + inside + rb")*+[\]}]"
+
+
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_SPACE_AND_COMMAS = re.compile(rb"[ \t\r\n,]*+")
+_PLAIN_VALUE = re.compile(rb"[^,\]} \t\r\n]*+")
+_TEXT = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+_NESTED_VALUE = re.compile(_pattern_of_nested_value(_LEVELS_AT_ONCE), re.DOTALL)
+_UNTIL_SIGN = re.compile(
+    rb'(?:[^"\[\]{}]++|' + _STRING + rb"|" + _pattern_of_nested_value(_LEVELS_AT_ONCE) + rb")*+", re.DOTALL
+)
+_WHOLE_STRINGS = re.compile(rb'(?:[^"]*+' + _STRING + rb")*+", re.DOTALL)
 _SYSTEM = ("system", "developer")
 BodyBytes = bytes | bytearray
 BodyPieces = Sequence[bytes | bytearray | memoryview]
@@ -182,13 +201,13 @@ class BodyParser:
 
 
 def _parse_from_beginning(wire: str, content: BodyBytes) -> ParsedBody | None:
+    check_opening_signs(content, 0)
     try:
         begins, ends = find_values_of_list(content, MESSAGE_FIELDS[wire].encode())
-        units = [parse_value_between(content, a, b) for a, b in zip(begins, ends, strict=True)]
-        value = _parse_around_messages(wire, content, begins, ends, units)
+        value = _parse_around_messages(wire, content, begins, ends, parse_values(content, begins, ends))
     except MessagesNotFound:
         begins, ends = [], []
-        value = orjson.loads(content)
+        value = parse_value_between(content, 0, len(content))
         if not isinstance(value, dict):
             return None
     protocol: Any = WIRE_MODULES[wire]
@@ -201,10 +220,11 @@ def _parse_from_beginning(wire: str, content: BodyBytes) -> ParsedBody | None:
 def _parse_from_difference(wire: str, content: BodyBytes, before: ParsedBody, same: int) -> ParsedBody | None:
     """The body, from the values on that differ. None where that cannot be told."""
     known = bisect_right(before.ends, same)
+    check_opening_signs(content, before.ends[known - 1])
     try:
         more_begins, more_ends = find_values_from(content, before.ends[known - 1])
         begins, ends = [*before.begins[:known], *more_begins], [*before.ends[:known], *more_ends]
-        fresh = [parse_value_between(content, a, b) for a, b in zip(more_begins, more_ends, strict=True)]
+        fresh = parse_values(content, more_begins, more_ends)
         value = _parse_around_messages(wire, content, begins, ends, [*before.message_units[:known], *fresh])
     except MessagesNotFound:
         return None
@@ -264,21 +284,46 @@ def _parse_around_messages(
 # --- one value -----------------------------------------------------------------------------------------------------
 
 
+def parse_values(content: BodyBytes, begins: Sequence[int], ends: Sequence[int]) -> list[Json]:
+    """The values that follow each other there: small ones many at once, up to a slice of bytes. ValueError where they are no list."""
+    values: list[Json] = []
+    while len(values) < len(ends):
+        first = len(values)
+        behind = max(first + 1, bisect_right(ends, begins[first] + SLICE))
+        if behind == first + 1:
+            values.append(parse_value_between(content, begins[first], ends[first]))
+            continue
+        group = orjson.loads(b"[" + content[begins[first] : ends[behind - 1]] + b"]")
+        if len(group) != behind - first:
+            raise ValueError("the values of the list are not parted by commas")
+        values += group
+    return values
+
+
 def parse_value_between(content: BodyBytes, begin: int, end: int) -> Json:
     """The value that stands there. Its long texts are read in slices, and put where they belong in the rest."""
     if end - begin <= SLICE:
         return orjson.loads(content[begin:end])
-    token, texts, rest, at = secrets.token_hex(16), dict[str, str](), bytearray(), begin
-    while (quote := content.find(b'"', at, end)) >= 0:
-        closed = _find_string_end(content, quote + 1)
-        if closed - quote > SLICE:
-            name = f"{token}{len(texts)}"
-            rest += content[begin:quote] + b'"%s"' % name.encode()
-            texts[name] = _parse_long_text(content, quote + 1, closed - 1)
-            begin = closed
-        at = closed
+    token, texts, rest = secrets.token_hex(16), dict[str, str](), bytearray()
+    for quote, closed in _find_long_strings(content, begin, end):
+        name = f"{token}{len(texts)}"
+        rest += content[begin:quote] + b'"%s"' % name.encode()
+        texts[name] = _parse_long_text(content, quote + 1, closed - 1)
+        begin = closed
     value = orjson.loads(rest + content[begin:end])
     return _put_texts_back(value, texts) if texts else value
+
+
+def _find_long_strings(content: BodyBytes, at: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where texts longer than a slice begin and end, with their quotes; shorter ones are passed over many at once."""
+    while (quote := content.find(b'"', at, end)) >= 0:
+        passed = _WHOLE_STRINGS.match(content, quote, min(quote + SLICE, end))
+        if passed is not None and passed.end() > quote:
+            at = passed.end()
+            continue
+        at = _find_string_end(content, quote + 1)
+        if at - quote > SLICE:
+            yield quote, at
 
 
 def _parse_long_text(content: BodyBytes, begin: int, end: int) -> str:
@@ -298,14 +343,13 @@ def _slice_positions(content: BodyBytes, at: int, end: int) -> Iterator[int]:
 
 def _next_slice_position(content: BodyBytes, at: int, end: int) -> int:
     """Returns the next position where a JSON string may be cut: not inside a character, an escape
-    or a surrogate pair.
+    or a surrogate pair. Returns the end where no such position is near.
     """
-    while at < end:
-        plain = b"\\" not in content[at - 12 : at] and content[at] & 0xC0 != 0x80
-        begins = content[at] == _BACKSLASH != content[at - 1] and content[at + 1 : at + 3].lower() != b"ud"
+    for place in range(at, min(at + MOST_SLICE_TRIES, end)):
+        plain = b"\\" not in content[place - 12 : place] and content[place] & 0xC0 != 0x80
+        begins = content[place] == _BACKSLASH != content[place - 1] and content[place + 1 : place + 3].lower() != b"ud"
         if plain or begins:
-            return at
-        at += 1
+            return place
     return end
 
 
@@ -323,7 +367,7 @@ def _put_texts_back(value: Json, texts: Mapping[str, str]) -> Json:
 # --- the bytes -----------------------------------------------------------------------------------------------------
 
 
-class MessagesNotFound(Exception):
+class MessagesNotFound(ValueError):
     """Raised when the list of messages was not found or holds something else than objects."""
 
 
@@ -355,22 +399,31 @@ def _find_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Itera
         at = hit + 1 if hit >= 0 else stop
 
 
+def check_opening_signs(content: BodyBytes, at: int) -> None:
+    """ValueError where so many lists and objects may begin from here on that making them would hold up other requests."""
+    count = 0
+    for first in range(at, len(content), STEP):
+        count += content.count(b"[", first, first + STEP) + content.count(b"{", first, first + STEP)
+        if count > MOST_OPENING_SIGNS:
+            raise ValueError(f"The request has more than {MOST_OPENING_SIGNS:,} lists and objects.")
+
+
 def find_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], list[int]]:
     """Where the values of the list of that name begin and end. Uncut where there is none."""
-    at = _skip_space(content, 0)
+    at = _skip_over(_SPACE, content, 0)
     if content[at : at + 1] != b"{":
         raise MessagesNotFound
     at += 1
     while True:
-        at = _skip_space(content, at, b",")
+        at = _skip_over(_SPACE_AND_COMMAS, content, at)
         if content[at : at + 1] != b'"':
             raise MessagesNotFound
         end = _find_string_end(content, at + 1)
         key = content[at + 1 : end - 1]
-        at = _skip_space(content, end)
+        at = _skip_over(_SPACE, content, end)
         if content[at : at + 1] != b":":
             raise MessagesNotFound
-        at = _skip_space(content, at + 1)
+        at = _skip_over(_SPACE, content, at + 1)
         if key == name:
             if content[at : at + 1] != b"[":
                 raise MessagesNotFound
@@ -383,23 +436,21 @@ def find_values_from(content: BodyBytes, at: int) -> tuple[list[int], list[int]]
     begins: list[int] = []
     ends: list[int] = []
     while True:
-        at = _skip_space(content, at)
+        at = _skip_over(_SPACE_AND_COMMAS, content, at)
         sign = content[at : at + 1]
         if sign == b"]":
             return begins, ends
-        if sign == b",":
-            at = _skip_space(content, at + 1)
-        if content[at : at + 1] != b"{":
+        if sign != b"{":
             raise MessagesNotFound
         begins.append(at)
         at = _find_value_end(content, at)
         ends.append(at)
 
 
-def _skip_space(content: BodyBytes, at: int, also: bytes = b"") -> int:
-    skipped = _SPACE + also
-    while at < len(content) and content[at] in skipped:
-        at += 1
+def _skip_over(pattern: re.Pattern[bytes], content: BodyBytes, at: int) -> int:
+    """Where what the pattern repeats ends, looked for in steps: a pattern holds the interpreter."""
+    while (found := pattern.match(content, at, at + STEP)) is not None and found.end() > at:
+        at = found.end()
     return at
 
 
@@ -409,29 +460,37 @@ def _find_value_end(content: BodyBytes, at: int) -> int:
     if first == b'"':
         return _find_string_end(content, at + 1)
     if first not in (b"[", b"{"):
-        while at < len(content) and content[at] not in b",]}" + _SPACE:
-            at += 1
-        return at
-    depth = 0
-    while (found := _SIGN.search(content, at)) is not None:
-        sign, at = content[found.start()], found.end()
-        if sign == _QUOTE:
-            at = _find_string_end(content, at)
-        elif sign in _OPEN:
-            depth += 1
-        else:
-            depth -= 1
-            if depth == 0:
-                return at
-    raise MessagesNotFound
+        return _skip_over(_PLAIN_VALUE, content, at)
+    whole = _NESTED_VALUE.match(content, at, at + STEP)
+    return whole.end() if whole is not None else _find_end_step_by_step(content, at + 1)
+
+
+def _find_end_step_by_step(content: BodyBytes, at: int) -> int:
+    """Where a list or an object ends that is deep or long, from behind its first sign on."""
+    depth = 1
+    while depth:
+        at = _skip_over(_UNTIL_SIGN, content, at)
+        sign = content[at : at + 1]
+        if sign == b'"':
+            at = _find_string_end(content, at + 1)
+            continue
+        depth += 1 if sign in (b"[", b"{") else -1
+        if not sign or depth > MOST_LEVELS:
+            raise MessagesNotFound
+        at += 1
+    return at
 
 
 def _find_string_end(content: BodyBytes, at: int) -> int:
-    while (at := content.find(b'"', at)) >= 0:
-        before = at - 1
-        while content[before] == _BACKSLASH:
-            before -= 1
-        at += 1
-        if (at - before) % 2 == 0:
-            return at
+    """Behind the quote that ends the text in which this place is. One without escapes is found at once."""
+    quote = content.find(b'"', at)
+    if quote >= 0 and content[quote - 1] != _BACKSLASH:
+        return quote + 1
+    while quote >= 0:
+        at = _skip_over(_TEXT, content, at)
+        if content[at : at + 1] == b'"':
+            return at + 1
+        at += 2  # a step ended within an escape
+        if at >= len(content):
+            break
     raise MessagesNotFound

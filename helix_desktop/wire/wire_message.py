@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
@@ -18,7 +17,6 @@ from helix_desktop.fast_dataclass import dataclass
 Json = Any
 Path = tuple[int | str, ...]
 SLICE = 1 << 18
-_SPACE = re.compile(r"\s+")
 
 
 class Speaker(StrEnum):
@@ -83,7 +81,7 @@ class Wired:
         for texts in said:
             digest.update(b"\1")
             for part in (part for text in texts for part in slice_text(text)):
-                digest.update((_SPACE.sub("", part) if words else part).encode("utf-8", "surrogatepass"))
+                digest.update(("".join(part.split()) if words else part).encode("utf-8", "surrogatepass"))
         return digest.hexdigest()
 
 

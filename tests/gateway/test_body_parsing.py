@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from typing import Any
 
 import orjson
@@ -178,3 +180,60 @@ def test_long_texts_are_read_in_slices(one: str, other: str, ascii_only: bool, s
         patch.setattr(body_parsing, "SLICE", size)
         assert body_parsing.parse_value_between(content, 2, len(content) - 1) == value
         assert body_parsing.parse_value_between(bytearray(content), 2, len(content) - 1) == value
+
+
+MANY = 1_000_000
+HOSTILE_BODIES = {
+    "blanks": b'{"messages":' + b" " * MANY + b"[{}]}",
+    "levels": b'{"messages":[' * (MANY // 13),
+    "lists": b'{"messages":[{"a":[' + b"[]," * MANY + b"[]]}]}",
+    "deep lists": b'{"messages":[{"a":[' + (b"[" * 12 + b"]" * 12 + b",") * (MANY // 4) + b"[]]}]}",
+    "quotes": b'{"messages":[{"a":"' + b'\\"' * MANY + b'"}]}',
+    "backslashes": b'{"messages":[{"a":"' + b"\\\\" * MANY + b'"}]}',
+    "number": b'{"a":' + b"1" * MANY + b',"messages":[]}',
+    "unclosed": b'{"messages":[{"a":"' + b"x" * MANY,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE_BODIES)
+def test_a_hostile_body_is_scanned_by_patterns_and_not_byte_by_byte(name: str) -> None:
+    """Lines of Python that are run for a million signs: a loop over them runs millions."""
+    lines = 0
+
+    def count_line(_frame: object, event: str, _argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count_line
+
+    sys.settrace(count_line)
+    try:
+        BodyParser().parse_body("anthropic", HOSTILE_BODIES[name], "s")
+    except ValueError:
+        pass
+    finally:
+        sys.settrace(None)
+    assert lines < 50_000
+
+
+def test_values_not_parted_by_commas_are_no_list() -> None:
+    with pytest.raises(ValueError):
+        BodyParser().parse_body("anthropic", b'{"messages":[{"a":1} {"b":2}]}', "")
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 30), st.integers(16, 64), st.text(max_size=20))
+def test_values_of_any_depth_and_length_are_cut_alike(levels: int, step: int, text: str) -> None:
+    deep: Any = text
+    for _ in range(levels):
+        deep = [{"[": deep, "}": '"]'}, "x" * 40]
+    units = [{"a": deep}, {}, {"b": text}]
+    content = json.dumps({"tools": deep, "messages": units}).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(body_parsing, "STEP", step)
+        begins, ends = find_values_of_list(content, b"messages")
+    assert [json.loads(content[a:b]) for a, b in zip(begins, ends, strict=True)] == units
+
+
+def test_white_space_is_the_same_to_both_ways_of_leaving_it_out() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert "".join(every.split()) == re.sub(r"\s+", "", every)
