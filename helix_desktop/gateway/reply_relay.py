@@ -4,6 +4,7 @@ only recalls.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import secrets
@@ -26,12 +27,16 @@ from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest, decompress_within_limit
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
+from helix_desktop.providers.provider_failures import retry_after_seconds
 from helix_desktop.wire import gemini_wire
 from helix_desktop.wire.wire_message import Json, Piece, PieceKind, Wired, WireReply, object_or_empty, text_field
 
 log = logging.getLogger(__name__)
 
 MOST_RECALL_REPLIES = 12  # replies in a row that only recall
+RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
+RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # where the provider names none
+LONGEST_HINT_SECONDS = 60.0  # with a longer one the agent decides
 
 
 @dataclass(slots=True)
@@ -74,10 +79,23 @@ class ReplyRelay:
                 )
                 return
             self.call_filter.begin_next_reply(answer.usage.output)
-            response = await self.sending.send_to_provider(pieces, changed=True, reads_reply=True)
+            response = await self._continue_at_provider(pieces)
             if response.status_code >= 400:
                 await self._send_failed_continuation(response, streams=streams)
                 return
+
+    async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response:
+        """The reply to the request behind a recall. The agent does not know of it, so it is asked again here, as the provider says."""
+        for wait_seconds in RETRY_WAITS_SECONDS:
+            response = await self.sending.send_to_provider(pieces, changed=True, reads_reply=True)
+            if response.status_code not in RETRIED_STATUSES:
+                return response
+            hint = retry_after_seconds(response.headers, _json_or_none(await response.aread()))
+            if hint is not None and hint > LONGEST_HINT_SECONDS:
+                return response
+            await response.aclose()
+            await asyncio.sleep(wait_seconds if hint is None else hint)
+        return await self.sending.send_to_provider(pieces, changed=True, reads_reply=True)
 
     @property
     def _wire_module(self) -> Any:
@@ -239,6 +257,13 @@ class ReplyRelay:
             await self.sending.send(b"event: error\ndata: " + content.replace(b"\n", b" ") + b"\n\n")
         else:
             await self.sending.send_refusal(response, content)
+
+
+def _json_or_none(content: bytes) -> Json:
+    try:
+        return orjson.loads(content)
+    except ValueError:
+        return None
 
 
 def _messages_without_instructions(wire: Any, body: Mapping[str, Json]) -> list[Wired]:

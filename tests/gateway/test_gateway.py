@@ -427,3 +427,20 @@ def test_after_each_clearing_the_provider_reads_what_it_knows(tmp_path: Path, ma
         cleared.append(asked.raw.count(b"[CACHED]"))
     assert len({*cleared}) > 2
     assert provider.refused == []
+
+
+@all_protocols
+@streamed
+@pytest.mark.parametrize("status", [429, 500, 529])
+def test_a_refusal_behind_a_recall_is_asked_again_and_the_agent_does_not_see_it(
+    tmp_path: Path, protocol: str, streams: bool, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("helix_desktop.gateway.reply_relay.RETRY_WAITS_SECONDS", (0.0, 0.0, 0.0))
+    recall = [Calls("recall_cached_content", {"sha256": DIGEST})]
+    heard, script = scripted(recall, status, status, [Says("fine")])
+    with Provider(script) as provider, running(tmp_path, provider.url) as url:  # type: ignore[arg-type]
+        agent = Agent(protocol, url, streams)
+        agent.say("look around")
+        assert agent.ask() == []
+        assert "fine" in json.dumps(agent.units)
+        assert len(heard) == 4
