@@ -75,8 +75,8 @@ def test_the_rights_are_those_it_had_or_the_users_alone(tmp_path: Path) -> None:
 def test_a_program_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     """Where the system knows files without a name; elsewhere what is left is found once it is old."""
     script = (
-        "import os, sys; from pathlib import Path; from helix_desktop.atomic_files import Beside\n"
-        "beside = Beside(Path(sys.argv[1]) / 'export'); beside.file.write(b'x' * 100_000); beside.file.flush(); os._exit(9)"
+        "import os, sys; from pathlib import Path; from helix_desktop.atomic_files import ReplacementFile\n"
+        "beside = ReplacementFile(Path(sys.argv[1]) / 'export'); beside.file.write(b'x' * 100_000); beside.file.flush(); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False).returncode == 9
     left = list(tmp_path.iterdir())

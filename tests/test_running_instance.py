@@ -356,10 +356,10 @@ async def test_the_kernel_says_who_is_at_the_other_end(run: Path) -> None:
 
 async def test_another_process_is_served(run: Path) -> None:
     script = (
-        "import asyncio, sys; from pathlib import Path; from helix_desktop import instance, console\n"
+        "import asyncio, sys; from pathlib import Path; from helix_desktop import console, running_instance\n"
         "async def main():\n"
-        "    wire = await instance.reach(Path(sys.argv[1]), 'it')\n"
-        "    return await instance.hand_over(wire, ['x', 'y'], console.Terminal())\n"
+        "    wire = await running_instance.connect_to_owner(Path(sys.argv[1]), 'it')\n"
+        "    return await running_instance.run_at_owner(wire, ['x', 'y'], console.Terminal())\n"
         "sys.exit(asyncio.run(main()))"
     )
     data = os.urandom(5_000_000)

@@ -32,7 +32,7 @@ class Bare(QWidget):
 app = QApplication([]); window = Bare(); window.resize(1440, 900); window.show(); app.exec()
 """
 OURS = f"""{SINCE}
-from helix_desktop import app
+from helix_desktop import window_start as app
 paint = app._paint
 def painted(application, shell):
     paint(application, shell)

@@ -29,7 +29,7 @@ from tests.gui import below, story
 
 LANGUAGES = [name for name in program_settings.LANGUAGES if name != "en"]
 NOT_SHOWN = {  # what the window shows nothing of
-    "app.py", "cli.py", "commands", "console.py", "context_server", "desktop", "gui", "instance.py",
+    "window_start.py", "cli.py", "commands", "console.py", "context_server", "desktop", "gui", "running_instance.py",
     "engine/content_recall.py",  # a tool's answers, for the model
     "replay/stand_in_model.py",
     "store/memory_stores.py",  # the same sentences as the journal and the cache
@@ -44,7 +44,7 @@ LEFT_OUT = {
     "not all of them could be read and written",  # only together with a sentence that is there
     "the disk is full",
 }
-FILES_PUT_BACK = {"undo.py", "confine.py"}  # what is told after a rewind
+FILES_PUT_BACK = {"rewind_files.py", "workspace_roots.py"}  # what is told after a rewind
 PUT_TOGETHER = {  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
