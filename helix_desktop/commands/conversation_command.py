@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from helix_desktop.commands import format_local_minute, history_import_commands
+from helix_desktop.commands import conversation_restore_command, format_local_minute, history_import_commands
+from helix_desktop.commands.conversation_restore_command import find_conversation_by_prefix
 from helix_desktop.commands.workspace_access import add_workspace_verb, print_json
 from helix_desktop.console import Console
-from helix_desktop.errors import AmbiguousName, InvalidInput, NotFound
+from helix_desktop.errors import InvalidInput, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +41,7 @@ def add_conversation_command(nouns: Subparsers) -> None:
     )
     one.set_defaults(reads=True)
     history_import_commands.add_history_import_commands(verbs)
+    conversation_restore_command.add_restore_command(verbs)
     written = add_workspace_verb(
         verbs,
         "export",
@@ -75,7 +77,7 @@ async def export_conversation_file(arguments: argparse.Namespace, workspace: Sto
     from helix_desktop.errors import CacheCorrupt
     from helix_desktop.histories import session_export
 
-    facts = await workspace.journal.read_facts(await _conversation_by_id_prefix(workspace, arguments.conversation))
+    facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
     contents = {}
     for digest in session_export.entries_needed_for_export(facts):
         with suppress(NotFound, CacheCorrupt):
@@ -95,7 +97,7 @@ async def print_context_difference(arguments: argparse.Namespace, workspace: Sto
     from helix_desktop.engine import view_difference as differences
     from helix_desktop.engine.view import build_state
 
-    name = await _conversation_by_id_prefix(workspace, arguments.conversation)
+    name = await find_conversation_by_prefix(workspace, arguments.conversation)
     facts = await workspace.journal.read_facts(name)
     before, after = arguments.before, len(facts) if arguments.after is None else arguments.after
     if not 0 <= before <= len(facts) or not 0 <= after <= len(facts):
@@ -112,23 +114,6 @@ async def print_context_difference(arguments: argparse.Namespace, workspace: Sto
         await console.print_line(f"{change.change_kind:<18} {change.added_tokens:>+9,}  {_format_view_change(change)}")
     await console.print_line(f"{found.before:,} tokens at {before}, {found.after:,} at {after}: {found.net_tokens:+,}")
     return 0
-
-
-async def _conversation_by_id_prefix(workspace: StoredWorkspace, begins: str) -> str:
-    """The conversation whose id begins so."""
-    known = [row.id for row in await workspace.journal.list_conversations() if row.id.startswith(begins)]
-    if begins in known:
-        return begins
-    if len(known) > 1:
-        raise AmbiguousName(
-            f"The IDs of {len(known)} conversations begin with {begins}.", remedy="Enter more of the ID."
-        )
-    if not known:
-        raise NotFound(
-            f"There is no conversation that begins with {begins} here.",
-            remedy="To see all conversations, run `conversation list`.",
-        )
-    return known[0]
 
 
 def _format_view_change(change: ViewChange) -> str:

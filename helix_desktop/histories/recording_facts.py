@@ -54,6 +54,9 @@ LONG = 200  # characters of a text that is nobody's own words: a longer one stan
 HEAD = 2_000  # characters of an output that stand in its fact
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
+SYSTEM_MESSAGE = "[System message]\n"
+SHOWN_BY_OTHER = "the other program showed this instead"
+EXCERPT_ENDS = "\n[All of it: recall_cached_content("
 IMAGES = "image/"
 Content = tuple[bytes, EntryOrigin]
 
@@ -176,7 +179,7 @@ class _FactDrafting:
     def _draft_user_message(self, message: RecordedMessage) -> None:
         if not message.beside:
             self._draft_turn_end(message.time, TurnEnd.STOPPED if self.waiting else TurnEnd.DONE)
-        text = message.text if message.role == "user" else f"[System message]\n{message.text}"
+        text = message.text if message.role == "user" else f"{SYSTEM_MESSAGE}{message.text}"
         parts: list[UserPart] = []
         contents: list[Content] = []
         if message.beside and len(text) > LONG:
@@ -234,13 +237,19 @@ class _FactDrafting:
 
     def _draft_excerpt(self, number: int, message: RecordedMessage, output: Stored, before: int) -> None:
         """What the other program showed in the place of the output."""
-        text = f'{message.shown}\n[All of it: recall_cached_content("{output.digest}")]'
+        text = f'{message.shown}{EXCERPT_ENDS}"{output.digest}")]'
         tokens = self.tokens.count_tokens(text)
         if tokens < before:
             name = self._next_fold_name(FoldKind.EXCERPT)
-            why = "the other program showed this instead"
             fold = Folded(
-                name, FoldKind.EXCERPT, PartRef(number), text, tokens, before, entries=(output.digest,), why=why
+                name,
+                FoldKind.EXCERPT,
+                PartRef(number),
+                text,
+                tokens,
+                before,
+                entries=(output.digest,),
+                why=SHOWN_BY_OTHER,
             )
             self.put_draft(message.time, fold)
 

@@ -46,7 +46,7 @@ def entries_needed_for_export(facts: Sequence[Recorded]) -> list[Digest]:
     return list(found)
 
 
-def _facts_said_and_done(facts: Sequence[Recorded]) -> Iterator[Recorded]:
+def list_said_and_done(facts: Sequence[Recorded]) -> Iterator[Recorded]:
     """What was said and done on the line, every batch of calls whole before anything else is said."""
     waiting: dict[str, Recorded] = {}
     held: list[Recorded] = []
@@ -79,7 +79,7 @@ def _results_for_unanswered(waiting: Mapping[str, Recorded]) -> Iterator[Recorde
         )
 
 
-def _text_of_result(fact: ToolReturned, content: Content) -> str:
+def text_of_exported_result(fact: ToolReturned, content: Content) -> str:
     found = content(fact.output.digest)
     return fact.head or (
         found.decode("utf-8", "replace") if found is not None else f"[{fact.output.digest}: not available]"
@@ -97,7 +97,7 @@ def export_session_id(conversation: str) -> str:
 def claude_code_lines(facts: Sequence[Recorded], content: Content, folder: str) -> Iterator[Line]:
     """The lines of a session, for `~/.claude/projects/<folder>/<session>.jsonl`."""
     before = None
-    for number, recorded in enumerate(_facts_said_and_done(facts)):
+    for number, recorded in enumerate(list_said_and_done(facts)):
         fact = recorded.fact
         name = str(uuid.uuid5(_NAMES, f"{recorded.conversation} {number}"))
         kind = "assistant" if isinstance(fact, ModelReplied) else "user"
@@ -151,7 +151,7 @@ def _claude_export_reply(fact: ModelReplied) -> list[Line]:
                     "type": "tool_use",
                     "id": part.id,
                     "name": with_plain_name(part).name,
-                    "input": _arguments_object(part.arguments),
+                    "input": arguments_object(part.arguments),
                 }
             )
     return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []
@@ -159,7 +159,7 @@ def _claude_export_reply(fact: ModelReplied) -> list[Line]:
 
 def _claude_export_user(fact: object, content: Content) -> Iterator[Line]:
     if isinstance(fact, ToolReturned):
-        text = {"type": "text", "text": _text_of_result(fact, content) or "(no output)"}
+        text = {"type": "text", "text": text_of_exported_result(fact, content) or "(no output)"}
         pictures = [block for image in fact.images if (block := _picture_block(image, content)) is not None]
         yield {"type": "tool_result", "tool_use_id": fact.call, "content": [text, *pictures], "is_error": not fact.ok}
     elif isinstance(fact, UserSaid):
@@ -169,7 +169,7 @@ def _claude_export_user(fact: object, content: Content) -> Iterator[Line]:
             elif isinstance(part, Attachment):
                 yield _picture_block(part.stored, content) or {
                     "type": "text",
-                    "text": _text_of_exported_attachment(part, content),
+                    "text": text_of_exported_attachment(part, content),
                 }
 
 
@@ -181,12 +181,12 @@ def _picture_block(stored: Stored, content: Content) -> Line | None:
     return {"type": "image", "source": source}
 
 
-def _text_of_exported_attachment(part: Attachment, content: Content) -> str:
+def text_of_exported_attachment(part: Attachment, content: Content) -> str:
     data = content(part.stored.digest)
     return f"[Attachment: {part.name}]\n{data.decode('utf-8', 'replace') if data is not None else '[not available]'}"
 
 
-def _arguments_object(arguments: str) -> Line:
+def arguments_object(arguments: str) -> Line:
     try:
         value = json.loads(arguments or "{}")
     except (ValueError, RecursionError):
@@ -202,12 +202,12 @@ def openai_lines(facts: Sequence[Recorded], content: Content, _folder: str = "")
     system = next((one.fact.text for one in reversed(facts) if isinstance(one.fact, SystemSet) and one.fact.text), "")
     if system:
         yield {"role": "system", "content": system}
-    for recorded in _facts_said_and_done(facts):
+    for recorded in list_said_and_done(facts):
         fact = recorded.fact
         if isinstance(fact, ModelReplied):
             yield _openai_export_reply(fact)
         elif isinstance(fact, ToolReturned):
-            yield {"role": "tool", "tool_call_id": fact.call, "content": _text_of_result(fact, content)}
+            yield {"role": "tool", "tool_call_id": fact.call, "content": text_of_exported_result(fact, content)}
         elif isinstance(fact, UserSaid):
             yield {"role": "user", "content": _openai_export_user(fact, content)}
 
@@ -229,7 +229,7 @@ def _openai_export_reply(fact: ModelReplied) -> Line:
 
 def _openai_export_user(fact: UserSaid, content: Content) -> str | list[Line]:
     texts = [
-        part.text if isinstance(part, Text) else _text_of_exported_attachment(part, content)
+        part.text if isinstance(part, Text) else text_of_exported_attachment(part, content)
         for part in fact.parts
         if not _is_picture_attachment(part)
     ]

@@ -59,6 +59,12 @@ class OpenFolder:
         os.rename(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle)
         os.fsync(self.handle)
 
+    def move_to_new_name(self, old: str, new: str) -> None:
+        """Give an entry a name that nothing has, and have that on the disk; FileExistsError where something has it."""
+        os.link(old, new, src_dir_fd=self.handle, dst_dir_fd=self.handle, follow_symlinks=False)
+        os.unlink(old, dir_fd=self.handle)
+        os.fsync(self.handle)
+
 
 def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
     with suppress(OSError):

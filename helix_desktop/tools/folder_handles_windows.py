@@ -72,6 +72,9 @@ if sys.platform == "win32":
         def replace_entry(self, old: str, new: str) -> None:
             (self.path / _require_plain_name(old)).replace(self.path / _require_plain_name(new))
 
+        def move_to_new_name(self, old: str, new: str) -> None:
+            (self.path / _require_plain_name(old)).rename(self.path / _require_plain_name(new))
+
     def _stat_or_none(entry: os.DirEntry[str]) -> os.stat_result | None:
         with suppress(OSError):
             return entry.stat(follow_symlinks=False)

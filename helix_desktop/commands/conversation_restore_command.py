@@ -1,0 +1,132 @@
+"""`conversation restore`: a conversation written in the own format of Claude Code or Codex, for that agent to resume."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop.commands import workspace_access
+from helix_desktop.commands.workspace_access import print_json
+from helix_desktop.errors import AmbiguousName, CacheCorrupt, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.console import Console
+    from helix_desktop.histories.conversation_restoring import RestoredSession
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+
+AGENTS = ("claude", "codex")
+_VARIABLES = ("CLAUDE_CONFIG_DIR", "CODEX_HOME")
+
+
+def add_restore_command(verbs: Subparsers) -> None:
+    one = workspace_access.add_workspace_verb(
+        verbs, "restore", "give a conversation back to Claude Code or Codex as a new session", restore_conversation
+    )
+    one.set_defaults(run=run_restore, reads=True)
+    one.add_argument("conversation", metavar="CONVERSATION", help="the conversation's ID, or the first part of it")
+    one.add_argument("--to", metavar="claude|codex|FILE", default="", help="the agent to write for, or a new file (default: the agent that the conversation comes from)")  # fmt: skip
+    one.add_argument("--before-compaction", type=int, metavar="N", default=0, help="as it was before its compaction number N, counted from 1")  # fmt: skip
+    one.add_argument("--agent-places", nargs=3, default=None, help=argparse.SUPPRESS)
+
+
+def run_restore(arguments: argparse.Namespace) -> int:
+    """With the paths as this program sees them: another one, in another folder, may do the work."""
+    import os
+
+    given = arguments.to
+    if given and given not in AGENTS:
+        arguments.to = str(Path(given).absolute())
+        arguments.argv = [arguments.to if word == given else word for word in arguments.argv]
+        arguments.argv = [f"--to={arguments.to}" if word == f"--to={given}" else word for word in arguments.argv]
+    if arguments.agent_places is None:
+        arguments.agent_places = [str(Path.home()), *(os.environ.get(name, "") for name in _VARIABLES)]
+        arguments.argv = [*arguments.argv, "--agent-places", *arguments.agent_places]
+    return workspace_access.run_on_workspace(arguments)
+
+
+async def restore_conversation(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    from helix_desktop.histories import conversation_restoring as restoring
+    from helix_desktop.histories import session_export
+    from helix_desktop.histories.history_finding import HistoryPlaces
+
+    facts = await workspace.journal.read_facts(await find_conversation_by_prefix(workspace, arguments.conversation))
+    agent = arguments.to if arguments.to in AGENTS else restoring.agent_of_origin(facts)
+    if not agent and not arguments.to:
+        raise InvalidInput("This conversation comes from neither Claude Code nor Codex.", remedy="Choose an agent: `--to claude` or `--to codex`.")  # fmt: skip
+    contents = {}
+    for digest in session_export.entries_needed_for_export(facts):
+        with suppress(NotFound, CacheCorrupt):
+            contents[digest] = await workspace.cache.read_content(digest)
+    home, claude, codex = arguments.agent_places
+    folder = next(iter(workspace.settings.roots), home)
+    restored = await asyncio.to_thread(
+        restoring.restore_session, facts, contents.get, agent or "claude", folder, arguments.before_compaction
+    )
+    places = HistoryPlaces(Path(home), dict(zip(_VARIABLES, (claude, codex), strict=True)))
+    file = Path(arguments.to)
+    is_file = bool(arguments.to) and arguments.to not in AGENTS
+    root, inside = (file.parent, file.name) if is_file else restoring.place_of_session(restored, places)
+    path = await asyncio.to_thread(restoring.write_new_session_file, root, inside, restored.content)
+    if arguments.json:
+        await print_json(console, _restored_as_json(restored, path))
+        return 0
+    for line in _describe_restored_session(restored, path):
+        await console.print_line(line)
+    return 0
+
+
+def _restored_as_json(restored: RestoredSession, path: Path) -> dict[str, object]:
+    return {
+        "agent": restored.agent,
+        "session": restored.session,
+        "path": str(path),
+        "folder": restored.folder,
+        "original": restored.is_original,
+        "messages": restored.messages,
+        "compactions": restored.compactions,
+        "left_out_reasoning": restored.left_out_reasoning,
+        "left_out_context": restored.left_out_context,
+        "calls_as_text": restored.calls_as_text,
+        "version": restored.version,
+    }
+
+
+def _describe_restored_session(restored: RestoredSession, path: Path) -> Iterator[str]:
+    from helix_desktop.histories.conversation_restoring import FORMATS
+
+    form = FORMATS[restored.agent]
+    yield f"{path}: {restored.messages:,} messages, {restored.compactions} compactions."
+    if restored.is_original:
+        yield "These are the lines the agent wrote, with a new session ID."
+    if restored.left_out_reasoning:
+        yield f"{restored.left_out_reasoning:,} parts of reasoning were left out: this agent's provider can't read them."
+    if restored.left_out_context:
+        yield f"{restored.left_out_context:,} messages that an agent had added itself were left out."
+    if restored.calls_as_text:
+        yield f"{restored.calls_as_text:,} tool calls became text: the agent has no such tool."
+    if restored.version and restored.version != form.seen_version:
+        yield f"The session is from version {restored.version}. Restoring was tried with {form.seen_version}."
+    yield f"To continue in {restored.folder}, run: {form.resume.format(restored.session)}"
+
+
+async def find_conversation_by_prefix(workspace: StoredWorkspace, begins: str) -> str:
+    """The conversation whose id begins so."""
+    known = [row.id for row in await workspace.journal.list_conversations() if row.id.startswith(begins)]
+    if begins in known:
+        return begins
+    if len(known) > 1:
+        raise AmbiguousName(
+            f"The IDs of {len(known)} conversations begin with {begins}.", remedy="Enter more of the ID."
+        )
+    if not known:
+        raise NotFound(
+            f"There is no conversation that begins with {begins} here.",
+            remedy="To see all conversations, run `conversation list`.",
+        )
+    return known[0]

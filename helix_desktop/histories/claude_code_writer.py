@@ -1,0 +1,120 @@
+"""Writes sessions for Claude Code, whose reader is `claude_code_history`. Resumed by 2.1.197: `claude --resume ID`.
+
+Where the original lines are still there they are given back byte for byte, with the session's id alone changed. Otherwise each
+message is one line, in one chain. A compaction is a `compact_boundary` and the summary behind it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from helix_desktop.engine.facts import Reasoning, Text, ToolCall
+from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPicture, RecordedSession
+from helix_desktop.histories.session_export import arguments_object
+
+SEEN_VERSION = "2.1.197"
+_LONGEST_NAME = 200  # of a project's folder; Claude Code shortens longer ones in its own way
+Block = dict[str, Any]
+
+
+def encode_project_folder(folder: str) -> str:
+    """The name of the folder that has the sessions of a working folder; empty where it would be too long."""
+    name = re.sub(r"[^a-zA-Z0-9]", "-", folder)
+    return name if len(name) <= _LONGEST_NAME else ""
+
+
+def rename_claude_code_session(content: bytes, old: str, new: str) -> bytes:
+    """The same lines under another session id. Text in a message is not touched: a quotation mark in it is escaped."""
+    pattern = rb'("sessionId"\s*:\s*")' + re.escape(old.encode()) + rb'"'
+    return re.sub(pattern, lambda found: found[1] + new.encode() + b'"', content)
+
+
+def is_claude_code_compaction(value: Mapping[str, object]) -> bool:
+    return value.get("type") == "system" and value.get("subtype") == "compact_boundary"
+
+
+def write_claude_code_session(session: RecordedSession, name: str) -> Iterator[Mapping[str, Any]]:
+    """The lines of the session under the id `name`."""
+    before: str | None = None
+    compactions = {one.at: one for one in session.compactions}
+    for at in range(len(session.messages) + 1):
+        lines: list[Block] = []
+        if at in compactions:
+            lines += _compaction_lines(compactions[at].text, compactions[at].time, before)
+        if at < len(session.messages):
+            lines += _message_lines(session.messages[at])
+        for number, line in enumerate(lines):
+            identity = str(uuid.uuid5(uuid.UUID(name), f"{at} {number}"))
+            parent = None if line.get("subtype") == "compact_boundary" else before
+            about = {"isSidechain": False, "userType": "external", "cwd": session.folder, "sessionId": name}
+            yield {"parentUuid": parent, **about, "version": SEEN_VERSION, **line, "uuid": identity}
+            before = identity
+
+
+def _compaction_lines(text: str, time: float, before: str | None) -> list[Block]:
+    when, about = _format_time(time), {"isCompactSummary": True, "isVisibleInTranscriptOnly": True}
+    boundary = {"type": "system", "subtype": "compact_boundary", "content": "Conversation compacted", "isMeta": False}
+    details = {"logicalParentUuid": before, "level": "info", "compactMetadata": {"trigger": "manual", "preTokens": 0}}
+    summary = {"type": "user", "message": {"role": "user", "content": text}, **about, "timestamp": when}
+    return [{**boundary, **details, "timestamp": when}, summary]
+
+
+def _message_lines(message: RecordedMessage) -> list[Block]:
+    when = _format_time(message.time)
+    pictures = [_picture_block(picture) for picture in message.pictures]
+    if message.role == "assistant":
+        reply = _reply_message(message)
+        return [{"type": "assistant", "message": reply, "timestamp": when}] if reply["content"] else []
+    if message.role == "tool":
+        text = {"type": "text", "text": message.text or "(no output)"}
+        result = {"type": "tool_result", "tool_use_id": _plain_id(message.answers), "is_error": not message.ok}
+        content: object = [text, *pictures] if pictures else message.text or "(no output)"
+        said = {"role": "user", "content": [{**result, "content": content}]}
+        return [{"type": "user", "message": said, "toolUseResult": message.text, "timestamp": when}]
+    if not (message.text.strip() or pictures):
+        return []
+    words: list[Block] = [{"type": "text", "text": message.text}] if message.text.strip() else []
+    blocks: object = [*words, *pictures] if pictures else message.text
+    about = {"isMeta": True} if message.beside else {}
+    return [{"type": "user", "message": {"role": "user", "content": blocks}, **about, "timestamp": when}]
+
+
+def _reply_message(message: RecordedMessage) -> Block:
+    blocks: list[Block] = []
+    for part in message.parts:
+        if isinstance(part, Reasoning) and part.opaque:
+            blocks.append(json.loads(part.opaque))
+        elif isinstance(part, Text) and part.text.strip():
+            blocks.append({"type": "text", "text": part.text})
+        elif isinstance(part, ToolCall):
+            call = {"type": "tool_use", "id": _plain_id(part.id), "name": part.name}
+            blocks.append({**call, "input": arguments_object(part.arguments)})
+    usage = message.usage
+    figures = {
+        "input_tokens": max(0, usage.input - usage.cache_read - usage.cache_write),
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation_input_tokens": usage.cache_write,
+        "output_tokens": usage.output,
+    }
+    reason = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
+    about = {"id": f"msg_{uuid.uuid4().hex}", "type": "message", "role": "assistant", "model": message.model}
+    return {**about, "stop_reason": reason, "stop_sequence": None, "content": blocks, "usage": figures}
+
+
+def _picture_block(picture: RecordedPicture) -> Block:
+    data = base64.b64encode(picture.data).decode("ascii")
+    return {"type": "image", "source": {"type": "base64", "media_type": picture.media_type, "data": data}}
+
+
+def _plain_id(call: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", call)[:64]
+
+
+def _format_time(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

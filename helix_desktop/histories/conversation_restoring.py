@@ -1,0 +1,256 @@
+"""Gives a conversation back to Claude Code or Codex: a new session in the agent's own format, where the agent looks for it.
+
+Nothing that is there is changed: the file has a new name, and comes into its place whole. Logins of the agents are not read.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from helix_desktop.engine.facts import Recorded
+from helix_desktop.engine.legal_messages import INTERRUPTED
+from helix_desktop.errors import HelixError, InvalidInput
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.histories import claude_code_history as claude_reader
+from helix_desktop.histories import claude_code_writer as claude_writer
+from helix_desktop.histories import codex_history as codex_reader
+from helix_desktop.histories import codex_writer, history_reading
+from helix_desktop.histories.beside import read_beneath
+from helix_desktop.histories.history_finding import HistoryPlaces
+from helix_desktop.histories.history_rows import ReadingComplaints, UnreadableRow
+from helix_desktop.histories.recorded_session import RecordedSession
+from helix_desktop.histories.session_export import Content
+from helix_desktop.histories.session_from_facts import (
+    build_session_from_facts,
+    list_compactions,
+    origin_of_conversation,
+)
+from helix_desktop.histories.tool_translation import MessageTranslation
+
+if sys.platform == "win32":
+    from helix_desktop.tools import folder_handles_windows as folders
+else:
+    from helix_desktop.tools import folder_handles as folders
+
+LARGEST_ORIGINAL = 1 << 30
+Lines = Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFormat:
+    """What is needed to write for an agent. `provider`: whose sealed reasoning it can send back."""
+
+    kind: str
+    seen_version: str
+    provider: str
+    rename_session: Callable[[bytes, str, str], bytes]
+    is_compaction: Callable[[Mapping[str, object]], bool]
+    resume: str
+
+
+FORMATS = {
+    "claude": AgentFormat(
+        claude_reader.KIND,
+        claude_writer.SEEN_VERSION,
+        claude_reader.TAG,
+        claude_writer.rename_claude_code_session,
+        claude_writer.is_claude_code_compaction,
+        "claude --resume {}",
+    ),
+    "codex": AgentFormat(
+        codex_reader.KIND,
+        codex_writer.SEEN_VERSION,
+        codex_reader.TAG,
+        codex_writer.rename_codex_session,
+        codex_writer.is_codex_compaction,
+        "codex resume {}",
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredSession:
+    """A session as it is to be written. `is_original`: its lines are those the agent wrote. `messages` are counted as read back."""
+
+    agent: str
+    session: str
+    folder: str
+    content: bytes
+    is_original: bool
+    messages: int
+    compactions: int
+    version: str = ""
+    left_out_reasoning: int = 0
+    left_out_context: int = 0
+    calls_as_text: int = 0
+
+
+def agent_of_origin(facts: Sequence[Recorded]) -> str:
+    """The agent the conversation comes from; empty where it is none of those that are written for."""
+    kind = origin_of_conversation(facts).kind
+    return next((name for name, one in FORMATS.items() if one.kind == kind), "")
+
+
+def restore_session(
+    facts: Sequence[Recorded], content: Content, agent: str, folder: str, before_compaction: int = 0
+) -> RestoredSession:
+    """The conversation for the agent under a new id. `before_compaction`: as it was before that one, counted from 1."""
+    compactions = list_compactions(facts)
+    if before_compaction and not 0 < before_compaction <= len(compactions):
+        raise InvalidInput(f"This conversation has {len(compactions)} compactions in effect.", remedy="Choose one of them by its number, from 1.")  # fmt: skip
+    name = str(uuid.uuid4())
+    original = _restore_original_lines(facts, content, agent, name, before_compaction)
+    if original is not None:
+        return original
+    origin = origin_of_conversation(facts)
+    if before_compaction:
+        facts = [one for one in facts if one.seq < compactions[before_compaction - 1].seq]
+    return _write_anew(build_session_from_facts(facts, content, folder, origin), agent, name)
+
+
+# --- the agent's own lines ------------------------------------------------------------------------------------------
+
+
+def _restore_original_lines(
+    facts: Sequence[Recorded], content: Content, agent: str, name: str, before_compaction: int
+) -> RestoredSession | None:
+    """The lines the agent wrote, where its file is still there and says what the conversation says; else None."""
+    origin, form = origin_of_conversation(facts), FORMATS[agent]
+    path = Path(origin.path)
+    if origin.kind != form.kind or "#" in origin.path or not path.is_absolute():
+        return None
+    try:
+        lines = read_beneath(path.parent, path.name, LARGEST_ORIGINAL).splitlines(keepends=True)
+        sessions = list(history_reading.read_sessions(path, ReadingComplaints(), form.kind))
+    except (OSError, HelixError, UnreadableRow):
+        return None
+    found = next((one for one in sessions if one.session == origin.session and not one.parent), None)
+    ours = build_session_from_facts(facts, content, "", origin)
+    if found is None or _comparable_messages(found) != _comparable_messages(ours):
+        return None
+    cut = _lines_before_compaction(lines, form, before_compaction)
+    if cut is None:
+        return None
+    kept = list_compactions(facts)[: before_compaction - 1] if before_compaction else list_compactions(facts)
+    whole = form.rename_session(b"".join(cut), origin.session, name)
+    version = found.version or origin.version
+    return RestoredSession(agent, name, found.folder, whole, True, len(ours.messages), len(kept), version)
+
+
+def _comparable_messages(session: RecordedSession) -> Counter[tuple[object, ...]]:
+    """What two readings of a session must have in common."""
+    return Counter(
+        (message.role, (message.shown or message.text).strip(), message.calls, message.answers, len(message.pictures))
+        for message in session.messages
+        if message.role in ("user", "assistant", "tool") and message.text != INTERRUPTED
+    )
+
+
+def _lines_before_compaction(lines: Lines, form: AgentFormat, number: int) -> Lines | None:
+    """The lines before the agent's own compaction of that number; None where it has none. A line that was cut off is left."""
+    kept = lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
+    if not number:
+        return kept
+    for at, line in enumerate(kept):
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            number -= isinstance(value, dict) and form.is_compaction(value)
+        if number == 0:
+            return kept[:at]
+    return None
+
+
+# --- written anew ---------------------------------------------------------------------------------------------------
+
+
+def _write_anew(session: RecordedSession, agent: str, name: str) -> RestoredSession:
+    form = FORMATS[agent]
+    translation = MessageTranslation(form.kind, same_agent=session.kind == form.kind, provider=form.provider)
+    translated = [translation.translate_message(message) for message in session.messages]
+    places = [sum(one is not None for one in translated[: each.at]) for each in session.compactions]
+    compactions = tuple(replace(one, at=at, keep=at) for one, at in zip(session.compactions, places, strict=True))
+    messages = tuple(one for one in translated if one is not None)
+    written = replace(session, messages=messages, compactions=compactions)
+    if agent == "claude":
+        lines: Sequence[Mapping[str, Any]] = list(claude_writer.write_claude_code_session(written, name))
+    else:
+        lines = list(codex_writer.write_codex_session(written, name, time.time()))
+    content = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines).encode("utf-8", "replace")
+    return RestoredSession(
+        agent, name, session.folder, content, False, len(messages), len(compactions),
+        session.version if session.kind == form.kind else "",
+        translation.left_out_reasoning, translation.left_out_context, translation.as_text,
+    )  # fmt: skip
+
+
+# --- the file -------------------------------------------------------------------------------------------------------
+
+
+def place_of_session(restored: RestoredSession, places: HistoryPlaces) -> tuple[Path, str]:
+    """The folder that nothing may lead out of, and the file's path in it."""
+    variable, own = ("CLAUDE_CONFIG_DIR", ".claude") if restored.agent == "claude" else ("CODEX_HOME", ".codex")
+    named = places.variables.get(variable, "")
+    begin = "" if named else f"{own}/"
+    root = Path(named) if named else places.home
+    if restored.agent == "codex":
+        return root, f"{begin}sessions/{codex_writer.name_rollout_file(restored.session, time.time())}"
+    project = claude_writer.encode_project_folder(restored.folder)
+    if not project:
+        raise InvalidInput(f"The name of the folder {restored.folder} is too long for Claude Code's own folder name.", remedy="Write to a file with `--to FILE`.")  # fmt: skip
+    return root, f"{begin}projects/{project}/{restored.session}.jsonl"
+
+
+def write_new_session_file(root: Path, inside: str, content: bytes) -> Path:
+    """Write the file, which comes into its place whole. Refused where it is there, and where a link stands on the way."""
+    folder, _, name = inside.rpartition("/")
+    try:
+        for part in _folders_on_the_way(folder):
+            _ensure_real_folder(root, part)
+        with folders.open_folder(root, folder) as place:
+            _write_whole_file(place, name, content)
+    except FileExistsError as error:
+        raise InvalidInput(f"{root / inside} already exists.", remedy="Nothing was changed. Choose another name.") from error  # fmt: skip
+    except OSError as error:
+        raise InvalidInput(f"{root / inside} can't be written: {error.strerror}.", remedy="Nothing was changed. To write somewhere else, use `--to FILE`.") from error  # fmt: skip
+    return root / inside
+
+
+def _folders_on_the_way(folder: str) -> Sequence[str]:
+    parts = folder.split("/") if folder else []
+    return ["/".join(parts[: at + 1]) for at in range(len(parts))]
+
+
+def _ensure_real_folder(root: Path, inside: str) -> None:
+    above, _, name = inside.rpartition("/")
+    with folders.open_folder(root, above) as place:
+        with suppress(FileExistsError):
+            place.create_folder(name)
+        if stat.S_ISLNK(place.stat_entry(name).st_mode):
+            raise OSError(errno.ELOOP, f"{name} is a link", inside)
+
+
+def _write_whole_file(place: folders.OpenFolder, name: str, content: bytes) -> None:
+    draft = f".{name[:200]}-{os.urandom(4).hex()}"
+    try:
+        with os.fdopen(place.create_file(draft), "wb") as file:
+            if sys.platform != "win32":
+                os.fchmod(file.fileno(), 0o600)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        place.move_to_new_name(draft, name)
+    finally:
+        with suppress(FileNotFoundError):
+            place.delete_entry(draft)

@@ -1,0 +1,132 @@
+"""Tool calls of one agent as another agent's own tools make them, where they correspond; else as text that says what they were.
+
+A call is translated only if every argument of it has a counterpart, so that nothing it did is told differently.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from helix_desktop.engine.facts import Reasoning, ReplyPart, Text, ToolCall
+from helix_desktop.engine.tool_names import ToolName
+from helix_desktop.histories.recorded_session import RecordedMessage, build_recorded_reply
+
+CLAUDE_CODE, CODEX = "claude-code", "codex"
+_ACTS: Mapping[str, str] = {
+    **dict.fromkeys(
+        (ToolName.RUN_COMMAND, "Bash", "bash", "exec_command", "shell", "shell_command", "run_shell_command"), "command"
+    ),
+    **dict.fromkeys((ToolName.READ_FILE, "Read", "read"), "read"),
+    **dict.fromkeys((ToolName.WRITE_FILE, "Write", "write"), "write"),
+    **dict.fromkeys((ToolName.EDIT_FILE, "Edit", "edit", "replace"), "edit"),
+}
+_ARGUMENTS: Mapping[str, str] = {
+    **dict.fromkeys(("command", "cmd"), "command"),
+    **dict.fromkeys(("path", "file_path", "filePath", "absolute_path"), "path"),
+    **dict.fromkeys(("old_text", "old_string", "oldString", "oldText"), "old"),
+    **dict.fromkeys(("new_text", "new_string", "newString", "newText"), "new"),
+    "content": "content",
+    "workdir": "folder",
+}
+_WITHOUT_EFFECT = frozenset({"description", "timeout", "timeout_ms", "timeout_seconds", "yield_time_ms", "max_output_tokens"})  # fmt: skip
+_NEEDED = {"command": {"command"}, "read": {"path"}, "write": {"path", "content"}, "edit": {"path", "old", "new"}}
+_TARGETS: Mapping[str, Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    CLAUDE_CODE: {
+        "command": ("Bash", {"command": "command"}),
+        "read": ("Read", {"path": "file_path"}),
+        "write": ("Write", {"path": "file_path", "content": "content"}),
+        "edit": ("Edit", {"path": "file_path", "old": "old_string", "new": "new_string"}),
+    },
+    CODEX: {"command": ("exec_command", {"command": "cmd"})},
+}
+
+
+def translate_call(call: ToolCall, target: str) -> ToolCall | None:
+    """The call as the target's own tool makes it; None where it has no such tool, or none that takes these arguments."""
+    act = _ACTS.get(call.name, "")
+    tool = _TARGETS[target].get(act)
+    arguments = _canonical_arguments(call.arguments)
+    if tool is None or arguments is None or set(arguments) - {"folder"} != _NEEDED[act]:
+        return None
+    if "folder" in arguments:
+        if act != "command":
+            return None
+        arguments["command"] = f"cd {shlex.quote(arguments.pop('folder'))} && {arguments['command']}"
+    name, names = tool
+    written = {names[key]: value for key, value in arguments.items()}
+    return replace(call, name=name, arguments=json.dumps(written, ensure_ascii=False))
+
+
+def _canonical_arguments(text: str) -> dict[str, str] | None:
+    """The arguments by their common names; None where one of them is not known or is no text."""
+    try:
+        given = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return None
+    found: dict[str, str] = {}
+    for name, value in given.items() if isinstance(given, dict) else ():
+        if name in _WITHOUT_EFFECT:
+            continue
+        words = _command_line_of_words(value) if isinstance(value, list) else value
+        if name not in _ARGUMENTS or not isinstance(words, str):
+            return None
+        found[_ARGUMENTS[name]] = words
+    return found
+
+
+def _command_line_of_words(words: list[object]) -> str | None:
+    if not all(isinstance(word, str) for word in words):
+        return None
+    plain = [str(word) for word in words]
+    is_shell = len(plain) == 3 and plain[0].rpartition("/")[2] in ("bash", "sh", "zsh") and plain[1] in ("-c", "-lc")
+    return plain[2] if is_shell else shlex.join(plain)
+
+
+class MessageTranslation:
+    """Messages for another agent. A reply whose calls do not all translate has them as text, and so have their results.
+
+    `left_out_reasoning` and `left_out_context`: how many parts that the other agent cannot read, and how many messages that the
+    first agent itself had put in, are not in it. `as_text`: how many calls stand as text.
+    """
+
+    def __init__(self, target: str, *, same_agent: bool, provider: str) -> None:
+        self._target, self._same_agent, self._provider = target, same_agent, provider
+        self._texts: dict[str, str] = {}  # by call id, the tool's name: its result is text too
+        self.left_out_reasoning = self.left_out_context = self.as_text = 0
+
+    def translate_message(self, message: RecordedMessage) -> RecordedMessage | None:
+        """The message for the target; None where it is left out."""
+        if message.role == "assistant":
+            return self._translate_reply(message)
+        if message.role == "tool" and message.answers in self._texts:
+            name = self._texts.pop(message.answers)
+            failed = "" if message.ok else ", which failed"
+            text = f"[Result of the tool {name}{failed}]\n{message.text}"
+            return RecordedMessage("user", text, time=message.time, pictures=message.pictures, beside=True)
+        is_context = message.beside or message.role == "system"
+        if is_context and not (self._same_agent and self._target == CODEX):
+            self.left_out_context += 1
+            return None
+        return message
+
+    def _translate_reply(self, message: RecordedMessage) -> RecordedMessage | None:
+        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        pick: Callable[[ToolCall], ToolCall | None] = lambda call: translate_call(call, self._target)  # noqa: E731
+        translated = {call.id: call if self._same_agent else pick(call) for call in calls}
+        is_text = any(call is None for call in translated.values())
+        parts: list[ReplyPart] = []
+        for part in message.parts:
+            if isinstance(part, Reasoning) and not (part.opaque and part.provider == self._provider):
+                self.left_out_reasoning += 1
+            elif isinstance(part, ToolCall) and is_text:
+                self._texts[part.id], self.as_text = part.name, self.as_text + 1
+                parts.append(Text(f"[Call of the tool {part.name}]\n{part.arguments}"))
+            else:
+                found = translated[part.id] if isinstance(part, ToolCall) else part
+                parts.extend([found] if found is not None else [])
+        if not any(isinstance(part, ToolCall) or (isinstance(part, Text) and part.text.strip()) for part in parts):
+            return None
+        return build_recorded_reply(parts, model=message.model, time=message.time, usage=message.usage)
