@@ -145,13 +145,15 @@ def try_conversation(name: str, chance: random.Random) -> list[str]:
         run_agent(name, provider, home, resume(name, session, "and more of it"))
         kept = Path(folder, "kept")
         shutil.copytree(home, kept, symlinks=True)
+        original = session_file(name, home)
+        before = original.read_bytes()
         run_agent(name, provider, kept, resume(name, session, "REFERENCE"))
+        original.write_bytes(before)  # Codex's database in the copy names the first file, and goes on in it
         expected = [one for one in pieces_of_request(last_request(provider, "REFERENCE")) if one[2] != "REFERENCE"]
         helix(home, "workspace", "new", "Work", "--folder", str(home.parent / "work"))
         helix(home, "conversation", "import", "-w", "Work", str(session_file(name, home)))
         listed = json.loads(helix(home, "conversation", "list", "-w", "Work", "--json"))
         conversation = next(one["id"] for one in listed if not one["parent"])
-        original = session_file(name, home)
         for way, agent in (("its own lines", name), ("written anew", name), ("the other agent", _other(name))):
             if way == "written anew":
                 original.unlink()
@@ -186,7 +188,8 @@ def _differences(expected: Sequence[Any], got: Sequence[Any], *, translated: boo
 
 def _first_difference(expected: Sequence[Any], got: Sequence[Any]) -> str:
     pairs = ((one, other) for one, other in zip(expected, got, strict=False) if one != other)
-    return str(next(pairs, "one goes on"))[:700]
+    more = [*expected, *got][-abs(len(expected) - len(got)) :]
+    return str(next(pairs, f"one goes on with {more}"))[:700]
 
 
 def main() -> int:
