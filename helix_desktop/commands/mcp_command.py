@@ -80,7 +80,7 @@ def run_mcp_command(arguments: argparse.Namespace) -> int:
 
 async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
-    for name in ("server", "stdio", "http")[
+    for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[
         : 2 if arguments.http is None else 3
     ]:  # half a second, and a window may be open
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")

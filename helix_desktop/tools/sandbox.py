@@ -290,7 +290,12 @@ class Sandbox:
                 os.makedirs(path, mode=0o700, exist_ok=True)  # noqa: PTH103 -- as above
 
     def _arguments_to_mask(self, paths: Iterable[str]) -> list[str]:
-        return [word for path in paths for word in _arguments_to_mask_path(path, self._ensure_empty_file)]
+        """What lies in a folder that is masked needs no mask: nothing can be made in that one any more."""
+        masked: list[str] = []
+        for path in sorted(paths, key=len):
+            if not any(is_within_folder(path, other) for other in masked):
+                masked.append(path)
+        return [word for path in masked for word in _arguments_to_mask_path(path, self._ensure_empty_file)]
 
     def _ensure_empty_file(self) -> Path:
         """The file that stands where one is hidden."""

@@ -32,7 +32,7 @@ def test_the_report_adds_up_with_the_journal(tmp_path: Path, capfd: pytest.Captu
     assert report["undo_identical"]
     assert report["recalls"] >= 2
     assert set(report["recalled"]) == {digest for fold in folds for digest in fold["entries"]}
-    assert 0.5 < report["saved"] < 1
+    assert 0.25 < report["saved"] < 1  # beside a summary at the limit of the window
     details = report["details"]
     assert details["found"] == details["kept"] + details["added"] + details["entry"]
 

@@ -22,7 +22,7 @@ __all__ = ["desks", "folder"]
 async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_path: Path) -> None:
     create_tour_folder(tmp_path / "sample")
     desk = desks()  # type: ignore[operator]
-    bench = await desk.create("Sample", tmp_path / "sample")
+    bench = await desk.create_workspace("Sample", tmp_path / "sample")
     tour = await run_tour_session(bench, lambda _: None)
     heard: list[tuple[int, int]] = []
     wanted = ReplaySelection([tour.conversation], [], ["helix", "none"], 32_000)
@@ -54,7 +54,7 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
 async def test_a_replay_that_is_stopped_leaves_no_process(desks: object, tmp_path: Path) -> None:
     desk, long = desks(), tmp_path / "long.jsonl"  # type: ignore[operator]
     (tmp_path / "folder").mkdir()
-    bench = await desk.create("Empty", tmp_path / "folder")
+    bench = await desk.create_workspace("Empty", tmp_path / "folder")
     long.write_text("".join(f'{{"role": "user", "content": "{n}"}}\n' for n in range(50_000)))
     work = asyncio.ensure_future(  # noqa: TID251 - a test's own task
         replay_process.replay_conversations(

@@ -52,14 +52,14 @@ def test_when_the_program_dies_its_commands_die(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     script = f"""
 import asyncio, pathlib, sys
-from helix_desktop.processes.running_command import Command
-from helix_desktop.processes.starter import ProcessLaunch, Where, Whose
-from helix_desktop.tools.sandbox import Kind, Sandbox
+from helix_desktop.processes.running_command import RunningCommand
+from helix_desktop.processes.starter import CommandAuthor, ProcessLaunch, ProcessPlace
+from helix_desktop.tools.sandbox import Sandbox, SandboxKind
 async def main():
-    box = Sandbox(Kind.NONE, (), pathlib.Path("/tmp"))
+    box = Sandbox(SandboxKind.NONE, (), pathlib.Path("/tmp"))
     line = ["/bin/sh", "-c", "setsid sleep 1000 & echo $! > {mark}; sleep 1000"]
-    launch = ProcessLaunch(Whose.USER, line, "/", {{"PATH": "/usr/bin:/bin"}}, where=Where.WATCHED)
-    await Command.start(launch, lambda n: box.command(line, n, network=False))
+    launch = ProcessLaunch(CommandAuthor.USER, line, "/", {{"PATH": "/usr/bin:/bin"}}, place=ProcessPlace.WATCHED)
+    await RunningCommand.start_locked_in(launch, lambda n: box.wrap_command(line, n, network=False))
     while not (pathlib.Path({str(mark)!r}).exists() and pathlib.Path({str(mark)!r}).read_text().endswith(chr(10))):
         await asyncio.sleep(0.01)
     import os

@@ -37,12 +37,12 @@ def launch(whose: CommandAuthor, argv: list[str], **options: Any) -> ProcessLaun
         (CommandAuthor.PROGRAM, ["git", "status"], {}, "absolute path"),
         (CommandAuthor.PROGRAM, [sys.executable, "-m", "helix_desktop"], {}, "isolated"),
         (CommandAuthor.PROGRAM, [sys.executable, "-P", "-m", "helix_desktop"], {}, "isolated"),
-        (CommandAuthor.TRUSTED, ["/bin/true"], {"where": ProcessPlace.SANDBOX, "unchecked": "x"}, "hash"),
-        (CommandAuthor.TRUSTED, ["/bin/true"], {"trust": HASH, "unchecked": "x"}, "only in the sandbox"),
-        (CommandAuthor.TRUSTED, ["/bin/true"], {"trust": HASH, "where": ProcessPlace.WATCHED, "is_allowed_outside": True, "unchecked": "x"}, "only in the sandbox"),
-        (CommandAuthor.TRUSTED, ["/bin/true"], {"trust": HASH, "where": ProcessPlace.SANDBOX}, "checked afterwards"),
-        (CommandAuthor.MODEL, ["/bin/true"], {"unchecked": "x"}, "only when the user allowed it"),
-        (CommandAuthor.MODEL, ["/bin/true"], {"where": ProcessPlace.SANDBOX}, "checked afterwards"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"place": ProcessPlace.SANDBOX, "reason_unchecked": "x"}, "hash"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"trusted_hash": HASH, "reason_unchecked": "x"}, "only in the sandbox"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"trusted_hash": HASH, "place": ProcessPlace.WATCHED, "is_allowed_outside": True, "reason_unchecked": "x"}, "only in the sandbox"),
+        (CommandAuthor.TRUSTED, ["/bin/true"], {"trusted_hash": HASH, "place": ProcessPlace.SANDBOX}, "checked afterwards"),
+        (CommandAuthor.MODEL, ["/bin/true"], {"reason_unchecked": "x"}, "only when the user allowed it"),
+        (CommandAuthor.MODEL, ["/bin/true"], {"place": ProcessPlace.SANDBOX}, "checked afterwards"),
     ],
 )  # fmt: skip
 def test_what_breaks_a_rule_is_not_started(
@@ -53,8 +53,14 @@ def test_what_breaks_a_rule_is_not_started(
 
 
 def test_what_keeps_to_the_rules_is_started() -> None:
-    launch(CommandAuthor.TRUSTED, ["/bin/true"], trust=HASH, where=ProcessPlace.SANDBOX, unchecked="it writes nothing")
-    launch(CommandAuthor.MODEL, ["/bin/true"], is_allowed_outside=True, unchecked="the user allowed it")
+    launch(
+        CommandAuthor.TRUSTED,
+        ["/bin/true"],
+        trusted_hash=HASH,
+        place=ProcessPlace.SANDBOX,
+        reason_unchecked="it writes nothing",
+    )
+    launch(CommandAuthor.MODEL, ["/bin/true"], is_allowed_outside=True, reason_unchecked="the user allowed it")
     launch(CommandAuthor.PROGRAM, isolated_python_command("-c", ""))
     assert run_process(launch(CommandAuthor.USER, ["printf", "a"])) == FinishedProcess(0, b"a", b"")
 

@@ -6,6 +6,7 @@ connection: no prepared statement, and settings hold for one transaction. A tran
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,9 @@ from helix_desktop.store.shared import postgres_schema
 
 if TYPE_CHECKING:
     from helix_desktop.store.shared.postgres_schema import Connection
+
+# A failed pipeline raises its error, and psycopg logs it as well while it ends the pipeline.
+logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
