@@ -9,19 +9,19 @@ import pytest
 
 HOLES = """
 import asyncio, contextlib, pathlib
-from helix_desktop import heap
+from helix_desktop import glibc_memory as heap
 
 def resident():
     return int(pathlib.Path("/proc/self/statm").read_text().split()[1]) * 4096 >> 20
 
-heap.share()
+heap.share_one_heap_between_threads()
 heap.EVERY = 0.01
 pieces = [(bytearray(b"x" * 100_000), bytearray(b"y" * 1_000)) for _ in range(1_000)]
 pieces = [small for _, small in pieces]
 before = resident()
 
 async def wait():
-    given = asyncio.ensure_future(heap.give_back())
+    given = asyncio.ensure_future(heap.return_free_memory())
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(50):
             while resident() > before - 50:

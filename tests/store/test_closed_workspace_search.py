@@ -23,11 +23,11 @@ SHELL = EntryOrigin("shell", "cat log")
 KILLED = """
 import asyncio, os, sys
 from pathlib import Path
-from helix_desktop.store.stored_workspace import Workspace
+from helix_desktop.store.stored_workspace import StoredWorkspace
 from tests.store.test_closed_workspace_search import fill
 
 async def main():
-    await fill(await Workspace.open(Path(sys.argv[1])))
+    await fill(await StoredWorkspace.open(Path(sys.argv[1])))
     os.kill(os.getpid(), 9)
 
 asyncio.run(main())

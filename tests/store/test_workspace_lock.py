@@ -20,7 +20,7 @@ def test_a_second_owner_is_refused_even_in_the_same_process(tmp_path: Path) -> N
 
 
 def test_a_dead_owner_lets_go(tmp_path: Path) -> None:
-    script = "import os, sys, pathlib; from helix_desktop.store import lock; lock.Lock(pathlib.Path(sys.argv[1])); os._exit(9)"
+    script = "import os, sys, pathlib; from helix_desktop.store import workspace_lock; workspace_lock.WorkspaceLock(pathlib.Path(sys.argv[1])); os._exit(9)"
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "lock")], check=False)
     assert done.returncode == 9
     WorkspaceLock(tmp_path / "lock").release_lock()
@@ -28,8 +28,8 @@ def test_a_dead_owner_lets_go(tmp_path: Path) -> None:
 
 LEFT = """
 import os, sys, pathlib
-from helix_desktop.store import lock
-lock.Lock(pathlib.Path(sys.argv[1]))
+from helix_desktop.store import workspace_lock
+workspace_lock.WorkspaceLock(pathlib.Path(sys.argv[1]))
 if os.fork():
     os._exit(9)
 os.read(0, 1)

@@ -76,7 +76,7 @@ def test_painting_it_does_not_make_the_enums_of_qt(tmp_path: Path) -> None:
         "def paint(*given):\n"
         "    painted(*given)\n"
         "    made = [each for each in gc.get_objects() if isinstance(each, type) and each.__qualname__ == 'GlobalColor']\n"
-        "    print(len(made), given[1].empty.painted)\n"
+        "    print(len(made), given[1].placeholder.was_painted)\n"
         "    sys.stdout.flush()\n"
         "    import os\n"
         "    os._exit(0)\n"

@@ -235,7 +235,7 @@ class Bench:
     def list_conversations(self) -> list[FakeSession]:
         return [FakeSession("c"), FakeSession("other")]
 
-    async def child(self, conversation: str) -> list[Recorded]:
+    async def read_conversation_facts(self, conversation: str) -> list[Recorded]:
         return self.facts
 
 
