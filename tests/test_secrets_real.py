@@ -18,17 +18,17 @@ pytestmark = pytest.mark.skipif(
 TRY = """
 import asyncio, json, sys
 from pathlib import Path
-from helix_desktop.errors import NoKeyring
-from helix_desktop.secrets import Secrets
+from helix_desktop.errors import NoUsableKeyring
+from helix_desktop.secrets import ProviderKey, SecretStorage
 
 async def main():
-    secrets = Secrets(Path(sys.argv[1]), limit=float(sys.argv[2]))
+    secrets, key = SecretStorage(Path(sys.argv[1]), limit=float(sys.argv[2])), ProviderKey("openai")
     try:
-        await secrets.set("openai", "sk-planted-0123456789")
-        said = await secrets.get("openai")
-        await secrets.delete("openai")
-        gone = await secrets.get("openai")
-    except NoKeyring as error:
+        await secrets.store_secret_at(key, "sk-planted-0123456789")
+        said = await secrets.read_secret(key)
+        await secrets.delete_secret(key)
+        gone = await secrets.read_secret(key)
+    except NoUsableKeyring as error:
         said, gone = str(error), None
     print(json.dumps({"said": said, "gone": gone}))
 

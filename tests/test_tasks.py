@@ -163,4 +163,4 @@ async def test_what_cannot_be_made_is_said_and_nothing_is_ended() -> None:
         raise AssertionError(process)
 
     with pytest.raises(FileNotFoundError):
-        await tasks.finish_making(asyncio.create_subprocess_exec("/nowhere/program"), end)
+        await tasks.finish_making(asyncio.create_subprocess_exec("/no such folder/program"), end)

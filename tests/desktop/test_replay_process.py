@@ -38,7 +38,7 @@ async def test_a_conversation_is_played_through_each_policy(desks: object, tmp_p
     assert sum(helix.conversation_replays[0].steps) == helix.sent
     assert max(helix.conversation_replays[0].steps) / 32_000 == pytest.approx(helix.peak, abs=1e-4)
     assert {kind for _, kind in helix.conversation_replays[0].folds} == set(helix.folds) - {"excerpt"}
-    title = next(row.title for row in bench.conversations() if row.id == tour.conversation)
+    title = next(row.title for row in bench.list_conversations() if row.id == tour.conversation)
     assert helix.conversation_replays[0].name == f"1 {title}"
     assert "<html" in outcome.page[:500]
     assert "Recalls are billed with the searches for the content." in outcome.page

@@ -21,7 +21,7 @@ PLACES = {  # which argument of what is read by people
     "Decision": (2,),
     "Hidden": (0,),
     "Action": (2,),
-    "Question": (1, 3),
+    "PermissionQuestion": (1, 3),
     "Status": (1,),
     "TurnEnded": (1,),
     "FoldFailed": (1,),

@@ -130,12 +130,12 @@ async def test_what_is_printed_without_a_pause_does_not_outrun_the_clock() -> No
     class Flood:
         pieces, ended = 0, False
 
-        async def output(self) -> AsyncIterator[bytes]:
+        async def iterate_output(self) -> AsyncIterator[bytes]:
             while self.pieces < 100_000:
                 self.pieces += 1
                 yield b"y"
 
-        def end(self) -> None:
+        def kill_process_tree(self) -> None:
             self.ended = True
 
     flood, end = Flood(), _CommandEnd(0)

@@ -50,9 +50,9 @@ def test_a_result_is_shown_as_something_else(wire: Any) -> None:
         PieceKind.TEXT,
         PieceKind.CALL,
     ]
-    assert (reply.usage.input, reply.message.of(PieceKind.CALL)[0].name) == (3, "Bash")
+    assert (reply.usage.input, reply.message.pieces_of_kind(PieceKind.CALL)[0].name) == (3, "Bash")
     units = [wire.said("look"), *reply.message.units, wire.result("c1", "Bash", "a long output")]
-    (result,) = (one for one in wire.messages(wire.with_messages({}, units)) if one.of(PieceKind.RESULT))
+    (result,) = (one for one in wire.messages(wire.with_messages({}, units)) if one.pieces_of_kind(PieceKind.RESULT))
     (shown,) = wire.edited(result, [PieceEdit(0, "short")])
     assert "short" in str(shown)
     assert "a long output" not in str(shown)

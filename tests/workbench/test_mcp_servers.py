@@ -65,7 +65,7 @@ async def page(_address: str) -> None: ...
 
 @pytest.mark.parametrize(
     "ask",
-    [lambda servers: servers.sign_in("silent", page), lambda servers: servers.test("silent")],
+    [lambda servers: servers.sign_in_at_server("silent", page), lambda servers: servers.test_server_once("silent")],
     ids=["sign in", "test"],
 )
 async def test_nobody_waits_for_a_server_longer_than_the_workspace_is_open(
