@@ -45,7 +45,8 @@ LEFT_OUT = {
     "the disk is full",
 }
 FILES_PUT_BACK = {"rewind_files.py", "workspace_roots.py"}  # what is told after a rewind
-PUT_TOGETHER = {  # in the source, of several pieces
+PUT_TOGETHER = {
+    "Nothing was folded: it was cancelled",  # in the source, of several pieces
     "it closed the connection.",
     "it sent a message of more than {} bytes.",
     "the connection was lost.",
