@@ -113,8 +113,7 @@ Each agent has its own workspace, with its own LevelDB database, journal and ind
 
 ## What was not tested
 
-- The store was not tested with {AGENTS:,} computers at the same time. Each open workspace uses one to four connections, and a PostgreSQL server accepts only a few hundred. A fleet of this size therefore needs a
-  connection pooler, or several databases with the workspaces divided among them. Neither a connection pooler nor dividing workspaces among databases was tested.
+- The store was not tested with {AGENTS:,} computers at the same time. All workspaces of a process use at most eight connections to each PostgreSQL server. A connection pooler may stand in between: PgBouncer in transaction mode is part of the tests. Dividing workspaces among several databases was not tested.
 - The test did not use a network: client and server ran on the same computer. Over a network, each put takes one additional round trip.
 - S3-compatible stores were not tested under load, and stores from real providers were not tested at all. The tests use a simulated S3 server (moto) that keeps everything in memory, so they say nothing about speed. In an S3-compatible store, small entries are packed together, and each computer keeps an index of all rows in memory, at about 200 bytes per row. Such a store is suitable for workspaces with a few million rows.
 - Tables with more rows than those listed above were not tested. Figures for larger tables are extrapolated.
