@@ -376,7 +376,7 @@ class Walk:
 
 def names(view: object) -> list[str]:
     stack = view._stack  # type: ignore[attr-defined]
-    return [stack.spot(spot)[0].name for spot in stack.spots()]
+    return [stack.hot_spot_and_rect(spot)[0].name for spot in stack.list_hot_spots()]
 
 
 def panel_tokens(panel: object) -> list[int]:

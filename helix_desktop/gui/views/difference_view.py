@@ -241,10 +241,10 @@ class DifferenceView(QAbstractScrollArea):
         while len(self._buttons) < len(heads):
             buttons = HunkButtons(self.viewport())
             buttons.back.clicked.connect(
-                lambda _=False, b=buttons: self.hunk_undo_requested.emit(self._hunks[b.hunk].id)
+                lambda _=False, b=buttons: self.hunk_undo_requested.emit(self._hunks[b.hunk].stable_id)
             )
             buttons.keep.clicked.connect(
-                lambda _=False, b=buttons: self.hunk_keep_requested.emit(self._hunks[b.hunk].id)
+                lambda _=False, b=buttons: self.hunk_keep_requested.emit(self._hunks[b.hunk].stable_id)
             )
             self._buttons.append(buttons)
         for buttons, number in zip(self._buttons, heads, strict=False):
