@@ -16,9 +16,11 @@ PACKAGE = Path(helix_desktop.__file__).parent
 ALLOWED = {
     "processes/starter.py": {"subprocess", "Popen", "create_subprocess_exec", "webbrowser"},  # the one place
     "processes/jail.py": {"fork", "execvp", "subprocess"},  # a script of the starter's: it becomes the command, and imports nothing of ours
-    "doctor.py": {"platform"},  # which system this is; `processor`, which asks a program, is not used
+    "installation_checks.py": {"platform"},  # which system this is; `processor`, which asks a program, is not used
     "workbench/conversation_sharing.py": {"platform"},  # the name of this computer
     "histories/session_export.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
+    "histories/claude_code_writer.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
+    "histories/conversation_restoring.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
     "gui/deep_links.py": {"QDesktopServices", "openUrl"},  # the desktop opens an address or a file; only the window knows Qt
 }  # fmt: skip
 # These start programs, or can: none is imported but where a reason stands in ALLOWED.
@@ -54,8 +56,8 @@ LIBRARIES = {
     "anyio": "open_process and run_process; only its streams are used",
 }
 CTYPES = {  # what calls the system by number or by name, and what for
-    "processes/jail.py", "processes/jobs_windows.py", "tools/opening_within_folder.py", "tools/folder_handles_windows.py", "heap.py",
-    "doctor.py", "store/leveldb.py", "tools/changes/atomic_swap.py", "tools/changes/folder_watch.py",
+    "processes/jail.py", "processes/jobs_windows.py", "tools/opening_within_folder.py", "tools/folder_handles_windows.py", "glibc_memory.py",
+    "installation_checks.py", "store/leveldb.py", "tools/changes/atomic_swap.py", "tools/changes/folder_watch.py",
 }  # fmt: skip
 
 
