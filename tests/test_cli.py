@@ -435,9 +435,10 @@ def test_where_qt_lacks_a_library_the_window_says_so_in_one_line(tmp_path: Path)
     (tmp_path / "PySide6").mkdir()
     (tmp_path / "PySide6/__init__.py").touch()
     (tmp_path / "PySide6/QtCore.abi3.so").write_bytes(b"cut short")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "QT_QPA_PLATFORM": "offscreen"}
-    command = [sys.executable, "-m", "helix_desktop"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
+    starting = "import helix_desktop, runpy, sys; sys.path.insert(0, sys.argv.pop()); runpy.run_module('helix_desktop', run_name='__main__')"
+    command = [sys.executable, "-c", starting, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert done.stderr.startswith("The window couldn't be opened: ")
     assert done.stderr.endswith(": helix-desktop doctor\n")

@@ -27,12 +27,12 @@ def test_nothing_outside_the_window_needs_qt() -> None:
 
 def test_a_window_without_a_model_carries_nothing_for_requests() -> None:
     names = [
-        "app",
-        "desktop.program",
-        "desktop.connecting",
-        "desktop.administration",
-        "gui.front",
-        "workbench.desk",
+        "window_start",
+        "desktop.window_program",
+        "desktop.provider_administration",
+        "desktop.installation_care",
+        "gui.window_services",
+        "workbench.all_workbenches",
     ]
     heavy = {"httpx", "mcp", "keyring", "rich", "click"}
     loaded = _imported([f"helix_desktop.{name}" for name in names], f"print(sorted({heavy!r} & set(sys.modules)))")

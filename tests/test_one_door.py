@@ -18,7 +18,9 @@ ALLOWED = {
     "processes/jail.py": {"fork", "execvp", "subprocess"},  # a script of the starter's: it becomes the command, and imports nothing of ours
     "installation_checks.py": {"platform"},  # which system this is; `processor`, which asks a program, is not used
     "workbench/conversation_sharing.py": {"platform"},  # the name of this computer
-    "histories/session_export.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
+    "histories/session_export.py": {"uuid"},  # made of a name; `getnode`, which asks a program, is not used
+    "histories/conversation_restoring.py": {"uuid"},  # made of random numbers, likewise
+    "histories/claude_code_writer.py": {"uuid"},  # likewise
     "histories/claude_code_writer.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
     "histories/conversation_restoring.py": {"uuid"},  # made of random numbers; `getnode`, which asks a program, is not used
     "gui/deep_links.py": {"QDesktopServices", "openUrl"},  # the desktop opens an address or a file; only the window knows Qt
@@ -52,7 +54,7 @@ LIBRARIES = {
     "uvicorn": "with workers or reload it starts processes; gateway and context_server use neither",
     "watchfiles": "run_process and awatch_process start one; only awatch is used",
     "obstore": "credentials of a cloud can name a program; they are given to it by value",
-    "PySide6": "QProcess and QDesktopServices; the window alone has it, and links.py alone opens something",
+    "PySide6": "QProcess and QDesktopServices; the window alone has it, and gui/deep_links.py alone opens something",
     "anyio": "open_process and run_process; only its streams are used",
 }
 CTYPES = {  # what calls the system by number or by name, and what for

@@ -117,10 +117,10 @@ def test_a_fact_in_anothers_place_takes_its_row_along(journal: JournalFile) -> N
 
 def test_stored_facts_go_into_another_journal_as_they_are(journal: JournalFile, tmp_path: Path) -> None:
     lines = journal.stored_facts_since(0, 9)
-    for name in ("restore", "take"):
+    for name, write in (("restored", JournalFile.restore_facts), ("inserted", JournalFile.insert_stored_facts)):
         other = JournalFile(tmp_path / name)
-        getattr(other, name)(lines[:3])
-        getattr(other, name)(lines[3:])
+        write(other, lines[:3])
+        write(other, lines[3:])
         assert other.read_recorded("a") == journal.read_recorded("a")
         assert other.conversation_rows() == journal.conversation_rows()
         other.close()

@@ -157,10 +157,12 @@ def test_while_a_server_does_not_answer_a_call(screen: Screen, tmp_path: Path) -
 
 
 def test_while_the_keyring_is_silent(screen: Screen, tmp_path: Path) -> None:
-    home, mark, modules = tmp_path / "home", tmp_path / "mark", tmp_path / "modules"
-    modules.mkdir()
-    (modules / "silent_keyring.py").write_text(SILENT.format(mark=str(mark)))
-    silent = [("PYTHON_KEYRING_BACKEND", "silent_keyring.Keyring"), ("PYTHONPATH", str(modules))]
+    home, mark, settings = tmp_path / "home", tmp_path / "mark", tmp_path / "python_keyring"
+    settings.mkdir()
+    (settings / "silent_keyring.py").write_text(SILENT.format(mark=str(mark)))
+    chosen = f"[backend]\ndefault-keyring=silent_keyring.Keyring\nkeyring-path={settings}\n"
+    (settings / "keyringrc.cfg").write_text(chosen)
+    silent = [("XDG_CONFIG_HOME", str(tmp_path))]
     with ChatServer([reply(LONG), reply(LONG)]) as server:
         furnish(home, tmp_path / "project", server, key=True)
         with program(screen, home, more=silent) as process:
