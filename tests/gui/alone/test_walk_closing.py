@@ -165,7 +165,7 @@ def test_while_the_keyring_is_silent(screen: Screen, tmp_path: Path) -> None:
     silent = [("XDG_CONFIG_HOME", str(tmp_path))]
     with ChatServer([reply(LONG), reply(LONG)]) as server:
         furnish(home, tmp_path / "project", server, key=True)
-        with program(screen, home, more=silent) as process:
+        with program(screen, home, more=silent, within=["env", "-u", "PYTHON_KEYRING_BACKEND"]) as process:
             opened(screen, home)
             said(screen, home, "Who has the key?")
             wait_for("the question to the keyring", mark.exists)
