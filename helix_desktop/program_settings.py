@@ -42,7 +42,7 @@ class ProgramSetting(Generic[T]):
     unit: str = ""
     restart: bool = False  # takes effect at the next start
     long: bool = False  # a text of several lines
-    font: str = ""  # "text" or "code": the name of a font, empty for the system's
+    font: str = ""  # "text" or "code": the name of a font, empty for the program's own
 
     def check_value(self, value: object) -> T:
         """The value, if it is one this setting can have; else ConfigFileMistake, which says what was expected."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Signal
@@ -29,11 +30,9 @@ ZOOMS = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)
 TEXT = 13
 MONO = 12
 
-# Taken where the desktop names no font of its own but the generic one.
-_SANS = ("Inter", "Noto Sans", "Source Sans 3", "Cantarell", "DejaVu Sans")
-_MONO = ("JetBrains Mono", "Source Code Pro", "Noto Sans Mono", "DejaVu Sans Mono")
-_GENERIC = {"", "Sans", "Sans Serif", "sans-serif", "DejaVu Sans", "Bitstream Vera Sans", "Monospace", "monospace"}
-_GENERIC_MONO = _GENERIC | {"DejaVu Sans Mono", "Noto Sans Mono"}
+# They ship with the program (packaging/fonts.py). What they lack, Chinese for one, comes from the system's fonts.
+TEXT_FAMILY, CODE_FAMILY = "Helix Text", "Helix Code"
+_JOINING_FEATURES = tuple(QFont.Tag.fromString(tag) for tag in ("liga", "clig", "calt", "dlig"))
 
 _ROLES: dict[QPalette.ColorRole, str] = {
     QPalette.ColorRole.Window: "window",
@@ -131,6 +130,8 @@ class Theme(QObject):
         if mono:
             font.setStyleHint(QFont.StyleHint.Monospace)
             font.setFixedPitch(True)
+            for feature in _JOINING_FEATURES:  # a font of the user's choice may draw `<=` as one sign
+                font.setFeature(feature, 0)
         return font
 
     def monospaced_font(self, size: float = MONO) -> QFont:
@@ -150,9 +151,10 @@ class Theme(QObject):
         self.apply_to_application()
 
     def set_fonts(self, text: str, code: str) -> None:
-        """Families the user chose; an empty one means the system's own. In force with the next `apply_to_application`."""
-        self._sans = text or _preferred_font_family(QFontDatabase.SystemFont.GeneralFont, _SANS, _GENERIC)
-        self._mono = code or _preferred_font_family(QFontDatabase.SystemFont.FixedFont, _MONO, _GENERIC_MONO)
+        """Families the user chose; an empty one means the program's own. In force with the next `apply_to_application`."""
+        _load_shipped_fonts()
+        self._sans = text or TEXT_FAMILY
+        self._mono = code or CODE_FAMILY
 
     def zoom_by(self, steps: int) -> None:
         """To the next larger (1) or smaller (-1) text size; 0 goes back to the usual one."""
@@ -224,8 +226,8 @@ def _read_style_template() -> str:
     return (resources.resources_folder() / "style" / "helix.qss").read_text("utf-8")
 
 
-def _preferred_font_family(system: QFontDatabase.SystemFont, wanted: tuple[str, ...], generic: set[str]) -> str:
-    named = QFontDatabase.systemFont(system).family()
-    if named not in generic:
-        return named
-    return next((family for family in wanted if QFontDatabase.hasFamily(family)), named)
+@cache
+def _load_shipped_fonts() -> None:
+    """Once for the program, after the first paint: it has no text."""
+    for file in sorted((resources.resources_folder() / "fonts").glob("*.[ot]tf")):
+        QFontDatabase.addApplicationFont(str(file))

@@ -4,9 +4,10 @@ import re
 
 import pytest
 from PySide6.QtCore import QEvent
-from PySide6.QtGui import QPalette
-from PySide6.QtWidgets import QApplication, QPushButton, QWidget
+from PySide6.QtGui import QFont, QFontInfo, QPalette, QTextLayout
+from PySide6.QtWidgets import QApplication, QPlainTextEdit, QPushButton, QWidget
 
+from helix_desktop import resources
 from helix_desktop.engine.blocks import ContextKind
 from helix_desktop.gui.colour_tokens import DARK, LIGHT
 from helix_desktop.gui.theme import Theme, fill_style_sheet, set_widget_look
@@ -76,3 +77,55 @@ def test_lengths_follow_the_zoom_while_their_owner_lives(theme: Theme) -> None:
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     theme.set_zoom(1.0)
     assert widths == [(20, 0), (40, 0)]
+
+
+def _glyph_indexes(text: str, font: QFont) -> list[int]:
+    layout = QTextLayout(text, font)
+    layout.beginLayout()
+    layout.createLine()
+    layout.endLayout()
+    return [index for run in layout.glyphRuns() for index in run.glyphIndexes()]
+
+
+@pytest.mark.parametrize("mono", [False, True])
+def test_text_is_drawn_in_a_font_that_ships_with_the_program(theme: Theme, mono: bool) -> None:
+    used = QFontInfo(theme.build_font(mono=mono))
+    assert used.family() == ("Helix Code" if mono else "Helix Text")
+    assert used.fixedPitch() == mono
+
+
+@pytest.mark.parametrize("mono", [False, True])
+@pytest.mark.parametrize("weight", [QFont.Weight.Normal, QFont.Weight.DemiBold])
+@pytest.mark.parametrize("text", ["a <= b", "a != b", "=> -> === !== ::", "ff fi fl ffi", "0x10 /* */ // www && |>"])
+def test_no_two_characters_are_drawn_as_one(theme: Theme, mono: bool, weight: QFont.Weight, text: str) -> None:
+    font = theme.build_font(mono=mono, weight=weight)
+    alone = [index for character in text for index in _glyph_indexes(character, font)]
+    assert _glyph_indexes(text, font) == alone
+
+
+def test_a_code_font_of_the_users_choice_joins_no_characters_either(theme: Theme) -> None:
+    theme.set_fonts("", "JetBrains Mono")
+    font = theme.build_font(mono=True)
+    assert font.families()[0] == "JetBrains Mono"
+    assert {tag.toString().data().decode(): font.featureValue(tag) for tag in font.featureTags()} == {
+        "calt": 0, "clig": 0, "dlig": 0, "liga": 0,
+    }  # fmt: skip
+
+
+def test_styles_of_the_sheet_keep_characters_apart(theme: Theme) -> None:
+    """A family that a style sheet names is a new font: what the application's font leaves out must hold there too."""
+    box = QPlainTextEdit()
+    set_widget_look(box, "mono")
+    box.ensurePolished()
+    assert box.font().families()[0] == "Helix Code"
+    assert _glyph_indexes("<=", box.font()) == [*_glyph_indexes("<", box.font()), *_glyph_indexes("=", box.font())]
+
+
+def test_the_shipped_fonts_have_their_licences() -> None:
+    folder = resources.resources_folder() / "fonts"
+    families = {path.name.partition("-")[0] for path in folder.glob("*.[ot]tf")}
+    assert families == {"HelixText", "HelixCode"}
+    for family in families:
+        licence = (folder / f"{family}-LICENSE.txt").read_text("utf-8")
+        assert "SIL OPEN FONT LICENSE" in licence
+        assert licence.startswith("Copyright")
