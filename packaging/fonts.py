@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 TARGET = Path(__file__).resolve().parent.parent / "resources/fonts"
 FAMILIES = {"Inter": "Helix Text", "JetBrainsMono": "Helix Code"}
@@ -36,7 +37,7 @@ def build_font(source: Path, target: Path, family: str, style: str) -> None:
     font.save(target)
 
 
-def rename_font(names: object, family: str, style: str) -> None:
+def rename_font(names: Any, family: str, style: str) -> None:
     """Family and style in every place where a system reads them; the copyright and the licence stay."""
     plain = style in {"Regular", "Italic"}
     given = {
@@ -45,9 +46,9 @@ def rename_font(names: object, family: str, style: str) -> None:
         TYPOGRAPHIC_FAMILY: family, TYPOGRAPHIC_STYLE: style,
     }  # fmt: skip
     for number in (*given, 18, 21, 22, 25):
-        names.removeNames(nameID=number)  # type: ignore[attr-defined]  # fontTools has no types
+        names.removeNames(nameID=number)
     for number, text in given.items():
-        names.setName(text, number, 3, 1, 0x409)  # type: ignore[attr-defined]
+        names.setName(text, number, 3, 1, 0x409)
 
 
 def main() -> None:

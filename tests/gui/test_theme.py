@@ -107,7 +107,7 @@ def test_a_code_font_of_the_users_choice_joins_no_characters_either(theme: Theme
     theme.set_fonts("", "JetBrains Mono")
     font = theme.build_font(mono=True)
     assert font.families()[0] == "JetBrains Mono"
-    assert {tag.toString().data().decode(): font.featureValue(tag) for tag in font.featureTags()} == {
+    assert {bytes(tag.toString().data()).decode(): font.featureValue(tag) for tag in font.featureTags()} == {
         "calt": 0, "clig": 0, "dlig": 0, "liga": 0,
     }  # fmt: skip
 

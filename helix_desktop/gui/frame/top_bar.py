@@ -152,7 +152,7 @@ class TopBar(QWidget):
         tight = self.width() < px(560)
         self._row.setContentsMargins(px(12 if tight else 20), 0, px(12 if tight else 20), 0)
         buttons = [each for each in (self._side, self._inspect) if not each.isHidden()]
-        room = self.width() - px(24 if tight else 40) - 14 - 36 * len(buttons)
+        room = self.width() - px(24 if tight else 40) - 16 - 36 * len(buttons)
         room -= sum(tab.sizeHint().width() + 4 for tab in self._tabs.values())
         self._row.setSpacing(4 if room >= 0 else 0)
         if room < 0:
