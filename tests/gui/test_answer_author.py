@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, ModelReplied, Origin, Recorded, Stop, Text
-from helix_desktop.gui.answer_author import author_of_answer
+from helix_desktop.gui.answer_author import author_of_answer, name_over_answer
 from helix_desktop.gui.conversation_export import export_conversation_markdown
 from helix_desktop.gui.transcript.items_from_facts import TranscriptItems
 from helix_desktop.gui.transcript.transcript_item import TranscriptItemKind
@@ -39,7 +39,7 @@ def test_each_answer_has_the_name_of_who_gave_it() -> None:
     items = TranscriptItems()
     items.add_many_facts(mixed())
     replies = [at for at, item in enumerate(items.all) if item.kind is TranscriptItemKind.REPLY]
-    assert [items.writer_of_answer(at) for at in replies] == ["Claude Code", "Helix", "Codex", "Helix"]
+    assert [items.writer_of_answer(at) for at in replies] == ["Claude Code", "m", "Codex", "m"]
 
 
 def test_the_export_says_the_same() -> None:
@@ -54,3 +54,11 @@ def test_every_program_has_a_name_and_any_other_is_an_agent() -> None:
     reply = ModelReplied((), "m", Stop.END)
     assert author_of_answer(replace(IMPORTED, origin=Origin("trajectory")), reply) == "Agent"
     assert author_of_answer(None, reply) == "Helix"
+
+
+def test_an_answer_of_this_program_has_its_models_name_also_while_it_is_written() -> None:
+    reply = ModelReplied((), "peer/sonnet-4", Stop.END)
+    assert name_over_answer(None, reply, "other") == "sonnet-4"
+    assert name_over_answer(None, None, "peer/sonnet-4") == "sonnet-4"
+    assert name_over_answer(None, None, "") == "Helix"
+    assert name_over_answer(replace(IMPORTED, agent="Codex"), reply, "other") == "Codex"

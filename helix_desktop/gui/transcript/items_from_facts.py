@@ -27,6 +27,7 @@ from helix_desktop.engine.facts import (
     FoldKind,
     Forgotten,
     ModelReplied,
+    ModelRole,
     PartRef,
     Pinned,
     Reasoning,
@@ -48,11 +49,12 @@ from helix_desktop.engine.facts import (
 from helix_desktop.engine.session_events import CallStage, ConversationActivity
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
-from helix_desktop.gui.answer_author import author_of_answer
+from helix_desktop.gui.answer_author import name_over_answer
 from helix_desktop.gui.engine_sentences import translate_sentences
 from helix_desktop.gui.transcript.alternative_answers import AlternativeAnswers, AnswerChoice, is_on_path
 from helix_desktop.gui.transcript.call_groups import CallGroup, CallGroups
 from helix_desktop.gui.transcript.fact_notes import describe_changed_files, describe_fact
+from helix_desktop.gui.transcript.safe_text import make_safe_text
 from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallState, TranscriptItem, TranscriptItemKind
 
 SHOWN_LIVE = 64 * 1024
@@ -238,11 +240,13 @@ class TranscriptItems:
         return AnswerChoice()
 
     def writer_of_answer(self, index: int) -> str:
-        """Who gave the answer at `index`."""
+        """Who gave the answer at `index`: a connected agent, another program, or a model."""
         item = self.all[index]
         at = bisect_right(self._starts, item.fact_seq or _NOT_YET, key=lambda start: start.seq)
         started = self._starts[at - 1].fact if at else None
-        return author_of_answer(started if isinstance(started, ConversationStarted) else None, item.source_fact)
+        main = self.history.settings.model_for_role(ModelRole.MAIN)
+        named = started if isinstance(started, ConversationStarted) else None
+        return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
 
     def is_set_aside(self, index: int) -> bool:
         """Whether a rewind, or an answer that took its place, hides an item."""

@@ -90,7 +90,7 @@ def test_an_answer_with_everything(theme: Theme) -> None:
     told.reply("# Head\n\nSee [it](http://there).\n\n```py\nx = 1\n```\n\n| a |\n|---|\n| 1 |\n\n---")
     made = laid(page_of(theme, told.facts))
     assert kinds(made)[:5] == [AnswerNameBox, TextBox, TextBox, CodeBox, TableBox]
-    assert made.boxes[0].text == "Helix"
+    assert made.boxes[0].text == "m"
     assert [hot.act for hot in made.boxes[2].hot_spots] == [LinkAddress("http://there")]
     assert [hot.act for hot in made.boxes[3].hot_spots] == [CopyText("x = 1")]
     assert made.current_height == round(made.bottom_edge)
@@ -179,7 +179,7 @@ def test_a_sub_agent_is_nested(theme: Theme) -> None:
     page.section_amounts["open", 1, 0] = 1
     made = laid(page)
     nested = [box for box in made.boxes if box.is_from_subagent]
-    assert [box.text for box in nested] == ["find it", "Helix", "Found."]
+    assert [box.text for box in nested] == ["find it", "m", "Found."]
     assert all(box.left >= 18 for box in nested)
     assert any(hot.act == OpenConversation("child") for box in made.boxes for hot in box.hot_spots)
 
