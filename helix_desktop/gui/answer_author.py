@@ -23,10 +23,13 @@ def author_of_answer(started: ConversationStarted | None, answer: Fact | None) -
     return PROGRAM_AUTHOR
 
 
-def name_over_answer(started: ConversationStarted | None, answer: Fact | None, main_model: str) -> str:
-    """What stands over an answer in the chat: the author, or the model's name for an answer of this program. `main_model`: of an
-    answer that is being written.
+def name_over_answer(started: ConversationStarted | None, answer: Fact | None, chosen_model: str) -> str:
+    """What stands over an answer in the chat: the author, or the model's name for an answer of this program. `chosen_model`: the one
+    that was asked. Its name stays where the provider adds a date to it, so that an answer keeps its name when it is complete.
     """
     author = author_of_answer(started, answer)
-    model = answer.model if isinstance(answer, ModelReplied) else main_model
-    return (author if author != PROGRAM_AUTHOR else model.rpartition("/")[2]) or author
+    if author != PROGRAM_AUTHOR:
+        return author
+    chosen = chosen_model.rpartition("/")[2]
+    answering = answer.model.rpartition("/")[2] if isinstance(answer, ModelReplied) else chosen
+    return (chosen if chosen and answering.startswith(f"{chosen}-") else answering) or author

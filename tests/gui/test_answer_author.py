@@ -62,3 +62,5 @@ def test_an_answer_of_this_program_has_its_models_name_also_while_it_is_written(
     assert name_over_answer(None, None, "peer/sonnet-4") == "sonnet-4"
     assert name_over_answer(None, None, "") == "Helix"
     assert name_over_answer(replace(IMPORTED, agent="Codex"), reply, "other") == "Codex"
+    assert name_over_answer(None, ModelReplied((), "sonnet-4-20250514", Stop.END), "peer/sonnet-4") == "sonnet-4"
+    assert name_over_answer(None, ModelReplied((), "sonnet-45", Stop.END), "peer/sonnet-4") == "sonnet-45"

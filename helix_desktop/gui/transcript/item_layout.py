@@ -83,6 +83,8 @@ class ItemLayout(BoxStack):
         )
         if not same or not item_source_text(item).startswith(item_source_text(self.item)):
             return False
+        if item.is_first_of_answer and self.boxes and self.boxes[0].text != self._page.items.writer_of_answer(index):
+            return False  # the provider names another model than was chosen
         if item_source_text(item) == item_source_text(self.item) and self.done:
             self.item = item
         else:

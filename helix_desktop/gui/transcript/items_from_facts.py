@@ -244,7 +244,7 @@ class TranscriptItems:
         item = self.all[index]
         at = bisect_right(self._starts, item.fact_seq or _NOT_YET, key=lambda start: start.seq)
         started = self._starts[at - 1].fact if at else None
-        main = self.history.settings.model_for_role(ModelRole.MAIN)
+        main = self.history.record.settings_at(item.fact_seq or _NOT_YET).model_for_role(ModelRole.MAIN)
         named = started if isinstance(started, ConversationStarted) else None
         return make_safe_text(name_over_answer(named, item.source_fact, main.model if main else ""))
 

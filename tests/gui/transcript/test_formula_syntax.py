@@ -93,7 +93,7 @@ def test_an_answer_shows_the_source_and_then_the_picture_and_copies_the_source(
     assert [type(box) for box in laid.boxes[1:]] == [TextBox, FormulaBox, TextBox]
     assert (
         laid.text_between_offsets(0, laid.text_length)
-        == "Helix\nWith $e^{x}\\,$ and\n$$\\frac{a}{b}$$\nand $\\frac{q$ here."
+        == "m\nWith $e^{x}\\,$ and\n$$\\frac{a}{b}$$\nand $\\frac{q$ here."
     )
     pane.view.viewport().grab()
     theme.set_look("dark", 2.0)

@@ -12,6 +12,8 @@ from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
     Attachment,
     FileChanged,
+    ModelRole,
+    ModelSet,
     Recorded,
     Stored,
     Text,
@@ -219,6 +221,7 @@ def test_changed_files_are_counted(theme: Theme) -> None:
 def test_an_answer_that_grows_is_laid_out_like_one_that_was_there(theme: Theme, cut: int) -> None:
     text = "One **two**\n\n- a\n- b\n\n```py\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n| 3 | 4 |\n\nThe end [x](http://y)."
     told = Told()
+    told.add(ModelSet(ModelRole.MAIN, "peer/m", 8_000))
     page = page_of(theme, told.facts)
     page.items.append_reply_delta(TextDelta(text[:cut]))
     made = laid(page)
@@ -232,6 +235,17 @@ def test_an_answer_that_grows_is_laid_out_like_one_that_was_there(theme: Theme, 
     fresh = laid(page)
     assert [(type(box), box.text) for box in made.boxes] == [(type(box), box.text) for box in fresh.boxes]
     assert made.current_height == fresh.current_height
+
+
+def test_an_answer_of_another_model_than_was_chosen_is_named_anew_when_it_is_complete(theme: Theme) -> None:
+    told = Told()
+    page = page_of(theme, told.facts)
+    page.items.append_reply_delta(TextDelta("Yes."))
+    made = laid(page)
+    told.reply("Yes.")
+    page.items.show_fact(told.facts[-1])
+    assert not made.take_over_item(0)
+    assert (made.boxes[0].text, laid(page).boxes[0].text) == ("Helix", "m")
 
 
 def test_only_the_last_chunk_of_a_growing_answer_is_laid_out_again(theme: Theme) -> None:
@@ -253,8 +267,8 @@ def test_text_and_markdown_of_a_part(theme: Theme) -> None:
     made = laid(page_of(theme, told.facts))
     assert made.copyable_markdown(0, made.text_length) == source
     start = made.text_between_offsets(0, made.text_length).index("one")
-    assert made.text_between_offsets(0, 5 + 1 + 5) == "Helix\nFirst"
-    part = made.copyable_markdown(6, made.text_length - 3)
+    assert made.text_between_offsets(0, 1 + 1 + 5) == "m\nFirst"
+    part = made.copyable_markdown(2, made.text_length - 3)
     assert "- one\n- two" in part
     assert "**bold**" in part
     assert start > 0
@@ -267,7 +281,7 @@ def test_a_long_list_is_copied_as_one(theme: Theme) -> None:
     source = "Before.\n\n" + "\n".join(f"- the item {number}" for number in range(200)) + "\n\nAfter."
     told.reply(source)
     made = laid(page_of(theme, told.facts))
-    assert made.copyable_markdown(len("Helix\n"), made.text_length - 1) == source
+    assert made.copyable_markdown(len("m\n"), made.text_length - 1) == source
 
 
 def test_a_message_that_is_only_an_attachment_stands_as_high_as_one_of_words(theme: Theme) -> None:
