@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QEvent, Qt
 from PySide6.QtGui import QDragEnterEvent, QDropEvent, QKeyEvent, QResizeEvent, QTextCursor
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
@@ -56,10 +56,22 @@ class ChatPage(QWidget):
         whole.addWidget(self.foreign)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """In a low window a question and the composer get the room."""
-        px = self._theme.zoomed_pixels
-        self._above.setMinimumSize(1, max(min(self.height() - px(BELOW), px(ABOVE)), 1))
+        self._fit_transcript_to_question()
         super().resizeEvent(event)
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.LayoutRequest:  # a question has come, or is higher now
+            self._fit_transcript_to_question()
+        return super().event(event)
+
+    def _fit_transcript_to_question(self) -> None:
+        """A question that fits gets all the room it needs; beside one that must be scrolled, and where the window is not low, a few
+        lines of the transcript stay in sight.
+        """
+        px, shown = self._theme.zoomed_pixels, (self.approvals, self.way_on, self.composer, self.foreign)
+        needed = sum(each.sizeHint().height() for each in shown if not each.isHidden())
+        least = 1 if needed < self.height() else max(min(self.height() - px(BELOW), px(ABOVE)), 1)
+        self._above.setMinimumSize(1, least)
 
     def show_transcript_or_start(self, name: str, *, begun: bool, scripted: bool = False) -> None:
         """Shows the transcript, or the start panel before the first message. `name`: the

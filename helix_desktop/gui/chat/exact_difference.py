@@ -11,7 +11,7 @@ from helix_desktop.gui.shared.exact_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 
-LEAST, LINES, END = 2, 18, 6  # lines in sight in any window, and where there is room; pixels below the last
+LEAST, END = 2, 6  # lines in sight in any window; pixels below the last
 LARGEST = 1 << 20  # characters; a larger change is shown as text, which is taken in piece by piece
 
 
@@ -39,7 +39,7 @@ class ExactDifferenceView(DifferenceView):
         bar.setValue(bar.value() + bar.pageStep())
 
     def sizeHint(self) -> QSize:
-        return QSize(200, min(self.content_height, self.height_of_lines(LINES)))
+        return QSize(200, self.content_height + self.height() - self.viewport().height())
 
     def minimumSizeHint(self) -> QSize:
         return QSize(100, self.height_of_lines(LEAST))

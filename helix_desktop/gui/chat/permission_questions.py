@@ -133,6 +133,7 @@ class PermissionQuestionCard(QWidget):
         self._taken = -math.inf  # when the focus was given to it
         self._form = self._build_server_form() if question.form else None
         self._answers: QBoxLayout | None = None
+        self._columns: QPushButton | None = None
         self.setProperty("look", "ask")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(announce_question_text(question))
@@ -233,7 +234,8 @@ class PermissionQuestionCard(QWidget):
         if difference is not None:
             below = QHBoxLayout()
             below.addWidget(self._length, 1)
-            below.addWidget(self._build_columns_button(difference))
+            self._columns = self._build_columns_button(difference)
+            below.addWidget(self._columns)
             self._inside.addLayout(below)
         return shown
 
@@ -364,6 +366,8 @@ class PermissionQuestionCard(QWidget):
             self._words.setMinimumWidth(px(WORDS))
             self._ways_on.setMinimumWidth(width if wide else 0)
             self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
+            if self._columns is not None:  # in a narrow window two columns are no help
+                self._columns.setVisible(wide or self._columns.isChecked())
             low = not wide and self.window().height() < px(LOW)
             self._words.setVisible(not low)
             self._why.setVisible(not low and bool(self._why.text()))

@@ -16,7 +16,8 @@ from helix_desktop.engine import exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
-LINES = 12  # shown at once where there is room
+LINES = 80  # more than a screen has room for
+SHORT = 12  # lines, of 50 characters, that fit in any window
 _PIECE = 200  # lines taken in at once
 
 
@@ -33,7 +34,7 @@ class ExactTextView(QPlainTextEdit):
         self._more = True  # more lines follow
         self._begun = False
         self._marks = 0
-        self._end_seen = self._short = len(text) < LINES * 50 and text.count("\n") < LINES
+        self._end_seen = self._short = len(text) < SHORT * 50 and text.count("\n") < SHORT
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Maximum)
         self.setProperty("look", "code")
         self.setReadOnly(True)

@@ -136,6 +136,26 @@ def test_in_a_small_window_a_change_has_the_room(window: MainWindow) -> None:
     assert view.viewport().height() >= 10 * view._ink.code_line_height
 
 
+@pytest.mark.parametrize(("size", "lines"), [((1440, 900), 21), ((900, 600), 6)])
+@pytest.mark.parametrize("kind", ["edit", "command"])
+def test_what_fits_on_the_screen_needs_no_scrolling(
+    window: MainWindow, size: tuple[int, int], lines: int, kind: str
+) -> None:
+    """An edit of 21 lines had to be scrolled to its end before it could be allowed, on a screen with room for 40."""
+    window.resize(*size)
+    window.chat.way_on.hide()
+    body = "".join(f"+line {number}\n" for number in range(lines))
+    edit = replace(EDIT, preview=f"--- a.txt\n+++ a.txt\n@@ -0,0 +1,{lines} @@\n{body}")
+    question = edit if kind == "edit" else replace(COMMAND, preview=body, rules=("cat",))
+    window.chat.approvals.show_oldest_question({1: question})
+    for _ in range(10):
+        QApplication.processEvents()
+    (view,) = window.chat.approvals.findChildren(ExactDifferenceView if kind == "edit" else ExactTextView)
+    assert view.verticalScrollBar().maximum() == 0
+    assert buttons(window.chat.approvals)["Allow once"].isEnabled()
+    assert window.chat.composer.visibleRegion().boundingRect().height() == window.chat.composer.height()
+
+
 def test_a_change_that_is_long_is_allowed_once_its_end_has_been_shown(theme: Theme) -> None:
     body = "".join(f"+line {number} {'x' * (number % 300)}\u202e\n" for number in range(400))
     made = PermissionQuestionPanel(theme, {})
