@@ -61,4 +61,5 @@ def draw(seed: int, package: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(draw(int(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2:] else PACKAGE), indent=1))
+    sample = draw(int(sys.argv[1]), Path(sys.argv[2]) if sys.argv[2:] else PACKAGE)
+    sys.stdout.write(json.dumps(sample, indent=1))
