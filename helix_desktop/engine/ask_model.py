@@ -56,7 +56,7 @@ class ModelInquiry:
         if reply.stop in (Stop.CUT, Stop.FILTERED):
             raise ModelFailed(
                 reply.why or f"{client.model_name} stopped in the middle of its answer."
-            )  # half a text is worse than none
+            )  # A text that broke off in the middle would mislead more than none.
         return _text_without_thoughts(reply)
 
     async def _ask_and_note_cost(self, client: ModelClient, request: Request) -> Reply:

@@ -114,8 +114,8 @@ class Request:
     max_output: int = 0  # 0: the provider's own
     settled: int = 0
     purpose: Purpose = Purpose.STEP
-    reasoning: str = ""  # "", "low", "medium", "high"; providers map it or leave it out
-    temperature: float | None = None  # None: the provider's own; left out for models that do not take it
+    reasoning: str = ""  # One of "", "low", "medium" and "high". Providers translate it, or leave it out.
+    temperature: float | None = None  # None: the provider's default. Not sent to models that refuse it.
     top_p: float | None = None
 
 

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from helix_desktop.fast_dataclass import dataclass
 
-REMEMBERED = 64  # Places remembered. The provider has forgotten what was marked longer ago.
+REMEMBERED = 64  # How many marked places are remembered. By then the provider has dropped older ones from its cache.
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 
 TAIL = 20_000  # characters at the end of an output, where programs say why they stopped
 LINE, SAID = 200, 3  # characters of a line that gives a reason, and the number of such lines
-FAILED = 12  # lines kept of an error somebody pasted
+FAILED = 12  # How many lines are kept of an error message that the user pasted.
 _EDITS = re.compile(r"write|edit|create|patch|replace|insert|delete|remove|rename|move|save|upload", re.IGNORECASE)
 _LOOKS = re.compile(r"^(?:view|read|open|list|undo_edit|find_file|search)", re.IGNORECASE)
 _SHELL = re.compile(r"bash|shell|terminal|exec|command|console|(?:^|_)run(?:_|$)", re.IGNORECASE)

@@ -124,7 +124,7 @@ class SessionCollaborators:
     restore: Callable[[Sequence[Recorded]], Awaitable[FileRestoration]]
     limits: Callable[[], TurnLimits] = TurnLimits
     spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
-    # spent by all agents of the tree, and their limit
+    # What this agent and all its sub-agents have spent together, and the limit for it.
     agents_spent: Callable[[], tuple[float, float]] = lambda: (0.0, 0.0)
     collect_file_changes: Callable[[str], Awaitable[Sequence[FilesChanged]]] = _no_file_changes
     withheld: Callable[[], tuple[int, int]] = lambda: (0, 0)

@@ -38,7 +38,7 @@ from helix_desktop.errors import InvalidInput, NotFound
 
 # A page read from the start. It is small because what comes back is sent with every later step.
 PAGE_TOKENS = 1_400
-LINES_TOKENS = 3_500  # where the call names a range of lines
+LINES_TOKENS = 3_500  # The most tokens returned when the call names a range of lines.
 COMPACTED_TOKENS = 3_500
 # lines around a hit, hits shown with their lines, and characters of each
 AROUND, PASSAGES, PASSAGE = 12, 3, 1_600
@@ -63,7 +63,7 @@ Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 async def find_entry(cache: ContentCache, name: str) -> Digest:
     """Finds an entry by its whole hash, or by enough first digits to be unique."""
     name = name.strip().strip("\"'`").lower()
-    if whole := _WHOLE.search(name):  # taken out of a marker, with the text around it
+    if whole := _WHOLE.search(name):  # The model may copy a hash together with the marker's text around it.
         name = whole.group()
     if not _HEX.fullmatch(name):
         raise InvalidInput(

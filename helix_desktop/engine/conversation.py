@@ -46,7 +46,7 @@ class Conversation:
         self._policy: Policy | None = None
         self._policy_fact: PolicySet | None = None
         self._expected: tuple[RequestSettings, RequestSettings] | None = (
-            None  # as recorded, and as the next request will have them
+            None  # The settings as recorded, and as the next request will use them.
         )
 
     @classmethod

@@ -33,7 +33,7 @@ COMMAND = 2_000
 TRIED, WORKS = 100, 150  # characters of a line that failed, and of a line that proves something
 WORD = 8_000  # characters of an address or a path
 MESSAGE = 100_000  # characters kept whole of one message of the user
-FAILURES = 12  # the newest failures without a solution
+FAILURES = 12  # How many unsolved failures are kept; the newest ones win.
 LINES_READ = 100_000  # Lines read of one output. The rest can be found by its hash.
 MOST = 200_000  # Details in an entry. The rest is counted, and the entry says so.
 ALIKE = 40  # Words of one text that differ only in their digits. More of them are a numbered log.
@@ -190,15 +190,15 @@ class _DetailCollector:
         self.found: Known = {}
         self._asked = ""  # the end of the assistant's last message
         self._said: DetailSource | None = (
-            None  # Its last message. What to keep of it depends on whether a call comes with it.
+            None  # The assistant's last message. What is kept of it depends on whether it also makes a call.
         )
         self._commands: list[DetailSource] = []
         self._answered = 0
-        # by what was tried and why it failed
+        # The key is what was tried and why it failed.
         self._failures: dict[tuple[str, str], tuple[int, str]] = {}
         # whether a call has written a file or checked something since the user's last message
         self._acted = False
-        self._tried: dict[int, _AttemptedCall] = {}  # by call
+        self._tried: dict[int, _AttemptedCall] = {}  # The key is the number of the call.
         self._shapes: Counter[str] = Counter()
         # the last task list of a call, and the one in the agent's text
         self._open: dict[str, tuple[int, list[str]]] = {}

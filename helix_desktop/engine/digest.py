@@ -6,7 +6,7 @@ import hashlib
 
 from helix_desktop.fast_dataclass import dataclass
 
-SIZE = 32  # bytes
+SIZE = 32  # In bytes, as SHA-256 gives it.
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -56,7 +56,7 @@ from helix_desktop.errors import CacheCorrupt, HelixError, ModelFailed, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
 LARGEST = 6_000  # tokens of a document
-WINDOW_SHARE = 8  # and at most this part of the window
+WINDOW_SHARE = 8  # A document also takes at most one eighth of the window.
 FRAME = 260  # tokens of a document's header and headings
 ANSWER = 4_000  # Tokens a writer may put out; also at most a quarter of its window.
 SMALLEST = 400  # a document below this many tokens says nothing
@@ -79,8 +79,8 @@ class DocumentMaterial:
     items: tuple[ViewItem, ...]
     view: View
     seq: int
-    shown: int  # tokens of what the span shows now
-    kept: int  # of these, the tokens that stay after the document
+    shown: int  # Tokens that the span takes in the view now.
+    kept: int  # How many of these tokens stay in the view beside the document.
     todo: tuple[tuple[str, str], ...]
 
 
@@ -100,7 +100,7 @@ class WritingAttempt:
     name: str
     client: ModelClient
     role: ModelRole
-    way: str  # prefix, transcript or pieces
+    way: str  # How the model is shown the history: "prefix", "transcript" or "pieces".
 
 
 class NoDocumentWritten(ModelFailed):
@@ -159,7 +159,7 @@ class DocumentWriter:
     clock: Clock
     models: Models
     contents: ViewContents
-    heard_at: float = math.inf  # by the loop's clock: when a model was asked, or last gave a sign of writing
+    heard_at: float = math.inf  # When a model was asked, or last sent something, by the event loop's clock.
 
     async def write_document(self, reading: DocumentMaterial, fold: str, seconds: float) -> WrittenDocument:
         """Returns the fold from the first attempt that works. Raises NoDocumentWritten if none
@@ -223,7 +223,7 @@ class DocumentWriter:
         begun = loop.time()
         while not work.done():
             left = begun + seconds - loop.time()
-            # infinite until a model is asked
+            # Infinite until a model has been asked.
             quiet = max(begun, self.heard_at) + policy.panic_silence - loop.time()
             if left <= 0:
                 return f"nothing was written within {seconds:.0f} seconds"
@@ -347,7 +347,7 @@ class DocumentWriter:
             request = append_question(await self._request_of_view(reading.view), question, purpose, answer)
             text = _require_text(await asking.ask_for_text(rung.client, request, seconds))
             if not handover.has_handover_heading(text) and self.tokens.count_tokens(text) < SMALLEST:
-                # it continued the work instead of summarising
+                # The model went on with the work instead of writing a summary.
                 raise ModelFailed("The response was not a valid document.")
             return text
         pieces = list(

@@ -34,7 +34,7 @@ class EntryFilter:
     conversation: str = ""
     since: float = 0.0
     until: float = 0.0
-    least: int = 0  # bytes
+    least: int = 0  # Only entries of at least this many bytes.
     most: int = 0
     pinned: bool = False
     unused: bool = False
@@ -83,7 +83,7 @@ class CatalogueFigures:
     tokens: int = 0
     pinned: int = 0
     gone: int = 0
-    # further uses of the same output; each would otherwise have been stored again
+    # How often the same output came again. Without hashes, each would have been stored once more.
     repeated: int = 0
     repeated_size: int = 0
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 
 LONG = 1_000  # characters of a displayed line before it continues in the next one
 GOES_ON = "⟨…⟩"
-_SPACE = "⟨0020⟩"  # the last of the spaces at the end of a line
+_SPACE = "⟨0020⟩"  # Shown in place of the last space at the end of a line, which would be invisible.
 _APART = (
     # Added after right-to-left words to keep the text around them in order. It is marked if a value
     # contains it.
@@ -40,7 +40,7 @@ _ALIKE_ALONE = frozenset("ノﾉ一丨丶丿ー口〜～〳〡゠")
 _LOOKS_LATIN = frozenset(
     "асеорхуіјѕһԁԛԝьѵгкгүӏґАВСЕНІЈКМОРЅТХУҮԌԚԜЗбЬӀ" + "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧονικρυαγτωϳϲϹσ" + "օոսհցզգՏԼՕՍյ" + "וןסا"
 )
-_RARE = frozenset(  # scripts nobody uses in file names, with many letters that look Latin
+_RARE = frozenset(  # Scripts that are hardly used in file names and have many letters that look Latin.
     [
         "CHEROKEE",
         "LISU",
@@ -65,7 +65,7 @@ _RARE = frozenset(  # scripts nobody uses in file names, with many letters that 
         "MEDEFAIDRIN",
     ]
 )
-_MOST_CARRIED = 8  # combining signs on one letter
+_MOST_CARRIED = 8  # More combining marks than this on one letter hide what is below them.
 _BLANK = frozenset("\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\U0001d159\u034f\u180b\u180c\u180d\u180f")
 
 

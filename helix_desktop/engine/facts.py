@@ -97,7 +97,7 @@ class Usage:
     cache_write: int = 0
     output: int = 0
     reasoning: int = 0
-    cost: float = 0.0  # in US dollars, from the catalogue's prices; 0 where unknown
+    cost: float = 0.0  # In US dollars, by the catalogue's prices; 0 if they are unknown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +161,14 @@ class Folded:
     tokens: int
     tokens_before: int
     batch: str = ""
-    entries: tuple[Digest, ...] = ()  # content the text names: originals, the reference entry of a handover
+    entries: tuple[
+        Digest, ...
+    ] = ()  # The entries that the text names: originals, or the reference entry of a handover.
     details: DetailsKept = DetailsKept()
-    number: int = 0  # "Handover 3"
-    model: str = ""  # who wrote it; empty: the program alone
+    number: int = 0  # The number in a title such as "Handover 3".
+    model: str = ""  # The model that wrote the text; empty if the program wrote it without a model.
     seconds: float = 0.0
-    why: str = ""  # the rule with its figures, in a sentence
+    why: str = ""  # A sentence with the rule that led to the fold, and its figures.
     asked: str = ""  # what the agent or the user asked to keep
     panic: bool = False
 
@@ -228,7 +230,7 @@ class Included:
 # --- messages, replies and results -------------------------------------------------------------------------------------------
 
 
-NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # the text of a note that ends another
+NO_LONGER = "[What stood here before, under the same name, no longer holds.]"  # The text of a note that replaces an earlier note of the same name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +257,10 @@ class ModelReplied:
     saw: int = 0
     seconds: float = 0.0
     request: Digest | None = None
-    raw: str = ""  # of a connected agent's step it was not shown whole: the reply as its provider wrote it, as JSON
-    stable: int | None = None  # `Request.stable` and `.settled` of that request, where marks of the provider's cache go
+    raw: str = ""  # The provider's reply as JSON, for a step of a connected agent that was not shown all of it.
+    stable: int | None = (
+        None  # `Request.stable` and `.settled` of that request: where the marks for the provider's cache were set.
+    )
     settled: int = 0
 
 
@@ -282,9 +286,9 @@ class ToolReturned:
     head: str = ""
     images: tuple[Stored, ...] = ()
     changes: tuple[FileChanged, ...] = ()
-    repeat_of: int = 0  # seq of an earlier identical read answered from the cache
+    repeat_of: int = 0  # The seq of an earlier, identical read whose stored output answered this call.
     child: str = ""  # the conversation of a sub-agent
-    stopped: bool = False  # by the user; the output is what there was until then
+    stopped: bool = False  # True if the user stopped it. The output is what had come by then.
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +308,7 @@ class FilesChanged:
     by: str = "command"
     undoes: tuple[int, ...] = ()
     names: tuple[str, ...] = ()  # a few of the paths, for a line of text
-    left_out: tuple[str, ...] = ()  # a few of the paths that the step made, and that no undo covers
+    left_out: tuple[str, ...] = ()  # Some of the paths that the step created and that an undo does not cover.
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,8 +325,8 @@ class Decided:
 
     call: str
     allowed: bool
-    by: str  # "user", "rule", "mode"
-    scope: str = "once"  # once, conversation, always
+    by: str  # Who decided: "user", "rule" or "mode".
+    scope: str = "once"  # For how long it holds: "once", "conversation" or "always".
     why: str = ""
 
 
@@ -407,8 +411,8 @@ class ConversationStarted:
     forked_from: str = ""
     forked_at: int = 0
     origin: Origin = Origin()
-    agent: str = ""  # who writes here, where it is not this program: "Claude Code", "Codex"
-    role: str = ""  # the agent of the workspace it was delegated to
+    agent: str = ""  # The connected agent that writes here, for example "Codex"; empty for this program.
+    role: str = ""  # The name of the workspace's agent that the work was delegated to.
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,17 +38,17 @@ from typing import NamedTuple
 from helix_desktop.fast_dataclass import dataclass
 
 UNKNOWN_READ, UNKNOWN_WRITE, UNKNOWN_OUTPUT = 0.1, 1.0, 5.0
-LEAST_SAVING = 4_000  # tokens: below this a clearing is not worth a new prefix, whatever the prices
-COLD_SHARE = 1 / 3  # of the context a clearing must free while the provider's cache is cold
-USUAL_WINDOW = 128_000  # a larger one counts as this: more room is no reason to pay more
+LEAST_SAVING = 4_000  # A clearing that frees fewer tokens never pays for writing the prefix anew.
+COLD_SHARE = 1 / 3  # The share of the context that a clearing must free while the provider's cache is cold.
+USUAL_WINDOW = 128_000  # A larger window is treated like this one, because more room is no reason to pay more.
 CROWDED_SHARE, CROWDED_TOKENS = 0.42, 48_000
-CROWDED_EASE = 0.6  # of its threshold a clearing must free where it is crowded, at a cache read of 0.1
-QUESTION_TOKENS = 300  # what the request for a summary adds to the context it reads
+CROWDED_EASE = 0.6  # In a crowded window this share of the threshold is enough, at a cache-read price of 0.1.
+QUESTION_TOKENS = 300  # The tokens that the request for a summary adds to the context.
 PATIENCE = 2.5  # a handover waits until the rent is this many times its price
-HURRY_FROM, HURRY_TO = 0.40, 0.50  # of the window: in between, the patience falls to 1
+HURRY_FROM, HURRY_TO = 0.40, 0.50  # Between these shares of the window, the patience falls to 1.
 FLOOR_TOKENS, FLOOR_SHARE = 36_000, 0.30
-LONG_ARGUMENT, SUPERSEDED_ARGUMENT = 1_000, 300  # tokens
-WRITES_WORTH = 3.0  # the newest text of a file stays until carrying it has cost this many times writing it again
+LONG_ARGUMENT, SUPERSEDED_ARGUMENT = 1_000, 300  # In tokens.
+WRITES_WORTH = 3.0  # The newest text of a file stays until carrying it has cost as much as writing it this many times.
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def clearing_threshold(rest: float, growth: float, price: RelativePrices, cold: 
     return math.sqrt(2 * rewrite * max(0.0, rest) * growth / rent_per_token)
 
 
-def find_clearing_start(  # the figures the rule has
+def find_clearing_start(  # The parameters are the figures that the rule is about.
     view: Sequence[ClearablePart],
     growth: float,
     price: RelativePrices,
@@ -169,7 +169,7 @@ class HandoverPlan:
     """What one would come to now, in tokens."""
 
     context: int  # everything the next request would send
-    stays: int  # the tail behind the document, written anew
+    stays: int  # What stays behind the document and must be written into the provider's cache again.
     summary: int  # what the document is expected to take
 
 

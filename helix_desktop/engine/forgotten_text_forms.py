@@ -16,13 +16,13 @@ from html.entities import codepoint2name
 from itertools import groupby
 from typing import AnyStr, Generic, cast
 
-DEEPEST = 64  # backslashes in a row: six times JSON in JSON
-_WIDE = 48  # characters one of the text takes at most, at the depths that occur
+DEEPEST = 64  # The most backslashes in a row that are followed: JSON inside JSON, six levels deep.
+_WIDE = 48  # The most characters that one character of the text can become at the depths that occur.
 _CODECS = ("utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
-_LEGACY = ("latin-1", "cp1252", "gb18030", "shift_jis")  # only where the text is no ASCII
+_LEGACY = ("latin-1", "cp1252", "gb18030", "shift_jis")  # Tried only if the text is not ASCII.
 _ENTITIES = {'"': ("quot",), "&": ("amp",), "<": ("lt",), ">": ("gt",), "'": ("apos",)}
 _NAMED = {"\n": "n", "\r": "r", "\t": "t", "\b": "b", "\f": "f"}
-_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # that something is escaped
+_SIGNS = ("\\u", "\\U", "\\x", "%", "&", "\0")  # Where none of these occurs, nothing is escaped.
 _SHORTEST_CORE = 5
 Escape = Callable[[str], str]
 

@@ -53,7 +53,7 @@ class LargeOutput:
 
     index: int
     returned: ToolReturned
-    call: str  # tool and arguments in short
+    call: str  # The call in short: the tool and its arguments.
     text: str
     preview: str
 
@@ -159,7 +159,7 @@ class OutputAdmission:
             async with asyncio.timeout(policy.admission_wait):
                 await decide()
         except (TimeoutError, HelixError):
-            pass  # the previews stand for what was not done
+            pass  # The outputs that could not be worked on keep their previews.
         for one in held:
             if one.index in compactions:
                 shown[one.index] = (compactions[one.index], keeps.get(one.returned.call, "") or "as asked")
@@ -239,7 +239,7 @@ class OutputAdmission:
         settings = self.conversation.state.settings
         chosen = settings.model_for_role(ModelRole.FAST if self.models(ModelRole.FAST) is client else ModelRole.MAIN)
         window = chosen.window if chosen and chosen.window > 0 else self.conversation.policy.window
-        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # characters; two a token is cautious
+        room = max(2_000, window - COMPACTION * 2 - 1_000) * 2  # In characters, with a cautious two for each token.
         if len(text) <= room:
             return text
         return f"{text[: room * 2 // 3]}\n[… {len(text) - room:,} characters left out …]\n{text[-room // 3 :]}"

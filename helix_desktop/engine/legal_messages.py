@@ -76,7 +76,7 @@ class _MessageBuilder:
     written: list[tuple[Role, list[MessagePart]]] = field(default_factory=list)
     waiting: dict[str, None] = field(default_factory=dict)
     held: list[MessagePart] = field(default_factory=list)
-    reply: int = 0  # the seq of the reply being written
+    reply: int = 0  # The seq of the reply that is being built.
     stable: int = 0
 
     def add_block(self, block: Block) -> None:
@@ -156,7 +156,7 @@ class _MessageBuilder:
             case ToolCall(name=name, arguments=arguments):
                 return [Text(f"[Kept word for word: call of {name}]\n{arguments}")]
             case _:
-                return []  # reasoning is whole or absent
+                return []  # Providers accept reasoning only whole, so it is left out.
 
     def _answer_open_calls(self) -> None:
         """Calls of an interrupted run get a result that says so."""

@@ -29,7 +29,7 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.tool_calls import parse_arguments, parse_strict_json
 
-IMAGE_TOKENS = 1_600  # what providers bill for one picture, about
+IMAGE_TOKENS = 1_600  # About what providers bill for one picture.
 NOTE_TOKENS = 8
 LONG_VALUE = 400  # characters; part of the shown form of a cleared argument, so it must not change
 EXCLUDED = "[Taken out of the context by the user]"

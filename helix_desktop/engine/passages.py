@@ -13,14 +13,14 @@ from itertools import accumulate
 
 from helix_desktop.engine.ports import TokenCounter
 
-TOKENS = 500  # of all passages that come back together
+TOKENS = 500  # The most tokens of all passages in one result.
 AROUND = 10  # lines before and after a hit
 MOST_WORDS, MOST_HITS, OTHERS = 16, 2_000, 12
 LINE = 1_000  # characters: of a longer line only what is around the word is shown
 _WORD = re.compile(r"[\w./-]*\w")
 
 Span = tuple[int, int]  # first and last line, from 1
-Hits = Mapping[int, Mapping[str, float]]  # by line: the words it holds, and how rare each is
+Hits = Mapping[int, Mapping[str, float]]  # For each line, the searched words in it and how rare each is.
 
 
 def find_passages(tokens: TokenCounter, lines: Sequence[str], words: str, limit: int = TOKENS) -> str:
@@ -108,7 +108,7 @@ def _words_near(hits: Hits, first: int, last: int) -> dict[str, float]:
     return near
 
 
-def _fit_passage(  # the passages and where one more may lie
+def _fit_passage(  # Tries to add one more passage without exceeding the room.
     tokens: TokenCounter, lines: Sequence[str], hit: int, chosen: Sequence[Span], within: Span, limit: int
 ) -> Span | None:
     """As many lines around a hit as there is room for, and not those that were chosen before; None: no room. The best

@@ -111,7 +111,7 @@ class ForgetResult:
     conversations: tuple[str, ...]
     backups: int
     elsewhere: tuple[str, ...] = ()
-    ciphertext: tuple[str, ...] = ()  # what of a shared store may still hold it, sealed
+    ciphertext: tuple[str, ...] = ()  # The places in a shared store that may still hold it, encrypted.
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +166,12 @@ class CallOutcome:
     todo: tuple[tuple[str, str], ...] | None = None
     decided_by: str = ""  # "user", "rule" or "mode": who allowed or refused it; empty where nothing had to be asked
     decided_scope: str = "once"
-    keep: str = ""  # what the call asked to keep of a long output (taken off its arguments)
+    keep: str = ""  # The call's `keep` argument: what to keep of a long output. The tool does not see it.
     repeated: bool = False  # an unchanged read, answered from the cache
-    refused: bool = False  # the user or a rule said no, and nothing was done
-    stopped: bool = False  # it was cancelled; the output is what there was until then
-    files: FilesChanged | None = None  # what it changed in the folders, whoever says so
-    content: bytes | None = None  # the output, where it was at hand whole: then nobody reads it again
+    refused: bool = False  # True if the user or a rule refused it. Nothing was done.
+    stopped: bool = False  # True if it was cancelled. The output is what had come by then.
+    files: FilesChanged | None = None  # The files that the call changed in the workspace's folders.
+    content: bytes | None = None  # The output if it is in memory as a whole, so that it need not be read again.
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,15 +181,15 @@ class PermissionQuestion:
     call: ToolCall
     title: str
     preview: str
-    why: str = ""  # why it must be asked, in a sentence
+    why: str = ""  # A sentence that says why the user is asked.
     scopes: tuple[str, ...] = ("once", "conversation", "always")
     form: str = ""  # a JSON schema, when a server asks the user for values (elicitation)
-    by: str = ""  # the task of the sub-agent that asks; empty: the conversation's own agent does
+    by: str = ""  # The task of the sub-agent that asks; empty if the conversation's own agent asks.
     rules: tuple[
         str, ...
     ] = ()  # what allowing it for longer would allow, in words; the user may take another than the first
     apart: str = ""  # the name of what must be allowed by itself, not with the tool: outside_sandbox, runs_later, opened, hidden, held
-    command: str = ""  # the slash command of the user's that asks
+    command: str = ""  # The user's slash command that asks.
     plan: bool = False  # a plan to approve: `preview` may be changed, and comes back in the answer's `values`
 
 
@@ -199,7 +199,7 @@ class PermissionAnswer:
     scope: str = "once"
     words: str = ""  # what the user said instead; goes back to the model
     values: str = ""  # JSON, for a form; the text of a plan
-    rule: int = 0  # which of the question's rules
+    rule: int = 0  # The number of the rule that the user chose.
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,11 @@ from helix_desktop.engine.session_events import CallStage, CallStageChanged, Too
 from helix_desktop.engine.tool_calls import UNREAD
 from helix_desktop.engine.view_contents import SAMPLE, estimate_entry_tokens
 
-LATELY = 12  # calls among which repeated ones are counted
-HEAD = 2_000  # characters of an output that its fact has for display
-Result = tuple[ToolReturned, Sequence[Fact], str]  # with what else to record, and what the call asked to keep
+LATELY = 12  # How many of the last calls are searched for repetitions.
+HEAD = 2_000  # How many characters of an output the fact keeps for display.
+Result = tuple[
+    ToolReturned, Sequence[Fact], str
+]  # The result, further facts to record, and what the call asked to keep.
 SKIPPED = "This call was not run: the user refused one before it in the same reply."
 TORN = (
     "Your reply met its length limit in the middle of this call, so it was not run. Write less at once: a long file in "
@@ -64,13 +66,17 @@ class ReplyCalls:
                 done += [task.result() for task in tasks]
                 tasks = []
                 del waiting[: len(group)]
-                if _user_refused_any(done[-len(group) :]):  # the calls after it may rely on it
+                if _user_refused_any(
+                    done[-len(group) :]
+                ):  # The calls after a refused one may rely on it, so they do not run.
                     seqs += await self._record_results(done[len(seqs) :])
                     done += [await self._result_of_unrun_call(call, SKIPPED) for call in waiting]
                     waiting.clear()
                     break
             await self._record_last_results(done, seqs)
-        except BaseException:  # the user's stop, and a bug of a tool: no call stays open, no tool runs on
+        except (
+            BaseException
+        ):  # Also after a stop by the user or a bug in a tool, no call stays open and no tool goes on running.
             for task in tasks:
                 task.cancel()
             await asyncio.shield(self._record_stopped_calls(waiting, tasks))

@@ -81,7 +81,7 @@ class QueuedMessage:
 
     parts: tuple[UserPart, ...]
     steer: bool
-    by: str = ""  # see UserSaid
+    by: str = ""  # Described in `UserSaid`.
 
 
 class Session:
@@ -90,7 +90,7 @@ class Session:
     def __init__(self, conversation: Conversation, crew: SessionCollaborators, steward: FoldSteward) -> None:
         self.conversation = conversation
         self.running = ConversationActivity.IDLE
-        self.why = ""  # of `running`: what failed, or what is asked
+        self.why = ""  # What failed, or what the user is asked, in the present activity.
         self.queue: list[QueuedMessage] = []
         self.questions: dict[int, PermissionQuestion] = {}
         self._crew = crew
@@ -206,7 +206,7 @@ class Session:
         self.queue.clear()
         self.stop_turn()
         await self.wait_until_idle()
-        self.queue.clear()  # of what was stopped before it was recorded, too
+        self.queue.clear()  # This includes messages that were stopped before they were recorded.
         await self.steward.aclose()
         await self.conversation.wait_until_recorded()
 
@@ -483,7 +483,7 @@ class Session:
             raise
         try:
             await self.conversation.append_facts(*facts)
-        except HelixError:  # and not when it is stopped: what was begun is recorded
+        except HelixError:  # A stop does not end up here: what was begun is recorded.
             self._requeue_messages([waiting])
             raise
 
@@ -550,7 +550,7 @@ class Session:
         self._set_activity(ConversationActivity.ASKING, question.title)
         try:
             answer = await future
-            if question.plan and answer.allowed:  # it holds before anybody hears of the answer
+            if question.plan and answer.allowed:  # The plan must be in force before anything reacts to the answer.
                 plan = StandingNote("plan", PLAN + (answer.values.strip() or question.preview))
                 await self.conversation.append_facts(*note_facts([plan], self._crew, self.conversation))
             return answer

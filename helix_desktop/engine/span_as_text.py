@@ -30,7 +30,7 @@ from helix_desktop.engine.view_contents import content_for_model
 from helix_desktop.errors import CacheCorrupt, NotFound
 from helix_desktop.fast_dataclass import dataclass
 
-MOST_BYTES = 2 << 20  # of one output that is read for details: its beginning and its end
+MOST_BYTES = 2 << 20  # The most bytes read of one output, from its beginning and its end.
 GONE = "[not available any more]"
 
 
@@ -105,7 +105,9 @@ async def read_detail_sources(branch: ConversationBranch, seqs: list[int], cache
         if isinstance(fact, ToolReturned):
             if not branch.is_excluded(PartRef(seq)):
                 found.append(await _source_of_output(branch, seq, fact, cache))
-        elif isinstance(fact, UserSaid) and not fact.by:  # notes are pinned: nothing of them can be lost
+        elif (
+            isinstance(fact, UserSaid) and not fact.by
+        ):  # Notes are pinned and stay in the view, so they are left out here.
             found.append(await _source_of_user_message(branch, seq, fact, cache))
         elif isinstance(fact, ModelReplied):
             found.extend(sources_of_reply(branch, seq, fact))

@@ -89,7 +89,7 @@ class NextMessageCost:
     reply: int
     warm_until: float = 0.0
     per_token: float = 0.0
-    forever: bool = False  # warm, and its provider does not say for how long
+    forever: bool = False  # True if the cache is warm and the provider does not say for how long.
 
     def is_cache_warm(self, now: float) -> bool:
         return self.forever or now < self.warm_until

@@ -12,11 +12,14 @@ from typing import Any
 from helix_desktop.engine.facts import PartRef, ToolCall
 from helix_desktop.fast_dataclass import dataclass
 
-FIND_TOOLS, CALL_TOOL = "find_tools", "call_tool"  # what tools on demand are searched with and called through
+FIND_TOOLS, CALL_TOOL = (
+    "find_tools",
+    "call_tool",
+)  # The two tools through which a model finds and calls tools on demand.
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _FORMAT = re.compile(r":\d+$|<\|.*", re.DOTALL)
 UNREAD = "This call was stopped before it was done."
-TEXT_ARGUMENT = 150  # tokens of arguments that may be a file's text
+TEXT_ARGUMENT = 150  # Arguments of at least this many tokens may be the text of a file.
 PATH_KEYS = ("path", "file_path", "filename", "file")
 
 
@@ -35,7 +38,7 @@ class CurrentTurn:
     """The turn that runs, or the last one. `words`: the user's message that began it and those that steered it."""
 
     words: list[int] = field(default_factory=list)
-    before: int = 0  # where the turn before this one began
+    before: int = 0  # The seq at which the previous turn began.
     running: bool = False
 
     @property

@@ -64,7 +64,7 @@ _CAUSES: Mapping[type[HelixError], str] = {
     ProviderUnreachable: "connection",
     StoreFailed: "store",
 }
-Words = tuple[tuple[UserPart, ...], str]  # what is said, and on whose behalf (UserSaid.by)
+Words = tuple[tuple[UserPart, ...], str]  # The parts of a message, and on whose behalf it is sent (`UserSaid.by`).
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class TurnLoop:
         self._steward = steward
         self._contents = contents
         self._talk = talk
-        self.wake: Callable[[], object] | None = None  # ends a pause before another try
+        self.wake: Callable[[], object] | None = None  # Called to end the wait before the next attempt.
         self._steps = 0
         self._cuts = 0
         self._paid_before = len(conversation.state.spent)
@@ -155,7 +155,7 @@ class TurnLoop:
 
     async def run_turn(self) -> TurnEnded:
         """Steps until there is an end, which is recorded and returned."""
-        end = self._reached_spending_limit()  # a day's limit that is reached lets no turn begin
+        end = self._reached_spending_limit()  # No turn begins once the day's limit has been reached.
         try:
             while end is None:
                 await record_changed_settings(self._crew, self._conversation)
@@ -227,7 +227,7 @@ class TurnLoop:
                 before = self._conversation.current_meter()
                 await record_changed_settings(
                     self._crew, self._conversation
-                )  # the refusal may have named the model's real window
+                )  # The provider's refusal may have named the real size of the window.
                 await self._steward.prepare_step(overflowed=True)
                 failed, now = error, self._conversation.current_meter()
                 if now.used >= before.used and now.window == before.window:

@@ -43,15 +43,15 @@ class ConversationState(Moment):
         self.branch = self._empty_branch()
         self.spent: list[Spent | ModelReplied] = []
         self.title = ""
-        self.own_model = ""  # see ConversationChanged
+        self.own_model = ""  # Described in `ConversationChanged`.
         self.agent = ""  # the connected agent that writes here
         self.last_fold = 0  # the highest number in the name of a fold or a batch, on any branch
         self._returned: dict[bytes, int] = {}
-        self._blocks: list[Block] = []  # of the head and of all items, as the last view had them
+        self._blocks: list[Block] = []  # The blocks of the head and of all items, as in the last view.
         self._starts: list[int] = []  # where the blocks of each item begin
         self._head: tuple[Block, ...] = ()
         self._shown: View | None = None
-        self._of: ConversationState | None = None  # whose moment it is, with other settings
+        self._of: ConversationState | None = None  # The state that this moment belongs to, if its settings differ.
 
     @property
     def facts(self) -> list[Recorded]:

@@ -10,7 +10,7 @@ from helix_desktop.engine.ports import ContentCache
 from helix_desktop.errors import CacheCorrupt, NotFound
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-SAMPLE = 1 << 20  # bytes at its beginning by which the tokens of an entry are counted
+SAMPLE = 1 << 20  # The tokens of an entry are estimated from this many bytes at its beginning.
 
 
 class ViewContents:
@@ -29,7 +29,7 @@ class ViewContents:
         found |= {
             stored: content_for_model(stored, fresh[stored.digest]) for stored in lacking if stored.digest in fresh
         }
-        if self._kept is kept:  # else some of it was forgotten meanwhile
+        if self._kept is kept:  # Otherwise some content was forgotten in the meantime.
             self._kept = found
         return {**found, **{stored: await self._read_or_explain(stored) for stored in lacking if stored not in found}}
 

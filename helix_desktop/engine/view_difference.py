@@ -81,7 +81,7 @@ def _shows_the_same(old: Sequence[Block], new: Sequence[Block]) -> bool:
 def _group_overlapping_sources(sources: Sequence[Cover]) -> Iterator[list[Cover]]:
     """The sources, which are in order, that lie under one document or under several that cross; each other by itself."""
     held: list[Cover] = []
-    end = 0  # of the documents held
+    end = 0  # Where the last document ended.
     for source in sources:
         first, last = first_and_last(source)
         if held and first > end:

@@ -31,10 +31,10 @@ from helix_desktop.engine.strategies.fold_strategy import (
 from helix_desktop.errors import HelixError
 from helix_desktop.fast_dataclass import dataclass
 
-LARGE = 700  # tokens of a part that an excerpt makes shorter
+LARGE = 700  # A part of at least this many tokens is replaced by an excerpt.
 EXCERPT = 300  # tokens of such an excerpt
-TAILS = (8, 4, 2, 1)  # steps that truncation leaves standing, less and less
-OVERFLOW_SHARE = 0.8  # of what was refused as too long may be asked again
+TAILS = (8, 4, 2, 1)  # How many of the last steps truncation keeps, in one attempt after the other.
+OVERFLOW_SHARE = 0.8  # This share of the size that was refused as too long is tried next.
 WHY = "the next request would not fit"
 
 
@@ -77,7 +77,7 @@ class PanicReduction:
             figures = self._conversation.current_meter().format_meter()
             why = f"everything that can be folded is already folded, and the window contains {figures}"
             failed = FoldFailed(FoldKind.TRUNCATION, why)
-            # recorded once, however often the request is tried
+            # Recorded once, even if the request is tried several times.
             if self._conversation.state.facts[-1].fact != failed:
                 await self._conversation.append_facts(failed)
 
@@ -157,7 +157,7 @@ class PanicReduction:
             try:
                 await self._sweeping.shorten_to_excerpt(ref, WHY, EXCERPT)
             except HelixError:
-                continue  # the next one may work
+                continue  # The next, stronger measure may still work.
 
     def _find_large_parts(self, least: float) -> list[tuple[int, PartRef]]:
         view = self._conversation.current_view()

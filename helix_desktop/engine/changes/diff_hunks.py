@@ -14,7 +14,7 @@ from helix_desktop.errors import ActionRefused
 from helix_desktop.fast_dataclass import dataclass
 
 CONTEXT = 3
-LOOKED_AT = 8_000  # bytes in which a zero byte makes a file binary, as git has it
+LOOKED_AT = 8_000  # A file with a zero byte among its first bytes counts as binary, as in git.
 LONGEST_LINE = 2_000  # characters of a line up to which changed words are searched for
 WORDS = 40  # words compared exactly; a line of many equal words took minutes without a limit
 _WORD = re.compile(r"\w+|\s+|.", re.DOTALL)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from helix_desktop.engine.digest import Digest
 from helix_desktop.errors import InvalidInput, WrittenByNewerVersion
 
-LONGEST_CHAIN = 2_000  # differences after a manifest, before a new manifest is written
+LONGEST_CHAIN = 2_000  # After this many differences a whole manifest is written again.
 _VERSIONS = {"manifest": 1, "difference": 2}
 _BODY = struct.Struct("<cIQH")  # kind, mode, size, length of the content that follows
 _LENGTH = struct.Struct("<H")

@@ -116,7 +116,7 @@ class UncoveredPath:
 
     place: str
     why: str
-    # left out for its size, because there are too many, or because it could not be read; not by a
+    # Left out because of its size, because there are too many, or because it could not be read, but not by a
     # rule
     is_beyond_limits: bool = False
 

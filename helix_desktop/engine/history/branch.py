@@ -54,30 +54,36 @@ class ConversationBranch(LiveFolds):
     """Mutable; only `advance_branch` changes it, and only from facts."""
 
     calls: dict[str, PendingCall] = field(default_factory=dict)  # every call by the id it has in requests
-    answered: dict[int, PendingCall] = field(default_factory=dict)  # by the number of a result, on any branch: its call
-    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # the calls of each reply that made some
+    answered: dict[int, PendingCall] = field(
+        default_factory=dict
+    )  # The call that a result answers, by the seq of the result, on all branches.
+    batches: dict[int, tuple[PendingCall, ...]] = field(default_factory=dict)  # The calls of each reply that made any.
     running_calls: list[PendingCall] = field(default_factory=list)
     turn: CurrentTurn = field(default_factory=CurrentTurn)
     steps: list[int] = field(default_factory=list)  # the seqs of replies
     step_times: list[float] = field(default_factory=list)
-    unfolded: int = 0  # what the view would count without any fold
-    plain_tokens: int = 0  # of the messages, documents left out
+    unfolded: int = 0  # The tokens of the view if nothing were folded.
+    plain_tokens: int = 0  # The tokens of the messages, without documents.
     token_births: int = 0  # the sum of tokens x born over these messages: what `carried_token_steps` is computed from
-    token_sums: FenwickTree = field(default_factory=FenwickTree)  # by message: what the item that begins there takes
+    token_sums: FenwickTree = field(
+        default_factory=FenwickTree
+    )  # The tokens of each view item, by the message it begins with.
     freed_sums: FenwickTree = field(
         default_factory=FenwickTree
-    )  # by message: what a marker could free, by length alone
-    plain_outputs: list[int] = field(default_factory=list)  # outputs and long calls a marker could take the place of
-    text_keys: dict[PartRef, str] = field(default_factory=dict)  # of calls that give a text: the file
-    newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
-    clearable: list[int] = field(default_factory=list)  # tokens a marker could free, by the step they came after
-    notes: dict[str, tuple[int, str]] = field(
+    )  # The tokens that markers could free in each message, judged by length alone.
+    plain_outputs: list[int] = field(default_factory=list)  # Outputs and long calls that a marker could replace.
+    text_keys: dict[PartRef, str] = field(
         default_factory=dict
-    )  # by whose it is: the last note, and where it stands
+    )  # The file that a call writes, for calls that hold a file's text.
+    newest_text: dict[str, PartRef] = field(default_factory=dict)  # the last such call of each file
+    clearable: list[int] = field(
+        default_factory=list
+    )  # The tokens that markers could free, by the step after which they came.
+    notes: dict[str, tuple[int, str]] = field(default_factory=dict)  # The last note of each kind, and its seq.
     todo: tuple[tuple[str, str], ...] = ()
     failures: Counter[FoldKind] = field(default_factory=Counter)
     handovers: int = 0
-    handover_tokens: int = 0  # what they took together
+    handover_tokens: int = 0  # The tokens of all handovers together.
     last_handover: float = 0.0
 
     def advance_branch(self, recorded: Recorded) -> Effect | None:

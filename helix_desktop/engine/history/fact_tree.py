@@ -18,7 +18,7 @@ from helix_desktop.engine.history.token_ledger import TokenLedger
 from helix_desktop.engine.tool_calls import PendingCall
 from helix_desktop.fast_dataclass import dataclass
 
-Run = tuple[int, int]  # all facts from the first to the last
+Run = tuple[int, int]  # The first and the last seq of a run of facts.
 
 
 @dataclass(slots=True)
@@ -28,13 +28,15 @@ class FactTree:
     facts: list[Recorded] = field(default_factory=list)
     messages: array[int] = field(default_factory=lambda: array("q"))  # the seqs of messages, on every branch
     rewinds: array[int] = field(default_factory=lambda: array("q"))  # the seqs of rewinds
-    targets: array[int] = field(default_factory=lambda: array("q"))  # and what each went back to
+    targets: array[int] = field(default_factory=lambda: array("q"))  # The seq that each rewind went back to.
     effects: list[Effect] = field(default_factory=list)
     effect_seqs: array[int] = field(default_factory=lambda: array("q"))
     settings: list[RequestSettings] = field(default_factory=lambda: [RequestSettings()])
     settings_seqs: array[int] = field(default_factory=lambda: array("q"))
-    ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
-    answered: dict[int, PendingCall] = field(default_factory=dict)  # by the number of a result, on any branch: its call
+    ids: dict[PartRef, str] = field(default_factory=dict)  # Ids made for calls whose own id is empty or used twice.
+    answered: dict[int, PendingCall] = field(
+        default_factory=dict
+    )  # The call that a result answers, by the seq of the result, on all branches.
     ledger: TokenLedger = field(default_factory=TokenLedger)
 
     def runs_leading_to(self, seq: int) -> list[Run]:

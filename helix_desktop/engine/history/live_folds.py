@@ -40,7 +40,7 @@ DOCUMENTS = (FoldKind.HANDOVER, FoldKind.TRUNCATION)
 RECALLED = (FoldKind.MARKER, FoldKind.EXCERPT)
 Effect = tuple[
     int, Fact, tuple[PartRef, ...]
-]  # a fact that changed what is shown, its seq, what a new fold keeps whole
+]  # A fact that changed what is shown, its seq, and the parts that a new fold keeps whole.
 
 
 @dataclass(slots=True)
@@ -48,17 +48,21 @@ class LiveFolds(ViewItems):
     """`facts` are all of the conversation, `order` those of them that are messages of this branch."""
 
     facts: list[Recorded] = field(default_factory=list)
-    ids: dict[PartRef, str] = field(default_factory=dict)  # of calls whose own id is empty or used twice
+    ids: dict[PartRef, str] = field(default_factory=dict)  # Ids made for calls whose own id is empty or used twice.
     folds: dict[str, Folded] = field(default_factory=dict)  # every fold that was ever in force here
     live: dict[str, None] = field(default_factory=dict)
-    by_span: dict[Span, list[str]] = field(default_factory=dict)  # the live folds over each span; the last one shows
-    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # the same for parts
-    ages: dict[str, int] = field(default_factory=dict)  # of two folds over the same, the younger shows
+    by_span: dict[Span, list[str]] = field(
+        default_factory=dict
+    )  # The live folds over each span. The last one is shown.
+    by_part: dict[PartRef, list[str]] = field(default_factory=dict)  # The same for single parts.
+    ages: dict[str, int] = field(
+        default_factory=dict
+    )  # When each fold was made. Of two folds over the same parts, the newer one is shown.
     barred: dict[Cover, str] = field(default_factory=dict)  # what an undo brought back: no strategy folds it again
     kept: dict[str, tuple[PartRef, ...]] = field(default_factory=dict)  # parts a span leaves word for word
     pins: dict[Cover, None] = field(default_factory=dict)
     exclusions: dict[Cover, None] = field(default_factory=dict)
-    born: dict[int, int] = field(default_factory=dict)  # of each message: how many steps there had been
+    born: dict[int, int] = field(default_factory=dict)  # How many steps came before each message.
     fold_born: dict[str, int] = field(default_factory=dict)
     recallable: int = 0  # tokens of the outputs that markers and excerpts stand for
 
@@ -86,7 +90,9 @@ class LiveFolds(ViewItems):
                 self._put_in_force(name)
                 self.barred.pop(self.folds[name].cover, None)
                 return self.folds[name].cover
-            case DocumentEdited(fold=name, text=text, tokens=tokens):  # nobody counted the details in these words
+            case DocumentEdited(
+                fold=name, text=text, tokens=tokens
+            ):  # The user wrote this text, so its details were not counted.
                 self.folds[name] = replace(self.folds[name], text=text, tokens=tokens, details=DetailsKept())
                 return self.folds[name].cover
         return self._apply_mark(fact)

@@ -29,10 +29,10 @@ from helix_desktop.engine.fold_economics import RelativePrices
 from helix_desktop.fast_dataclass import dataclass
 
 CLAUDE_FACTOR = 1.32  # measured over 600 requests: what Claude models bill per token of o200k_base
-LEAST, MOST = 0.5, 3.0  # a report outside of this is a mistake of the report
-PRIOR_WEIGHT = 2  # how many reports the expectation counts as
+LEAST, MOST = 0.5, 3.0  # A reported factor outside this range is taken for a mistake of the provider.
+PRIOR_WEIGHT = 2  # The expected factor weighs as much as this many reports.
 SAMPLES = 9  # how many reports the factor is learned from
-SUMMARY_PARTS = 10  # the usual summary takes this part of a window
+SUMMARY_PARTS = 10  # A usual summary takes one tenth of the window.
 Run = tuple[int, int]
 T = TypeVar("T", int, float)
 COLUMNS = ("steps", "sent", "without", "read", "old", "new", "output", "summary")
@@ -86,17 +86,17 @@ class BillingReports:
 class SummaryBaseline:
     """The same conversation with the usual way out: everything is sent, and a summary takes its place when it does not fit."""
 
-    window: int = 0  # of the main model; 0: not known
-    _whole: int = 0  # what the last step counted without folds
-    _left_out: int = 0  # what of that the last summary stands for
-    _in_cache: int = 0  # what the last step sent, counted: the provider has it in its cache
+    window: int = 0  # The window of the main model; 0 if it is not known.
+    _whole: int = 0  # The tokens of the last step if nothing had been folded.
+    _left_out: int = 0  # How many of these tokens the last summary replaced.
+    _in_cache: int = 0  # The counted tokens of the last step, which the provider now has in its cache.
 
     def bill_step(self, shown: int, whole: int, sent: int) -> dict[str, int]:
         """The tokens of a step, and of the summary before it: in all, out of the cache, new, and written."""
         if not shown or not whole:
             return {"without": sent, "old": 0, "new": sent, "summary": 0}
         factor, limit = sent / shown, max(self.window, sent) if self.window else 0
-        if whole < self._whole:  # a rewind, or something the user took out
+        if whole < self._whole:  # After a rewind, or after the user excluded something.
             self._left_out = 0
         usual, before = whole - self._left_out, self._in_cache
         asked = written = 0
@@ -116,15 +116,15 @@ class TokenLedger:
     """Grows with the facts; `shown` and `whole` have a number for each, what the view counts after it."""
 
     shown: array[int] = field(default_factory=lambda: array("q", [0]))
-    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # the same without any fold
+    whole: array[int] = field(default_factory=lambda: array("q", [0]))  # The same, if nothing had been folded.
     requests: array[int] = field(default_factory=lambda: array("q"))  # the seqs of replies, and of other requests
     sums: dict[str, array[int]] = field(default_factory=lambda: {name: array("q", [0]) for name in COLUMNS})
     paid: array[float] = field(default_factory=lambda: array("d", [0.0]))
     reports: dict[str, BillingReports] = field(default_factory=dict)
-    elsewhere: list[Run] = field(
+    elsewhere: list[Run] = field(default_factory=list)  # The first imported fact, and the one after the last.
+    copied: list[Run] = field(
         default_factory=list
-    )  # facts that were brought in: the first, and the one behind the last
-    copied: list[Run] = field(default_factory=list)  # facts of the conversation that this one is a fork of
+    )  # The facts copied from the conversation that this one was forked from.
     _baseline: SummaryBaseline = field(default_factory=SummaryBaseline)
 
     def billing_factor(self, model: str, seq: int) -> float:

@@ -12,10 +12,10 @@ from helix_desktop.engine.facts import Cover, PartRef, Span, Text, ToolCall
 from helix_desktop.engine.history.covers import first_and_last
 from helix_desktop.fast_dataclass import dataclass
 
-MESSAGE_TOKENS = 4  # what a message costs besides its parts
-MARKER_TOKENS = 90  # what a marker takes, about
-LONG_ARGUMENT = 1_000  # tokens of arguments that are long whatever they are
-SHORT = 120  # tokens; what is shorter is not worth a marker
+MESSAGE_TOKENS = 4  # The tokens that a message takes besides its parts.
+MARKER_TOKENS = 90  # About the tokens of a marker.
+LONG_ARGUMENT = 1_000  # Arguments of this many tokens are long, whatever they hold.
+SHORT = 120  # A part of fewer tokens is not worth a marker.
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ViewItem:
     last: int
     blocks: tuple[Block, ...]
     tokens: int
-    born: int  # how many steps there had been when it came
+    born: int  # How many steps came before it.
     fold: str = ""
 
 
@@ -39,7 +39,7 @@ class ViewItems:
     keys: list[int] = field(default_factory=list)  # the `first` of each item
     tokens: Counter[ContextKind] = field(default_factory=Counter)
     shown_messages: int = 0
-    changed: int = 0  # the first item that is not as it was when `take_changed` was last asked
+    changed: int = 0  # The first item that has changed since `take_changed` was last called.
 
     @property
     def total_tokens(self) -> int:

@@ -19,7 +19,7 @@ KEPT = "Kept word for word:"
 CUT_OFF = "[… cut off here: the summary was too long]"
 
 
-LONGEST_TOKEN = 12  # characters, about: what is longer than the limit in any text is not even counted
+LONGEST_TOKEN = 12  # About the most characters in a token. A text too long by this measure is refused without counting.
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from helix_desktop.engine.token_budget import WindowMeter
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.fast_dataclass import dataclass
 
-PANIC_SHARE = 0.4  # of the room for all that folds can make shorter: what the last steps take at most in panic
+PANIC_SHARE = 0.4  # In panic mode, the most that the last steps may take of the room for everything that can be folded.
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class FoldStrategy:
     due: Callable[[FoldSituation], FoldPlan | None]
     span: Callable[[FoldSituation], Span | None]
     question: Callable[[FoldPlan, int, int], str]
-    name: Callable[[int], str] = lambda _: ""  # what a document calls itself, by its number
-    sections: bool = False  # six sections; else a list of lines
-    dated: bool = False  # the writer sees when each message came
+    name: Callable[[int], str] = lambda _: ""  # Makes the title of a document from its number.
+    sections: bool = False  # True for a document of six sections, False for a list of lines.
+    dated: bool = False  # True if the model that writes it sees the time of each message.
     main_writes: Callable[[FoldSituation, Span], bool] = (
-        _main_never_writes  # over its own context, where that is cheaper
+        _main_never_writes  # By default, the main model is never asked to write it over its own context.
     )
 
 

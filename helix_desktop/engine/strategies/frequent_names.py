@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-READ = 400_000  # characters of the text that are looked at
-STRETCH = 1 << 15  # characters that are searched at a stretch: a search holds the interpreter
+READ = 400_000  # Only this many characters of the text are searched.
+STRETCH = 1 << 15  # Searched in pieces of this many characters, because a search blocks the interpreter.
 _NAME = re.compile(r"[A-Za-z_][\w./-]{9,80}")
 
 

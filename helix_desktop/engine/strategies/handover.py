@@ -18,12 +18,12 @@ SECTIONS = (
     "TODO Items",
     "User Preferences",
 )
-EXPECTED = 3_000  # tokens of a document, until there is one to learn from
-EARLY = 0.05  # of the window: how much before the reserve is touched
+EXPECTED = 3_000  # The expected tokens of a document until the first one has been written.
+EARLY = 0.05  # A handover begins this share of the window before the reserve would be used.
 NOTHING = "Nothing to report."
 
 FENCE = "```"
-_AROUND = " \t#*_:.()0123456789"  # what models put around a heading
+_AROUND = " \t#*_:.()0123456789"  # Characters that models put around a heading.
 
 
 def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
@@ -36,7 +36,7 @@ def find_due_handover(situation: FoldSituation) -> FoldPlan | None:
         return None
     if (
         branch.last_handover and 0 <= situation.now - branch.last_handover < policy.handover_cooldown
-    ):  # a clock may go back
+    ):  # The clock of the computer may have been set back.
         return None
     span = find_foldable_span(situation)
     if span is None or branch.count_messages(span, policy.handover_facts) < policy.handover_facts:

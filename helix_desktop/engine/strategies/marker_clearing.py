@@ -23,8 +23,8 @@ from helix_desktop.engine.strategies.fold_strategy import FoldSituation, first_s
 from helix_desktop.fast_dataclass import dataclass
 
 COLD_AFTER = 300.0  # seconds after which the providers' caches have forgotten
-EXACT = 512  # items of the view that are looked at one by one
-LATELY = 20  # steps from which growth and pauses are learned
+EXACT = 512  # Up to this many items of the view are judged one by one.
+LATELY = 20  # Growth and pauses are learned from this many steps.
 ASK = " · ask with find or lines"
 ARGUMENT = 100  # characters of an argument in a marker's second line
 

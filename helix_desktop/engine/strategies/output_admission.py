@@ -13,7 +13,7 @@ from helix_desktop.engine.strategies.marker_clearing import format_size
 from helix_desktop.fast_dataclass import dataclass
 
 COMPACT, PREVIEW, FULL = "compact", "preview", "full"
-KEEP_WORDS = 500  # characters of what to keep that stand in a question
+KEEP_WORDS = 500  # How many characters of `keep` the question to the model quotes.
 _CHOICE = re.compile(r"^[^\w\n]*(\d+)[^\w\n]+(compact|preview|full)\b[^\w\n]*(.*)$", re.IGNORECASE | re.MULTILINE)
 _THING = (
     r"(?: of)?(?: it| the| this| its)?(?: file| output| content| contents| text| page| document| source| code| log)*"

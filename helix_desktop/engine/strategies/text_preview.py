@@ -17,19 +17,19 @@ from itertools import islice
 from helix_desktop.engine.conversation_details import find_error_lines
 from helix_desktop.engine.strategies.frequent_names import find_frequent_names
 
-PER_TOKEN = 3.2  # characters, on the cautious side
-HEAD, TAIL = 30, 20  # percent of the room that the first and the last lines take
-NAMES_SHARE = 30  # percent, of a text that has no lines to show
+PER_TOKEN = 3.2  # Characters for each token, a cautious estimate.
+HEAD, TAIL = 30, 20  # The percentages of the room that the first and the last lines may take.
+NAMES_SHARE = 30  # The percentage of the room for names, if the text has no useful lines.
 LINES_READ = 20_000
-MOST_SIGNATURES, SIGNATURE = 40, 90  # shown, and characters of each
-LINE = 240  # characters of one line that are shown
-WIDE = " " * 8  # the widest gap in it
+MOST_SIGNATURES, SIGNATURE = 40, 90  # How many signatures are shown, and how many characters of each.
+LINE = 240  # How many characters of a line are shown.
+WIDE = " " * 8  # Wider gaps inside a line are shortened to this.
 ERRORS = 12
-IN_A_THREAD = 1 << 15  # characters
+IN_A_THREAD = 1 << 15  # Longer texts, in characters, are worked on in a thread.
 KEYS = 12
-JSON_LIMIT = 1_000_000  # characters: beyond, parsing would hold the interpreter too long
+JSON_LIMIT = 1_000_000  # In characters. Parsing a longer text would block the interpreter too long.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
-_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # a word that is more than prose
+_NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # A word with such a part is a name and not prose.
 _SIGNATURE = re.compile(
     r"(?:\s*\d+[\t|:→]\s?)?\s{0,8}(?:#{1,4} \S|(?:export |default |async |public |private |protected |static |abstract |final |pub |unsafe )*"
     r"(?:def|class|function|interface|type|enum|struct|trait|impl|fn|func|module|namespace|const|describe|it|test|CREATE TABLE)\b[ (]\S|"
