@@ -141,7 +141,7 @@ class AllWorkspaces:
             moved = to / known.id
             if moved.exists():
                 raise InvalidInput(f"The workspace {known.id} already exists at {to}.")
-            if os.name == "nt":  # which moves no folder a file of which is open
+            if os.name == "nt":  # Windows does not move a folder while a file in it is open.
                 lock.release_lock()
             known.folder.rename(moved)
             atomic_files.sync_folder_to_disk(to)
@@ -191,7 +191,7 @@ class AllWorkspaces:
             said = await thread.run_there(workspace_export.unpack_export, path, hidden, name=named, report=heard)
             if said:
                 atomic_files.write_file_atomically(hidden / "notes.txt", "\n".join(said) + "\n", private=True)
-            if os.name == "nt":  # which moves no folder a file of which is open
+            if os.name == "nt":  # Windows does not move a folder while a file in it is open.
                 lock.release_lock()
             hidden.rename(place)
         except BaseException:
@@ -217,7 +217,7 @@ class AllWorkspaces:
         """Remove what killed imports and writes left, but not what is still in use. Says in sentences what was removed."""
         told = []
         for folder in self.folder.glob(f"{_IMPORTING}*") if self.folder.is_dir() else ():
-            with suppress(HelixError):  # StoreBusy: it goes on, in this program or another
+            with suppress(HelixError):  # It may still be in use, in this program or another (StoreBusy).
                 WorkspaceLock(folder / "lock").release_lock()
                 shutil.rmtree(folder, ignore_errors=True)
                 left = "could not be removed completely" if folder.exists() else "was removed"

@@ -30,8 +30,8 @@ _FIRST_CHUNK = bytes(4)
 _RAW, _ZSTD = bytes((cache_records.RAW,)), bytes((cache_records.ZSTD,))
 _PINNED, _QUARANTINED, _FORGOTTEN = b"p", b"q", b"t"
 BY_HAND = EntryOrigin()
-THOROUGH = 15  # zstd's level for what is little: a tenth smaller, and twenty times as long
-CHECKPOINT = "checkpoint"  # EntryOrigin.tool of what checkpoints store; the index does not list it
+THOROUGH = 15  # The zstd level for small amounts: a tenth smaller, but twenty times slower.
+CHECKPOINT = "checkpoint"  # `EntryOrigin.tool` of content that checkpoints store. The index does not list it.
 
 
 class CacheFolder:
@@ -43,9 +43,9 @@ class CacheFolder:
         self._compressor = zstandard.ZstdCompressor(level=1)
         self._thorough = zstandard.ZstdCompressor(level=THOROUGH)
         self._decompressor = zstandard.ZstdDecompressor()
-        self._staged: dict[bytes, StagedEntry] = {}  # by SHA-256: what is on its way
+        self._staged: dict[bytes, StagedEntry] = {}  # Entries not yet written, by SHA-256.
         self.put_again: set[Digest] | None = (
-            None  # while somebody wants to know: content that was there and is wanted now
+            None  # While content is being removed: existing content that was put again meanwhile.
         )
         try:
             self._check_version()
@@ -315,7 +315,7 @@ class CacheFolder:
 
     def quarantine_entry(self, digest: Digest, why: str) -> CacheCorrupt:
         """Remember that this entry is damaged, so that no later read has to find out. Returns the error to raise."""
-        with contextlib.suppress(StoreFailed):  # a disk that takes nothing: it is found out again
+        with contextlib.suppress(StoreFailed):  # On a full disk this is not saved, and will be found out again.
             self.level.write_batch([(_QUARANTINED + digest.raw, why.encode())])
         self._marked[_QUARANTINED].add(digest.raw)
         return _damaged_entry_error(digest, why)
@@ -370,7 +370,9 @@ class CacheFolder:
     def records_after(self, after: int = 0, limit: int = 1000) -> list[CacheRecord]:
         """Known entries by number; unreadable ones are left out (a check names them)."""
         found: list[CacheRecord] = []
-        with contextlib.suppress(CacheCorrupt):  # said at the end of the way, when what can be read has been
+        with contextlib.suppress(
+            CacheCorrupt
+        ):  # The damage is reported at the end, after everything readable has been read.
             for key, value in self.level.scan_range(
                 cache_records.key_of_number(b"m", after + 1), b"m" + _LAST + b"\xff"
             ):
@@ -447,7 +449,9 @@ class CacheFolder:
             self.level.write_batch(marks)
         else:
             number, blob = cache_records.unpack_place(held)
-            with contextlib.suppress(NotFound, ValueError, CacheCorrupt):  # where its description is damaged
+            with contextlib.suppress(
+                NotFound, ValueError, CacheCorrupt
+            ):  # The description of the entry may be damaged.
                 blob = self.record_numbered(number).blob
             described = (cache_records.key_of_number(b"m", number), None)
             self.delete_chunks(number if blob is None else blob, extra=[described, *marks])

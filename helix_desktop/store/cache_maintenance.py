@@ -37,7 +37,7 @@ class CacheCheck:
     def __init__(self, cache: EntryStore) -> None:
         self._cache = cache
         self._at: Digest | None = None
-        self._all = False  # of the hashes have been listed
+        self._all = False  # True once all hashes have been listed.
         self._waiting: list[Digest] = []
         self._seen: set[bytes] = set()
         self._damaged: dict[Digest, str] = {}
@@ -80,7 +80,9 @@ class CacheCheck:
             self._seen.add(digest.raw)
             self._damaged[digest] = error.what
             return 0
-        self._checked += record.about.tool != CHECKPOINT  # counted as everywhere else: entries a person knows of
+        self._checked += (
+            record.about.tool != CHECKPOINT
+        )  # Only entries that people can see are counted, as everywhere else.
         self._bytes += size
         return size
 

@@ -29,7 +29,7 @@ VERSION = 1
 CHUNK = 1 << 20
 VERSION_KEY = b"version"
 RAW, ZSTD = 0, 1
-_SOURCE_LIMIT = 4000  # characters; a source is a line for people
+_SOURCE_LIMIT = 4000  # In characters. A source is one line that people read.
 
 _FIXED = struct.Struct(">BB32sQQQQdHHHI")
 _CHECK = 8
@@ -45,7 +45,7 @@ class EntryState(IntEnum):
     COLLECTED = 1
 
 
-_LIVE = EntryState.LIVE  # looking it up in its class takes longer than what is done with it
+_LIVE = EntryState.LIVE  # Looking up the enum member would take longer than the comparison.
 
 
 @dataclass(frozen=True, slots=True)

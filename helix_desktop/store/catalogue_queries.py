@@ -37,13 +37,13 @@ class _PageAnchors:
     """Every `STRIDE`-th row of one order, so that a page far down is found without walking there."""
 
     version: int
-    rows: tuple[tuple[str | int | float | bytes, int], ...]  # the sorted value and the number
+    rows: tuple[tuple[str | int | float | bytes, int], ...]  # The value sorted by, and the number of the entry.
 
 
 Order = tuple[EntryFilter, EntrySort, bool]
 STRIDE = 500
-NEAR = 5_000  # an offset up to here is walked to
-FEW = 20_000  # so many rows are sorted after they are found; more are found in the order of the column's index
+NEAR = 5_000  # Rows up to this offset are reached by stepping through them.
+FEW = 20_000  # Up to this many rows are sorted after the search. More are read in the order of the column's index.
 
 
 class CatalogueQueries:

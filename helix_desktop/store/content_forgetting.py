@@ -23,7 +23,7 @@ from helix_desktop.store.entry_store import EntryStore
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.workspace_settings import NAME
 
-SHORTEST = 4  # characters; a shorter text would tear holes into everything
+SHORTEST = 4  # In characters. A shorter text would occur almost everywhere.
 BLANK = "[forgotten]"
 WHY = "forgotten at the user's request"
 _PAGE = 200
@@ -39,7 +39,7 @@ class ForgetRequest:
                 remedy="Enter a longer part of the text.",
             )
         self.digests = set(digests)
-        self.named: list[int] = []  # numbers of entries that stay, whose description holds the text
+        self.named: list[int] = []  # The numbers of entries that stay but whose description contains the text.
         self.traces = TextForms(text) if text else None
 
     def occurs_in(self, text: str) -> bool:
@@ -81,7 +81,7 @@ def _entry_holds_text(cache: EntryStore, record: CacheRecord, traces: TextForms)
     try:
         return _text_in_pieces(cache.iterate_chunks(record), traces)
     except HelixError:
-        return True  # a damaged entry cannot be shown to be free of it
+        return True  # Nobody can say that a damaged entry does not contain it.
 
 
 def _text_in_pieces(pieces: Iterable[bytes], traces: TextForms) -> bool:
@@ -127,7 +127,7 @@ def blank_fact(line: StoredFact, wanted: ForgetRequest) -> Fact | None:
     touched = any(digest.hex in line.fact for digest in wanted.digests)
     if not touched and not wanted.occurs_in(line.fact):
         return None
-    fact_encoding.decode_fact(line.fact)  # a damaged one is told of as such
+    fact_encoding.decode_fact(line.fact)  # A damaged fact is reported as damaged.
     fact = fact_encoding.decode_fact(json.dumps(_blank_json(json.loads(line.fact), wanted), ensure_ascii=False))
     fact = _remove_quotes(fact, wanted.digests)
     return fact if fact_encoding.encode_fact(fact) != line.fact else None

@@ -38,7 +38,7 @@ COLUMNS = (
     ("written", "INTEGER NOT NULL"),
     ("cost", "REAL NOT NULL"),
 )
-_BEGINS = 120  # characters of the first message, for a conversation without a title
+_BEGINS = 120  # How many characters of the first message stand in for a missing title.
 
 
 @dataclass(frozen=True, slots=True)

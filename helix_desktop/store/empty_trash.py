@@ -22,8 +22,8 @@ from helix_desktop.store.entry_store import EntryStore
 from helix_desktop.store.index_file import entries_used_by
 from helix_desktop.store.journal_file import JournalFile, StoredFact
 
-_PAGE = 200  # facts, or entries, before others get their turn
-_SHORTEST = 8  # digits; a shorter beginning of a hash is a word like any other
+_PAGE = 200  # How many facts or entries are worked on before other work gets its turn.
+_SHORTEST = 8  # In digits. A shorter beginning of a hash may be an ordinary word.
 _MENTION = re.compile(rf"[0-9a-f]{{{_SHORTEST},64}}", re.IGNORECASE)
 
 
@@ -36,8 +36,10 @@ class TrashEmptying:
         self._journal = journal
         self._cache = cache
         self._gone: set[str] = set()
-        self._own: dict[str, list[str]] = {}  # entries only they use, by the first digits of their hashes
-        self._seen = 0  # the last fact that was looked at
+        self._own: dict[
+            str, list[str]
+        ] = {}  # The entries that only these conversations use, by the first digits of their hashes.
+        self._seen = 0  # The id of the last fact that was checked.
         self._entries = self._bytes = 0
 
     def find_what_goes(self) -> Iterator[bool]:
@@ -113,7 +115,7 @@ class TrashEmptying:
         except NotFound:
             return
         except (HelixError, ValueError):
-            record = None  # damaged: it goes as well
+            record = None  # A damaged entry is removed as well.
         if record is None or not _was_put_from_outside(record.about):
             self._cache.forget_entry(digest)
             self._entries += 1

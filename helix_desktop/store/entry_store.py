@@ -18,7 +18,7 @@ from helix_desktop.store.incoming_content import IncomingContent, StagedEntry
 class EntryStore(Protocol):
     """Entries by number, in the order they came, and by the SHA-256 of their content."""
 
-    put_again: set[Digest] | None  # while somebody wants to know: what was there and is wanted now
+    put_again: set[Digest] | None  # While content is being removed: existing content that was put again meanwhile.
 
     def last_entry_number(self) -> int:
         """The highest number of an entry that is known."""

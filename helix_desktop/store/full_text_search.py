@@ -72,7 +72,7 @@ def _build_hit(
             return _hit_in_entry(source, Digest(digest), start, length, terms)
         return _hit_in_fact(source, conversation, seq, terms)
     except HelixError:
-        return None  # what is gone or damaged is no place to send anybody
+        return None  # A result that is gone or damaged would lead nowhere.
 
 
 def _hit_in_entry(source: SnippetSource, digest: Digest, start: int, length: int, terms: list[str]) -> SearchHit | None:

@@ -26,11 +26,11 @@ from helix_desktop.store.cache_folder import CHECKPOINT
 from helix_desktop.store.cache_records import CacheRecord, EntryState
 from helix_desktop.store.journal_file import StoredFact
 
-VERSION = 2  # an older one is made anew
+VERSION = 2  # An index of an older version is built again.
 APPLICATION = 0x48454C49  # "HELI"
 SEARCHED = 8 << 20  # bytes of an entry whose words are indexed; a pattern search inside an entry goes over all of it
-_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # in SQLite's own way: KiB, negative
-ROWS, FACTS, WORDS = 5000, 1000, 200  # entries and facts of a slice
+_MUCH_MEMORY, _LITTLE_MEMORY = -64_000, -2_000  # SQLite counts this in KiB, as a negative number.
+ROWS, FACTS, WORDS = 5000, 1000, 200  # How many rows, facts and texts are indexed before other work gets its turn.
 
 _SCHEMA = """
 CREATE TABLE entries(
@@ -52,7 +52,9 @@ CREATE INDEX pieces_in ON pieces(conversation, seq) WHERE seq;
 CREATE VIRTUAL TABLE words USING fts5(text, parts, content='', tokenize='unicode61 remove_diacritics 2');
 CREATE TABLE meta(name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
-Piece = tuple[str, int, int, str, int]  # text, the entry's number, where it begins; conversation and fact
+Piece = tuple[
+    str, int, int, str, int
+]  # The text, the number of its entry and where it begins in it, or its conversation and fact.
 _USED = "UPDATE entries SET uses = uses + column2, recalled = max(recalled, column3) FROM ("
 _OF_THESE = ") WHERE digest = column1 RETURNING digest, number"
 
@@ -66,13 +68,13 @@ _ORDERS = {
     "by_tool": "tool, number",
     "by_tool_time": "tool, time, number",
     "by_source": "source, number",
-    "by_size": "size, number, kept",  # with what the entries take, so that this is summed up without the rows
+    "by_size": "size, number, kept",  # With the stored size, so that a sum needs no rows.
     "by_tokens": "tokens, number",
     "by_time": "time, number",
     "by_uses": "uses, number",
     "by_recalled": "recalled, number",
 }
-MANY = 50_000  # entries
+MANY = 50_000  # From this many entries on, orders are built afterwards.
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,9 @@ class IndexFile:
         self._count = count
         self._memory = 0
         self.connection = sqlite_database.connect_database(path, IndexDamaged, "index", synchronous="NORMAL")
-        self.connection.execute("PRAGMA secure_delete=OFF")  # whatever is to be forgotten, the whole file goes
+        self.connection.execute(
+            "PRAGMA secure_delete=OFF"
+        )  # Not needed: to forget something, the whole file is deleted.
         self.connection.execute("PRAGMA wal_autocheckpoint=4000")
         sqlite_database.prepare_schema(self.connection, _SCHEMA, application=APPLICATION, version=VERSION, what="index")
         if self.connection.execute("PRAGMA user_version").fetchone()[0] != VERSION:
@@ -205,7 +209,7 @@ class IndexFile:
             if len(listed) < len(found):
                 self._count_checkpoints(found)
             self._insert_rows(listed, pinned)
-            last = found[-1].number if found else 0  # some may have come since the entries were counted
+            last = found[-1].number if found else 0  # Entries may have been added since they were counted.
             self._set_mark("rows", last if len(found) == ROWS else max(last, progress.entries))
 
     def _count_checkpoints(self, found: Sequence[CacheRecord]) -> None:
@@ -402,7 +406,7 @@ def _entries_recalled_by(parts: Iterable[object]) -> list[Digest]:
             try:
                 found.append(Digest.from_hex(json.loads(part.arguments)["sha256"]))
             except (ValueError, TypeError, KeyError):
-                continue  # a shortened or malformed hash: the recall itself answers that
+                continue  # A shortened or malformed hash is answered by the recall itself.
     return found
 
 

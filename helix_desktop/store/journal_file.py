@@ -20,7 +20,7 @@ from helix_desktop.store import sqlite_database
 from helix_desktop.store.conversation_rows import COLUMNS, StoredConversation, advance_row, row_before_facts
 
 VERSION = 1
-STEPS: dict[int, str] = {}  # by version, the SQL that leads to the next; kept as long as old journals may turn up
+STEPS: dict[int, str] = {}  # For each version, the SQL that leads to the next one.
 APPLICATION = 0x48454C4A  # "HELJ"
 
 _SCHEMA = f"""
@@ -88,7 +88,7 @@ class JournalFile:
     ) -> None:
         self.path = path
         self._now = now
-        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # heard within the transaction
+        self.replacing: Callable[[StoredFact], object] = lambda _line: None  # Called within the transaction.
         self.connection = (sqlite_database.connect_read_only if unseen else sqlite_database.connect_database)(
             path, JournalCorrupt, "journal"
         )

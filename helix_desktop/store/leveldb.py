@@ -28,16 +28,16 @@ from helix_desktop.store.sqlite_database import sync_file
 
 _CHECKED = {"verify_checksums": True, "fill_cache": False}
 _UNREAD = "The cache cannot be read"
-_MAPPED = 4 << 20  # bytes read through LevelDB's mappings before their pages are let go
-_DONTNEED, _PAGEOUT = 4, 21  # of madvise: the page is read again where it stands, or from the disk
+_MAPPED = 4 << 20  # After this many bytes read through LevelDB's mappings, their pages are released.
+_DONTNEED, _PAGEOUT = 4, 21  # Arguments of madvise. Either way the page is read again when it is needed.
 _SURELY_OPEN = (
     150  # tables that all have a place among those LevelDB keeps open: in each of its 16 parts 31 have one, and of
 )
 # 150 at most 23 came together, by its hash, in 4,000 sets of numbers; of 250 it was up to 33
 _MADVISE: Any = ctypes.CDLL(None).madvise if sys.platform == "linux" else None
-_PROBE = 1 << 20  # bytes that must fit before a full disk counts as having room again
-_TICK = 50_000_000  # nanoseconds in which a file system may give two changes the same time
-_TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # a line of its list
+_PROBE = 1 << 20  # A full disk counts as having room again once this many bytes fit.
+_TICK = 50_000_000  # Two changes within this many nanoseconds may get the same time from the file system.
+_TABLE = re.compile(rb"^ (\d+):", re.MULTILINE)  # A line of LevelDB's list of tables.
 _FIRST, _LAST = b"\x00", b"\xff" * 2
 Write = tuple[bytes, bytes | None]  # key and value; None deletes
 _OPTIONS = {"compression": None, "bloom_filter_bits": 10, "write_buffer_size": 2 << 20, "max_open_files": 500}
@@ -48,8 +48,8 @@ class LevelDatabase:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._names: set[str] = set()  # of its files, which are all known to the disk
-        self._settled = 0  # the folder's time of change, from a moment when it could not change again unseen
+        self._names: set[str] = set()  # The names of its files that are known to be synced.
+        self._settled = 0  # The time of the folder's last change, if a later change cannot have the same time.
         self._db = self._open_leveldb()
         self._failed = False
         self._read = 0
@@ -78,7 +78,7 @@ class LevelDatabase:
             return
         names = set(os.listdir(self.folder))  # noqa: PTH208
         if new := names - self._names:
-            if any(name.endswith(".log") for name in new):  # with its other files LevelDB syncs the folder itself
+            if any(name.endswith(".log") for name in new):  # For its other files, LevelDB syncs the folder itself.
                 sync_folder_to_disk(self.folder)
             for name in new:
                 make_path_private(self.folder / name)
@@ -149,7 +149,7 @@ class LevelDatabase:
         """The value, or None where a miss does no harm."""
         try:
             value: bytes | None = self._db.get(key, verify_checksums=True)
-        except RuntimeError:  # plyvel's word for a closed handle
+        except RuntimeError:  # plyvel raises RuntimeError for a closed handle.
             value = self._open_handle().get(key, verify_checksums=True)
         except plyvel.Error as error:
             raise leveldb_error_of(error, _UNREAD) from error
@@ -274,7 +274,9 @@ def _mapped_table_ranges(folder: Path, tables: Collection[int]) -> Iterator[tupl
 def leveldb_error_of(error: Exception, what: str) -> StoreFailed:
     """The error of ours that says what LevelDB's means."""
     said = error.args[0] if error.args else ""
-    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)  # plyvel's are bytes
+    text = (
+        said.decode("utf-8", "replace") if isinstance(said, bytes) else str(error)
+    )  # The arguments of plyvel's errors are bytes.
     if isinstance(error, plyvel.CorruptionError):
         return CacheCorrupt(
             f"{what}: its files are damaged.", remedy="Helix Desktop repairs these files when it opens the workspace."

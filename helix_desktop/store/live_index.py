@@ -29,7 +29,7 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact
 from helix_desktop.store.store_thread import StoreThread
 
 T = TypeVar("T")
-_SLICE = 1 << 20  # bytes taken at once from the thread that also has to write
+_SLICE = 1 << 20  # How many bytes are read at once on the thread that also writes.
 
 
 class StoreFeed:
@@ -74,7 +74,7 @@ class StoreFeed:
         try:
             return self._cache.read_part(record.digest, 0, limit)
         except HelixError:
-            return None  # damaged or gone: whoever reads it is told
+            return None  # It is damaged or gone. Reading it reports that.
 
     def fact_lines(self, after: int, limit: int) -> Sequence[StoredFact]:
         return self._thread.call_and_wait(self._journal.stored_facts_since, after, limit)
@@ -213,7 +213,7 @@ class WorkspaceIndex:
         if self._damaged:
             await self._rebuild_damaged()
         thread = self._ahead if slow else self._reader
-        for _ in range(2):  # the second time it may meet the new one while its tables are made
+        for _ in range(2):  # The second attempt may meet a new index whose tables are just being created.
             try:
                 return await thread.run_there(self._run_query_now, question, slow=slow)
             except IndexDamaged:
@@ -266,7 +266,7 @@ class WorkspaceIndex:
                 if self._preparing.count_entries(order[0]) > NEAR:
                     self._preparing.prepare_anchors(order)
         except HelixError:
-            return  # whoever asks next is told
+            return  # The next question reports the error.
 
     async def count_entries(self, chosen: EntryFilter = EVERYTHING) -> int:
         return await self._run_query(lambda asked: asked.count_entries(chosen))
@@ -294,7 +294,7 @@ class WorkspaceIndex:
 
     async def checkpoints(self) -> tuple[int, int]:
         """How many contents checkpoints hold, and the bytes they take on the disk."""
-        await self.kept()  # which takes in those just put
+        await self.kept()  # This also includes the entries that were just put.
         return await self._run_query(CatalogueQueries.checkpoint_figures)
 
     async def recount_checkpoints(self) -> None:

@@ -12,8 +12,8 @@ import re
 import string
 from collections.abc import Iterator
 
-SLICE = 1 << 16  # bytes that are read at a stretch
-PIECE = 64 * 1024  # characters of a row of the index; small, so that a hit is found again quickly
+SLICE = 1 << 16  # How many bytes are read before other work gets its turn.
+PIECE = 64 * 1024  # Characters in a row of the index. Small, so that a hit is quickly found within it.
 
 # A capital inside a word: behind a small letter, or before one and behind two capitals. Capitals are rare, so this is quick; the
 # possessive quantifier makes a megabyte of one letter cost no more than any other.
@@ -67,7 +67,7 @@ def split_for_index(text: str) -> Iterator[tuple[int, str]]:
 def text_or_none(content: bytes) -> str | None:
     """The text of some bytes, or None where they are no text."""
     if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return content.decode("utf-16", "replace")  # takes the byte order mark off
+        return content.decode("utf-16", "replace")  # This also removes the byte order mark.
     if b"\0" in content[:8192]:
         return None
     decode, text = codecs.getincrementaldecoder("utf-8")("replace").decode, ""

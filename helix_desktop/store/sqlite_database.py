@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from helix_desktop.errors import StoreBusy, StoreFailed, StoreFull, WrittenByNewerVersion
 
-TOGETHER = 64  # rows of values in one statement
+TOGETHER = 64  # How many rows one statement inserts.
 _SENSELESS = (
     "no such ",
     "malformed ",
@@ -30,7 +30,7 @@ def connect_database(
 ) -> sqlite3.Connection:
     """An open connection in WAL mode; used from the thread that made it, or one after another."""
     with SqliteErrors(corrupt, what):
-        with suppress(OSError):  # what is wrong SQLite says better; its log will have the rights of the file
+        with suppress(OSError):  # SQLite reports an error better. Its log gets the permissions of the file.
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = sqlite3.connect(path, isolation_level=None, timeout=5.0, check_same_thread=False)
         try:
@@ -181,7 +181,9 @@ def store_error_of(error: Exception, corrupt: type[StoreFailed], what: str) -> S
     """The error of ours that says what SQLite's means."""
     exactly = getattr(error, "sqlite_errorcode", 0)
     code = exactly & 0xFF
-    if code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE:  # the second: not even room to open it
+    if (
+        code == sqlite3.SQLITE_FULL or exactly == sqlite3.SQLITE_IOERR_SHMSIZE
+    ):  # The second code means that there is not even room to open it.
         return StoreFull(
             f"The {what} could not be written: the disk is full.", remedy="Free up disk space and try again."
         )

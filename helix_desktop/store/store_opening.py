@@ -20,9 +20,7 @@ from helix_desktop.store.cache_maintenance import CacheCheck
 from helix_desktop.store.index_file import IndexFeed, IndexFile
 from helix_desktop.store.journal_file import JournalFile
 
-SUSPECT = (
-    "suspect"  # a file of this name: damage was met while the workspace was open; check all of it when it opens next
-)
+SUSPECT = "suspect"  # A file of this name says that damage was found, and that the next opening checks everything.
 INDEX = "index.sqlite3"
 _MENDED = "journal.mended"
 Note = Callable[[str], None]
@@ -82,7 +80,7 @@ def _take_rest_of_log(journal: JournalFile, log: journal_repair.WriteAheadLog | 
     except sqlite3.Error as error:
         journal.close()
         failed = sqlite_database.store_error_of(error, JournalCorrupt, "journal")
-        if isinstance(failed, StoreFull):  # which damages nothing
+        if isinstance(failed, StoreFull):  # A full disk damages nothing.
             raise failed from error
         raise JournalCorrupt(f"The journal's log cannot be merged: {error}.") from error
     if read >= log.committed:
@@ -120,7 +118,10 @@ def _install_repaired_journal(path: Path) -> None:
     """Let the mended journal take the damaged one's place; also after a crash right before."""
     mended = path.with_name(_MENDED)
     if mended.exists():
-        for old in (f"{path.name}-wal", f"{path.name}-shm"):  # first: the old log must never be read into the new file
+        for old in (
+            f"{path.name}-wal",
+            f"{path.name}-shm",
+        ):  # Done first, because the old log must never be applied to the new file.
             path.with_name(old).unlink(missing_ok=True)
         mended.replace(path)
         sync_folder_to_disk(path.parent)
@@ -142,8 +143,12 @@ def _copy_aside(workspace: Path, paths: Iterable[Path]) -> Path:
             else:
                 shutil.copy2(path, aside)
     except OSError as error:
-        shutil.rmtree(aside, ignore_errors=True)  # half a copy is of no use, and each further try would take more room
-        full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(error)  # of a folder: one error for all
+        shutil.rmtree(
+            aside, ignore_errors=True
+        )  # An incomplete copy is useless, and every further attempt would take more room.
+        full = error.errno == errno.ENOSPC or os.strerror(errno.ENOSPC) in str(
+            error
+        )  # Copying a folder raises one error for all its files.
         why = "the disk is full" if full else error.strerror or "not all of them could be read and written"
         raise (StoreFull if full else StoreFailed)(
             f"The damaged files cannot be copied aside to {aside}: {why}.",

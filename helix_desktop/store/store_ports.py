@@ -25,10 +25,10 @@ from helix_desktop.store.store_thread import StoreThread
 
 __all__ = ["StoreCache", "StoreJournal", "WorkspaceIndex"]  # the three ports of an open workspace
 
-LITTLE = 128 << 10  # bytes of checkpoints put at once, up to which time is taken to make them small
-_PAGE = 500  # facts read before others get their turn
-_SLICE = 1 << 20  # bytes of puts that wait for one commit
-Batch = tuple[str, Sequence[Fact]]  # of one conversation
+LITTLE = 128 << 10  # Up to this many bytes of checkpoints are compressed thoroughly.
+_PAGE = 500  # How many facts are read before other work gets its turn.
+_SLICE = 1 << 20  # The most bytes of puts in one commit.
+Batch = tuple[str, Sequence[Fact]]  # A conversation, and facts to append to it.
 
 
 class StoreJournal:
@@ -65,7 +65,7 @@ class StoreJournal:
         if len(self._waiting) == 1:
             try:
                 self._thread.submit_work(self._commit_facts)
-            except StoreFailed:  # closing: nothing can be queued any more
+            except StoreFailed:  # The workspace is closing, so nothing can be queued.
                 self._commit_facts()
 
     def _commit_facts(self) -> None:
@@ -179,7 +179,7 @@ class StoreCache:
         self.changed: Callable[[], object] = lambda: None
         self.far: RemoteContent | None = None
         self._waiting: list[tuple[StagedEntry, Future[Stored]]] = []
-        self._held = 0  # bytes of what waits
+        self._held = 0  # The bytes of the puts that wait.
 
     async def store_content(self, content: bytes | AsyncIterable[bytes], about: EntryOrigin) -> Stored:
         if isinstance(content, bytes):
@@ -246,7 +246,7 @@ class StoreCache:
     def _queue_commit(self) -> None:
         try:
             self._thread.submit_work(self._commit_puts)
-        except StoreFailed:  # closing: nothing can be queued any more
+        except StoreFailed:  # The workspace is closing, so nothing can be queued.
             self._commit_puts()
 
     def _commit_puts(self) -> None:
@@ -273,7 +273,9 @@ class StoreCache:
             self._thread.submit_work(self._finish_stream, incoming, outcome)
             return await asyncio.wrap_future(outcome)
         except BaseException:
-            with contextlib.suppress(StoreFailed):  # closed meanwhile: swept when the workspace opens next
+            with contextlib.suppress(
+                StoreFailed
+            ):  # The store has been closed. The rest is removed when the workspace opens next.
                 self._thread.submit_work(incoming.abandon_entry)
             raise
 
@@ -365,7 +367,7 @@ class StoreCache:
             return frozenset()
         try:
             brought = await self.far.fetch_content(digests)
-        except StoreFailed:  # away: what is here is what there is
+        except StoreFailed:  # The shared store cannot be reached, so only what is stored here counts.
             return frozenset()
         self._index.follow_stores()
         return brought

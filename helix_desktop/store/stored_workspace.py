@@ -57,18 +57,18 @@ class StoredWorkspace:
         self._stores = stores
         self._ended = False
         self._watching: list[Callable[[], object]] = []
-        self._changing = threading.Lock()  # a change reads the file, and writes it anew
+        self._changing = threading.Lock()  # A change reads and rewrites the whole file, so only one may run.
         self.index = stores.index
         self.journal = StoreJournal(
             stores.journal, stores.thread, self.index.follow_stores, (folder / store_opening.SUSPECT).touch
         )
         self.cache = StoreCache(stores.cache, stores.thread, self.index)
-        self.link: SharedStoreLink | None = None  # to the store it shares with other machines
+        self.link: SharedStoreLink | None = None  # The connection to the store that it shares with other machines.
         self.content_forgetter: ContentForgetter = (
             self.forget_content
-        )  # through whoever has its sessions, so that they know
+        )  # Appends facts through the open sessions, so that they notice.
         self._shared: ConversationSync | None = None
-        self.linked: Callable[[], object] = lambda: None  # called when there is one, or none any more
+        self.linked: Callable[[], object] = lambda: None  # Called when the link is made or removed.
 
     @classmethod
     async def open(cls, folder: Path, *, count: Callable[[str], int] = lambda _: 0) -> StoredWorkspace:
@@ -104,7 +104,7 @@ class StoredWorkspace:
         loop = asyncio.get_running_loop()
 
         def tell() -> None:
-            with suppress(RuntimeError):  # a loop that has ended needs no news
+            with suppress(RuntimeError):  # The event loop may have ended already.
                 loop.call_soon_threadsafe(listener)
 
         self._watching.append(tell)

@@ -32,7 +32,7 @@ class UnusedContentRemoval:
         self._until = until
         self._live = set(keep)
         self._now = now
-        self._whole: set[Digest] = set()  # states of which everything is known to be live
+        self._whole: set[Digest] = set()  # Checkpoints whose whole content is known to be in use.
 
     def run_removal(self) -> Iterator[bool]:
         old = []

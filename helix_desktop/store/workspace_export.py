@@ -34,10 +34,10 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions")
 _PAGE = 200
-_LINE_LIMIT = 64 << 20  # no fact and no header of an entry is longer than this
+_LINE_LIMIT = 64 << 20  # The most bytes of one line: a fact, or the header of an entry.
 _BATCH = 64
 _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError, ValueError, NotImplementedError, RecursionError)
-Report = Callable[[int, int], None]  # bytes done, and of how many
+Report = Callable[[int, int], None]  # The bytes done, and the bytes in all.
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
 
@@ -66,7 +66,7 @@ def export_workspace(settings: Path, journal: JournalFile, cache: EntryStore, le
     Facts first: an entry they refer to was there before them. An entry that is damaged is left out: its hash comes into
     `left_out`, and into the manifest that ends the file.
     """
-    workspace_settings.read_workspace_settings(settings)  # a mistake made by hand meanwhile is told with its line
+    workspace_settings.read_workspace_settings(settings)  # Reports a mistake made by hand with its line.
     pipe = _Pipe()
     with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr("workspace.toml", settings_without_keys(settings.read_text("utf-8")))
@@ -134,7 +134,9 @@ def _export_entry(member: IO[bytes], cache: EntryStore, record: CacheRecord, lef
             yield
     except CacheCorrupt:
         left_out.append(record.digest.hex)
-        while left > 0:  # keep the place of what follows; the import sees that the hash does not fit, and skips it
+        while (
+            left > 0
+        ):  # Fills up the promised length. The import sees that the hash does not match, and skips the entry.
             member.write(bytes(min(left, CHUNK)))
             left -= CHUNK
             yield
@@ -226,7 +228,7 @@ def _settings_as_proposals(text: str, name: str) -> str:
     proposals = document.get("proposed", {}) if isinstance(document.get("proposed"), dict) else {}
     proposals |= {key: document.pop(key) for key in PROPOSED if document.get(key)}
     document.pop("proposed", None)
-    document.pop("shared", None)  # its key did not come along: who wants to join does so
+    document.pop("shared", None)  # The store's key is not exported, so the copy is not connected to the shared store.
     if name:
         document["name"] = name
     if proposals:

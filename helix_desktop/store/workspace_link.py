@@ -125,7 +125,7 @@ async def store_link_secrets(workspace: str, where: StoreAddress, key: bytes, se
         for secret, value in values.items():
             await secrets.store_secret_at(secret, value)
     except NoUsableKeyring as error:
-        try:  # the file, where the user allows it
+        try:  # The file with keys, if the user allows one.
             for secret, value in values.items():
                 await secrets.store_secret_at(secret, value, where=SecretKeeper.FILE)
         except ActionRefused:

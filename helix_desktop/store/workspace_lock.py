@@ -19,7 +19,9 @@ if sys.platform == "win32":
     import msvcrt
 
     def _take(handle: int) -> None:
-        os.lseek(handle, 1 << 30, os.SEEK_SET)  # far behind the text, which others may then still read
+        os.lseek(
+            handle, 1 << 30, os.SEEK_SET
+        )  # Locks a byte far behind the text, so that others can still read the text.
         msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         os.lseek(handle, 0, os.SEEK_SET)
 
@@ -30,7 +32,7 @@ else:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-TRIES, PAUSE = 40, 0.05  # seconds; for what a dead owner left behind
+TRIES, PAUSE = 40, 0.05  # The number of attempts, and the seconds between them, while a dead owner's lock remains.
 
 
 class WorkspaceLock:
@@ -53,7 +55,7 @@ class WorkspaceLock:
                 f"The workspace in {path.parent} is open in another program{f' (process {owner})' if owner else ''}.",
                 remedy="Use the workspace in that program, or close it there first.",
             ) from error
-        with contextlib.suppress(OSError):  # only for the sentence above
+        with contextlib.suppress(OSError):  # The process id only serves the sentence above.
             os.write(self._handle, f"{os.getpid():<20}\n".encode())
 
     def _acquire_with_retries(self) -> None:

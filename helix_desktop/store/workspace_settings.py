@@ -40,10 +40,10 @@ class WorkspaceConfig:
     colour: str = ""
     roots: tuple[str, ...] = ()
     models: Mapping[str, str] = field(default_factory=dict)
-    effort: str = ""  # how long the main model is to think; engine.facts.ModelSet
-    temperature: float | None = None  # of the main model; None: the provider's own
+    effort: str = ""  # How long the main model thinks, as in `ModelSet.effort`.
+    temperature: float | None = None  # Of the main model. None: the provider's default.
     top_p: float | None = None
-    instructions: str = ""  # the user's own, behind the system prompt
+    instructions: str = ""  # The user's own instructions, placed after the system prompt.
     preset: str = ""
     policy: Mapping[str, _PLAIN] = field(default_factory=dict)
     mode: str = ""
@@ -51,24 +51,24 @@ class WorkspaceConfig:
     mcp: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     limit: int = 0  # bytes the cache may take; 0: no limit
     changes: Mapping[str, Any] = field(default_factory=dict)  # what checkpoints cover, and how long they are kept
-    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # where a turn stops by itself; engine.crew.Limits
+    limits: Mapping[str, _PLAIN] = field(default_factory=dict)  # When a turn stops by itself.
     trusted: Mapping[str, str] = field(default_factory=dict)  # rules files the user agreed to, and their SHA-256
     approved: Mapping[str, str] = field(default_factory=dict)  # MCP tools as the user last allowed them, by fingerprint
     off: tuple[str, ...] = ()  # rules, skills, commands, hooks and agents of the folders that the user switched off
     shared: Mapping[str, str] = field(default_factory=dict)  # the store other machines share, and when a put counts
-    openings: tuple[
-        str, ...
-    ] = ()  # what of the home commands with the network may use, by name; tools/home_openings.py
+    openings: tuple[str, ...] = ()  # The openings of the home folder that commands may use (`tools/home_openings.py`).
     readable: tuple[str, ...] = ()  # more folders that commands may read
-    hidden: tuple[str, ...] | None = None  # patterns of files that no agent sees; None: tools/hidden_files.py has them
-    shown: tuple[str, ...] = ()  # rules that allow other programs as well, and that the user was told of
+    hidden: tuple[str, ...] | None = (
+        None  # Patterns of files that no agent sees. None: those of `tools/hidden_files.py`.
+    )
+    shown: tuple[str, ...] = ()  # Rules that also allow other programs, and that the user has been told about.
     proposed: Mapping[str, Any] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
 Changes = (
     Mapping[str, Any] | Callable[[WorkspaceConfig], Mapping[str, Any]]
-)  # the second: made from what stands there now
+)  # The second function makes the new value from the present one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,7 @@ _OPEN = (
     "proposed",
     "permissions.rules",
     "permissions.trusted",
-)  # what is inside is not ours to check
+)  # The content of this table is checked elsewhere.
 
 
 def parse_workspace_settings(text: str, path: Path) -> WorkspaceConfig:
@@ -341,14 +341,14 @@ def change_workspace_settings(path: Path, changes: Changes) -> WorkspaceConfig:
     with a dot in it is quoted, as in TOML.
     """
     text = _read_settings_text(path)
-    now = parse_workspace_settings(text, path)  # never write over a file with a mistake in it
+    now = parse_workspace_settings(text, path)  # Raises if the file has a mistake, so that it is never overwritten.
     document = tomlkit.parse(text)
     for dotted, value in (changes(now) if callable(changes) else changes).items():
         _set_in_document(document, _split_dotted_key(dotted), value)
     changed = tomlkit.dumps(document)
     try:
         settings = parse_workspace_settings(changed, path)
-    except ConfigFileMistake as mistake:  # in what was asked for, not in the file
+    except ConfigFileMistake as mistake:  # The mistake is in the requested change, not in the file.
         raise ConfigFileMistake(mistake.mistake, remedy="Nothing was changed.") from mistake
     atomic_files.write_file_atomically(path, changed, private=True)
     return settings

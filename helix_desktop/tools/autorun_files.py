@@ -48,7 +48,7 @@ AUTORUN_PATHS = (
     ".config/mise", ".config/direnv", ".config/Code/User", ".config/containers", ".config/pip", ".config/zsh", ".config/kitty", ".config/sway",
     ".config/i3", ".config/helix", ".config/gh", ".local/share/applications", ".local/share/systemd", ".local/bin", ".github/hooks",
 )  # fmt: skip
-# Here lie packages of others by the thousand; nobody opens them as a project.
+# Folders with thousands of installed packages. Nobody opens these as a project.
 PACKAGE_FOLDERS = ("node_modules", "site-packages", "dist-packages", ".venv", "venv", ".tox", ".nox", "__pycache__")
 SCRIPTS = "package.json"
 COMPOSER = "composer.json"

@@ -26,11 +26,13 @@ from helix_desktop.tools.workspace_roots import WorkspaceRoots
 
 _DEEPEST, _MOST_HELD = 500, 200
 _OF_GIT = frozenset({"config", "config.worktree", "commondir", ".git", "git-rebase-todo"})
-_SETTLED = 2_000_000_000  # nanoseconds after which a change surely has another time than the one before
+_SETTLED = (
+    2_000_000_000  # Two changes further apart than this many nanoseconds have different times on every file system.
+)
 _SETTINGS = ("config", "config.worktree")
 _TODO = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo")
 _WRITTEN = ("refs", "logs", "objects", "info")  # folders of a git directory that git writes in
-_SHALLOW = ("pack", "info")  # of those in `objects_in_list`, the only ones that are gone on into
+_SHALLOW = ("pack", "info")  # The only folders inside `objects` that are searched.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,8 @@ class AutorunChange:
 class _ScannedFolder:
     stamp: tuple[int, int]
     is_settled: bool
-    folders: tuple[str, ...]  # that are gone on into
-    whole: tuple[str, ...]  # of which everything counts
+    folders: tuple[str, ...]  # Folders that are searched further.
+    whole: tuple[str, ...]  # Folders in which every file counts.
     notable: tuple[str, ...]
     has_git: bool
     links: tuple[str, ...] = ()
@@ -72,7 +74,7 @@ class AutorunGuard:
     """The folders of a workspace. What is in one of them is remembered for as long as it has not changed."""
 
     roots: WorkspaceRoots
-    patterns: Callable[[], tuple[str, ...]] = tuple  # of files that no agent sees
+    patterns: Callable[[], tuple[str, ...]] = tuple  # Patterns of files that no agent sees.
     _patterns: tuple[str, ...] = ()
     _folders: dict[str, _ScannedFolder] = field(default_factory=dict)
     _of_git: dict[str, _ScannedFolder] = field(default_factory=dict)  # folders in git directories
@@ -374,7 +376,7 @@ class _AutorunScan:
             base = folder if name.startswith("include") else top
             words = (
                 [value] if paths else [word for word in _split_setting_words(value) if "/" in word]
-            )  # others are looked up in PATH
+            )  # Names without a slash are looked up in PATH.
             where = [os.path.normpath(os.path.join(base, os.path.expanduser(word))) for word in words]
             for path in filter(self._is_inside_roots, where):
                 if name == "core.hookspath":
@@ -426,7 +428,7 @@ def _sort_folder_entries(
             notable.append(name)
             whole.append(name)
     git = "HEAD" in names and ({"objects", "refs"} <= names or "commondir" in names)
-    # A folder elsewhere only looks like one of git's: what lies below it is looked at as anywhere.
+    # Elsewhere, a folder only looks like one of git's. It is searched like any other.
     below = [name for name in folders if not git or ".git" not in inside.split("/") or name in ("modules", "worktrees")]
     return _ScannedFolder(stamp, settled, tuple(below), tuple(whole), tuple(notable), git, tuple(links), tuple(hidden))
 

@@ -88,8 +88,8 @@ class WorkspaceCommands:
     extra_names: tuple[str, ...] = ()
     background: dict[str, BackgroundCommand] = field(default_factory=dict)
     next_numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
-    is_planning: Callable[[], bool] = lambda: False  # whether commands may write nothing now
-    opened: Callable[[], CommandOpenings] = CommandOpenings  # what of the home is open to commands now
+    is_planning: Callable[[], bool] = lambda: False  # True while a plan is being made and commands must not write.
+    opened: Callable[[], CommandOpenings] = CommandOpenings  # The openings of the home folder that hold now.
 
     @property
     def running_in_background(self) -> list[BackgroundCommand]:
@@ -382,7 +382,9 @@ class _CommandEnd:
     is_timed_out: bool = False
     was_stopped: bool = False
     check: CommandCheck | None = None
-    hidden: Callable[[str], str] | None = None  # what to say of paths it did not see, given the end of its output
+    hidden: Callable[[str], str] | None = (
+        None  # Explains which hidden paths a command failed on, given the end of its output.
+    )
 
 
 async def _output_with_footer(
@@ -471,7 +473,7 @@ async def _output_until_deadline(command: RunningCommand, seconds: int, end: _Co
     output = command.iterate_output()
     now = asyncio.get_running_loop().time
     deadline = now() + seconds
-    while now() < deadline:  # a program that prints all the time must not be waited for
+    while now() < deadline:  # A program that never stops printing must not hold this up.
         try:
             async with asyncio.timeout_at(deadline):
                 piece = await anext(output, b"")
@@ -534,12 +536,12 @@ async def _leave_in_background(
     closed: bool,
 ) -> ToolOutput:
     ended = [name for name, one in commands.background.items() if not one.is_running]
-    for name in ended[: -commands.limits.background_commands]:  # with the megabytes each of them keeps
+    for name in ended[: -commands.limits.background_commands]:  # Each of them keeps megabytes of output.
         del commands.background[name]
     one = BackgroundCommand(f"bg{next(commands.next_numbers)}", line, command, time.time(), watched, closed)
     commands.background[one.name] = one
     commands.spawn(one.collect_newest_output(use, commands.limits.background_output), name=f"output of {one.name}")
-    await one.wait_for_output(_SETTLE, for_news=False)  # a server that cannot start says so at once
+    await one.wait_for_output(_SETTLE, for_news=False)  # A server that cannot start usually fails right away.
     first = one.read_new_output()
     state = "still running" if one.is_running else f"ended with exit code {one.code}"
     return ToolOutput(f"[{one.name}: {state}]\n{first}", source=line[:200], ok=not one.code)
@@ -592,7 +594,7 @@ _SPECS = (
             network=flag_schema(),
             background=flag_schema(),
             outside_sandbox=flag_schema("Only after the sandbox was in the way"),
-            needs=text_schema(),  # what may stand here is said where something was hidden
+            needs=text_schema(),  # The possible values are named when a command fails because something was hidden.
         ),
     ),
     (ToolName.LIST_COMMANDS, "List the commands running in the background.", object_schema()),

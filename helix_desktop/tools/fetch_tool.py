@@ -153,7 +153,7 @@ async def _look_up_target(url: httpx.URL) -> FetchTarget:
     return FetchTarget(url, next(address for address in addresses if not is_public_address(address)), is_private=True)
 
 
-_OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # all that is given out for the open internet
+_OPEN_IPV6 = ipaddress.ip_network("2000::/3")  # All IPv6 addresses that are assigned on the public internet.
 
 
 def is_public_address(address: str) -> bool:

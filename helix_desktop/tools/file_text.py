@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from helix_desktop.errors import InvalidInput
 
-_SHOWN = 2_000  # characters of a message that says what stands there
+_SHOWN = 2_000  # How many characters of the present text an error message quotes.
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"))
 _BEYOND_ASCII = re.compile("[^\x00-\x7f\udc80-\udcff]")
 

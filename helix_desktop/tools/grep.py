@@ -93,7 +93,7 @@ async def _send_pieces(process: Process, options: dict[str, object], pieces: Asy
             await stdin.drain()
         stdin.close()
     except (BrokenPipeError, ConnectionResetError):
-        return  # it has said why on its standard output
+        return  # The worker has written the reason to its standard output.
 
 
 async def _receive_found_lines(process: Process, pattern: str, lines: list[FoundLine]) -> int:

@@ -18,7 +18,7 @@ from functools import lru_cache
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools.home_openings import CommandOpenings, opened_paths
 
-# Programs and libraries, as names from the home. They hold no keys, or those that do are not named whole.
+# Programs and libraries, relative to the home folder. Folders that also hold keys are not listed as a whole.
 TOOLCHAINS = tuple(
     """
         .pyenv .rbenv .nodenv .jenv .goenv .plenv .phpenv .asdf .nvm .volta .fnm .local/share/fnm .local/share/mise
@@ -45,18 +45,16 @@ VARIABLES = (
         "BUN_INSTALL",
     ),
 )
-# Folders that builds fill, as names from the home; for a sandbox that cannot put one in another's place, the variable that moves it.
+# Caches of build tools, relative to the home folder, with the variable that moves each for sandboxes that cannot mount another folder there.
 CACHES = (
     (".cache", "XDG_CACHE_HOME"), (".npm", "npm_config_cache"), (".cargo", "CARGO_HOME"), ("go/pkg", "GOMODCACHE"),
     (".gradle", "GRADLE_USER_HOME"), (".m2/repository", "MAVEN_OPTS"), (".m2/wrapper", ""), (".local/share/pnpm/store", "PNPM_HOME"), (".nuget/packages", "NUGET_PACKAGES"),
     (".ivy2", ""), (".sbt", ""), (".bun/install/cache", "BUN_INSTALL_CACHE_DIR"), (".yarn/berry", "YARN_GLOBAL_FOLDER"),
 )  # fmt: skip
-_BESIDE = ("lib", "lib64", "libexec", "include")  # what programs in a `bin` need
+_BESIDE = ("lib", "lib64", "libexec", "include")  # Folders beside a `bin` that its programs need.
 _PROGRAMS = tuple("/usr /bin /sbin /lib /lib32 /lib64 /nix /gnu /snap /proc /sys /dev /run /tmp".strip().split())
 _OF_A_REPOSITORY = (".git", ".gitignore", ".gitattributes", ".gitmodules", ".github", ".gitlab", ".gitlab-ci.yml")
-_SPREAD = frozenset(
-    {".config", ".local", "share", "state", ".var", "app"}
-)  # folders that hold a folder for each program
+_SPREAD = frozenset({".config", ".local", "share", "state", ".var", "app"})  # Folders with one folder for each program.
 _MOST_FOLDERS = 2_000
 _SETTLED_NS = 2_000_000_000  # a change within the same tick of the file system's clock would not show
 

@@ -9,7 +9,7 @@ from helix_desktop.processes.starter import end_process, start_worker
 from helix_desktop.tools import html_worker
 
 SECONDS = 10.0
-MOST_BYTES = 2 << 30  # of addresses; the source is shown where that is not enough
+MOST_BYTES = 2 << 30  # The most address space of the worker. If it is not enough, the source is shown.
 
 
 async def html_as_text(page: bytes) -> str:

@@ -44,7 +44,7 @@ class ActionEffect(StrEnum):
     EDIT = "edit"
     RUN = "run"
     FETCH = "fetch"
-    FOREIGN = "foreign"  # a tool of one of the user's MCP servers: nobody knows what it does
+    FOREIGN = "foreign"  # A tool of one of the user's MCP servers. The program cannot know what it does.
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ def _match_holding_rule(rule: PermissionRule, action: ToolAction) -> _RuleFit:
 def _match_held_command(pattern: str, action: ToolAction) -> _RuleFit:
     wanted = _words_of_holding_rule(pattern)
     known = find_started_programs(action.command)
-    if isinstance(known, UnknownPrograms):  # the words are enough to hold it back
+    if isinstance(known, UnknownPrograms):  # A rule that denies or asks needs only the words.
         bare = " ".join(re.sub(r"['\"\\]", "", action.command).split())
         return (
             _RuleFit.YES if re.search(rf"(?<![\w.-]){re.escape(' '.join(wanted))}(?![\w-])", bare) else _RuleFit.MAYBE

@@ -61,7 +61,7 @@ PASSED_ON = frozenset(
 PROXIES = frozenset(
     ["http_proxy", "https_proxy", "no_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY"]
 )
-# Nobody is there to type: git takes a message as it is, and a rebase that would be edited fails.
+# No editor can be used here: git takes messages as they are, and an interactive rebase fails.
 _EDITORS = {"GIT_EDITOR": "true", "GIT_SEQUENCE_EDITOR": "false", "GIT_TERMINAL_PROMPT": "0"}
 _QUIET = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat", "NO_COLOR": "1", **_EDITORS}
 
@@ -82,7 +82,7 @@ class Sandbox:
     folders: tuple[Path, ...]
     scratch: Path
     closed_paths: tuple[Path, ...] = ()
-    read_only: bool = False  # the roots can be read and not written
+    read_only: bool = False  # True if the workspace's folders can only be read.
     caches: Path | None = None
 
     @property
@@ -239,7 +239,7 @@ class Sandbox:
         words: list[str] = []
         for path, place in sorted(
             (*there.readable_paths, *kept), key=lambda pair: len(pair[1])
-        ):  # what lies in another comes after it
+        ):  # A folder inside another one comes after it.
             words += ["--bind" if (path, place) in kept else "--ro-bind-try", path, place]
         if linked:
             inside = f"{there.emptied_homes[0]}/{_CACHES_IN_HOME}"
@@ -328,7 +328,7 @@ _OF_PROC = (
     "acpi",
     "scsi",
     "driver",
-)  # through these root changes the system
+)  # Through these, root could change the system.
 _CACHES_IN_HOME = ".workspace-caches"
 _KEPT_OF_RUN = ("/run/current-system", "/run/wrappers", "/run/opengl-driver")  # NixOS has its programs there
 _READ_BY_LANDLOCK = (
@@ -354,7 +354,7 @@ _SYSTEM_FOLDERS = ("/usr", "/bin", "/lib", "/lib64", "/lib32", "/etc/ld.so.cache
 
 
 def _wrap_in_jail(options: Mapping[str, object], argv: Sequence[str]) -> list[str]:
-    if sys.platform == "win32":  # there a job object does what the jail does
+    if sys.platform == "win32":  # On Windows, a job object does what the jail does elsewhere.
         return list(argv)
     return jail.jail_command_line(options, argv)
 
@@ -454,7 +454,7 @@ async def _can_start_command(command_line: CommandLine) -> bool:
             ProcessLaunch(CommandAuthor.PROGRAM, _ECHO, "/", {}, place=ProcessPlace.SANDBOX), command_line
         )
         try:
-            async with asyncio.timeout(30):  # a busy machine takes its time, and must not do without
+            async with asyncio.timeout(30):  # A busy machine may be slow, and must not end up without the sandbox.
                 said = b"".join([piece async for piece in command.iterate_output()])
         finally:
             await command.end_and_wait()
@@ -469,7 +469,7 @@ def scrub_environment(
     """What a command gets of our environment: by name, so that no key, token or address of a bus is among it."""
     wanted = PASSED_ON | set(extra) | (PROXIES if network else set())
     out = {name: value for name, value in environment.items() if name in wanted or name.startswith("LC_")}
-    if out.get("VIRTUAL_ENV") == sys.prefix:  # our own, not the user's
+    if out.get("VIRTUAL_ENV") == sys.prefix:  # This is the program's own environment, not the user's.
         del out["VIRTUAL_ENV"]
     caches = {"XDG_CACHE_HOME": f"{temporary}/cache", "npm_config_cache": f"{temporary}/npm", "TMPDIR": temporary}
     return {**out, **_QUIET, **caches, "PYTHONUNBUFFERED": "1"}

@@ -120,7 +120,7 @@ async def _collect_ripgrep_rows(command: RunningCommand, use: ToolResources, got
                 said = None
             if (
                 not isinstance(said, dict) or "type" not in said
-            ):  # its complaint, in which the pattern has a row of its own
+            ):  # The error message of ripgrep, which quotes the pattern on a line of its own.
                 got.is_unreadable = True
                 continue
             hit = said["type"] == "match"

@@ -20,7 +20,7 @@ _WORD = re.compile(r"[^\W_]+")
 _JOINT = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_")
 _SATURATION, _LENGTH = 1.2, 0.5
 _NAME_WEIGHT = 2
-_MOST_LOOKED_AT = 40_000  # places of words, the rarest word first: a long question takes no longer than this
+_MOST_LOOKED_AT = 40_000  # At most this many occurrences are scored, beginning with the rarest word, so that a long question stays fast.
 _SUFFIXES = (
     ("ational", "ate"), ("ization", "ize"), ("isation", "ize"), ("ations", "ate"), ("ation", "ate"), ("ements", "e"),
     ("ement", "e"), ("ments", ""), ("ment", ""), ("ingly", ""), ("edly", ""), ("ings", ""), ("ing", ""), ("ies", "y"),
@@ -42,7 +42,7 @@ def telling_stems(text: str) -> list[str]:
     return [stem_word(word) for word in plain if word not in _COMMON]
 
 
-@lru_cache(maxsize=1 << 15)  # the same few thousand words stand in all descriptions
+@lru_cache(maxsize=1 << 15)  # All descriptions use the same few thousand words.
 def stem_word(word: str) -> str:
     """Cuts a word to its stem: `convert`, `converts` and `converting` become one word, `conversion` another."""
     if len(word) <= 4:
@@ -77,7 +77,7 @@ class TextRanking:
         known = [self._worth[word] for word in telling_stems(question) if word in self._worth]
         for numbers, worth in sorted(known, key=lambda each: len(each[0])):
             if looked and looked + len(numbers) > _MOST_LOOKED_AT:
-                break  # what is left stands in most of the texts, and tells none from another
+                break  # The remaining words occur in most texts and do not distinguish them.
             looked += len(numbers)
             for number, more in zip(numbers, worth, strict=True):
                 scores[number] += more

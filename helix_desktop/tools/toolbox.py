@@ -126,7 +126,7 @@ _CHANGING = {
     ActionEffect.EDIT: "tool",
     ActionEffect.RUN: "command",
     ActionEffect.FOREIGN: "server",
-}  # and whose changes they are
+}  # And the conversation that the changes belong to.
 
 
 @dataclass(slots=True)
@@ -136,7 +136,7 @@ class _PermissionOutcome:
     decided_by: str = ""
     scope: str = "once"
     refused: bool = False
-    open_step: OpenStep | None = None  # of the folders, from where it may change them
+    open_step: OpenStep | None = None  # Open from the moment the call may change the folders.
 
 
 class Toolbox:

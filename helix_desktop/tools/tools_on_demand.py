@@ -42,9 +42,9 @@ _CALL = object_schema(
     name=text_schema(),
     arguments={"type": "object"},
 )
-_SHOWN = 600  # characters of a description in a result
+_SHOWN = 600  # How many characters of a description a result shows.
 _SCHEMA_SHOWN = 4_000
-_LEAST_LINE = 12  # tokens: a source's name, and little more
+_LEAST_LINE = 12  # In tokens: room for the name of a source and little more.
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,12 @@ class OnDemandTools:
     token_room: Callable[[], RequestHeadRoom] = RequestHeadRoom
     specs_sent_before: Callable[[], Sequence[ToolSpec]] = tuple
     catalogues: Callable[[], Sequence[SourceCatalogue]] = tuple
-    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # what is found besides tools: skills
-    withheld_count_and_tokens: tuple[int, int] = (0, 0)  # how many definitions are not sent, and their tokens, about
-    _sent: dict[str, bool] = field(default_factory=dict)  # by server, whether its definitions are sent
+    also_searchable: Callable[[], Sequence[ToolSpec]] = tuple  # What a search finds besides tools, for example skills.
+    withheld_count_and_tokens: tuple[int, int] = (
+        0,
+        0,
+    )  # How many definitions are not sent, and about how many tokens they have.
+    _sent: dict[str, bool] = field(default_factory=dict)  # For each server, whether its definitions are sent.
     _lines: dict[str, SourceSummary] = field(default_factory=dict)
     _begun: bool = False
 
@@ -282,7 +285,7 @@ def check_foreign_arguments(values: Mapping[str, Any], schema: Mapping[str, Any]
     try:
         wrong = next(iter(loose(schema, registry=referencing.Registry()).iter_errors(values)), None)
     except (SchemaError, referencing.exceptions.Unresolvable, RecursionError, TypeError, ValueError, AttributeError):
-        return  # a schema nobody can read: the server judges
+        return  # The schema cannot be read, so the server has to judge the arguments.
     if wrong is not None:
         where = ".".join(map(str, wrong.absolute_path))
         raise InvalidInput(

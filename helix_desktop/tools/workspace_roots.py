@@ -66,7 +66,7 @@ class WorkspaceRoots:
     sample_folder: Path | None = None
     is_hidden_inside: Callable[[str], bool] = lambda _inside: (
         False
-    )  # whether no agent sees a file, by its path from its root
+    )  # Says whether a file is hidden from agents, by its path relative to its root.
 
     @property
     def with_nothing_hidden(self) -> WorkspaceRoots:

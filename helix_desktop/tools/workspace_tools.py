@@ -47,13 +47,15 @@ class WorkspaceToolOptions:
     """
 
     closed_paths: tuple[Path, ...] = ()
-    sample_folder: Path | None = None  # see WorkspaceRoots
+    sample_folder: Path | None = None  # Described in `WorkspaceRoots`.
     limits: CommandLimits = CommandLimits()
     extra_variables: tuple[str, ...] = ()
     offers_fetch: bool = False
-    caches: Path | None = None  # where builds keep what they downloaded and made, from one start to the next
-    opened: Callable[[], CommandOpenings] = CommandOpenings  # of the user's home; asked for each command
-    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # patterns of files that no agent sees
+    caches: Path | None = None  # Where build tools keep their caches between commands.
+    opened: Callable[[], CommandOpenings] = (
+        CommandOpenings  # The openings of the user's home folder, determined for each command.
+    )
+    hidden: Callable[[], tuple[str, ...]] = lambda: hidden_files.DEFAULT  # Patterns of files that no agent sees.
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, MOST_ROWS_I
 
 P = ParamSpec("P")
 T = TypeVar("T")
-THREADS = 8  # for each server, whatever the number of workspaces
+THREADS = 8  # For each server, however many workspaces use it.
 _threads: dict[str, _ServerThreads] = {}
 
 

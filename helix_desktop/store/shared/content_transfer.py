@@ -22,7 +22,7 @@ from helix_desktop.store.shared.row_store import MOST_BYTES_IN_CALL, Tombstone
 from helix_desktop.store.store_thread import StoreThread
 
 ENTRIES_IN_BATCH = 200  # entries sent at once, at most
-_ASK_FROM = 32 << 10  # bytes from which it is asked first whether they are lacking
+_ASK_FROM = 32 << 10  # For contents of at least this many bytes, the store is first asked whether it has them.
 _TOGETHER = MOST_BYTES_IN_CALL // CHUNK  # chunks of a large entry that are sent or fetched at once
 
 
@@ -60,7 +60,9 @@ class ContentTransfer:
         size, last = 0, after
         for record in self._folder.records_after(after, ENTRIES_IN_BATCH):
             if record.state is EntryState.LIVE and record.about.tool != CHECKPOINT:
-                with contextlib.suppress(NotFound, CacheCorrupt):  # nothing to send: it is told of where it is read
+                with contextlib.suppress(
+                    NotFound, CacheCorrupt
+                ):  # Nothing to send. Reading the entry reports that it is gone or damaged.
                     if record.count_chunks > 1:
                         large.append(record)
                     else:

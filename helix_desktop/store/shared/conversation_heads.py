@@ -61,7 +61,7 @@ class MemoryHeads:
         self._now = now
         self._rows: dict[
             bytes, tuple[ConversationHead, float, int]
-        ] = {}  # with the end of the lease, and when it changed
+        ] = {}  # Each head with the end of its lease and the time of its last change.
         self._changes = 0
 
     def update_head(self, move: HeadUpdate) -> tuple[bool, ConversationHead | None]:

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from helix_desktop.store.shared.async_rows import AsyncRowStore
     from helix_desktop.store.shared.row_encryption import RowCipher
 
-LEASE_SECONDS = 30.0  # seconds
+LEASE_SECONDS = 30.0  # How long a lease lasts unless it is renewed.
 _TRIES = 8
-_BYTES = 4 << 20  # of facts in one segment, more or less
+_BYTES = 4 << 20  # About the most bytes of facts in one segment.
 CONVERSATIONS_IN_BATCH = 64  # conversations whose facts are sent at once
-_NEW = 400  # facts at the end of what came, whose contents are needed first
+_NEW = 400  # The contents of this many of the last received facts are fetched first.
 
 
 class OpenConversations(Protocol):
@@ -134,12 +134,16 @@ class ConversationSync:
     now: Callable[[], float] = clock.monotonic
     lease: float = LEASE_SECONDS
     complaints: dict[str, str] = field(default_factory=dict)  # conversations that could not be read, and why
-    _lease_ends: dict[str, float] = field(default_factory=dict)  # when they end, on `now`
+    _lease_ends: dict[str, float] = field(default_factory=dict)  # When each lease ends, by the clock `now`.
     _writers: dict[str, tuple[bytes, str]] = field(default_factory=dict)
-    _seen: dict[bytes, tuple[int, str]] = field(default_factory=dict)  # the version of each head, and whose it is
-    _waiting: dict[bytes, ConversationHead] = field(default_factory=dict)  # for whoever works in them
-    _mark: int = 0  # the engine's changes up to here were looked at
-    _unread: frozenset[bytes] = frozenset()  # heads that were not taken in when the mark went on
+    _seen: dict[bytes, tuple[int, str]] = field(
+        default_factory=dict
+    )  # The version of each head, and the machine that wrote it.
+    _waiting: dict[bytes, ConversationHead] = field(
+        default_factory=dict
+    )  # New heads of conversations that are in use here.
+    _mark: int = 0  # The engine's changes up to this mark have been seen.
+    _unread: frozenset[bytes] = frozenset()  # Heads below the mark that could not be merged yet.
     _taken_over: set[str] = field(default_factory=set)  # taken over while the engine was away
     _compared: bool = False
     _busy: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -242,7 +246,7 @@ class ConversationSync:
     async def take_over_lease(self, conversation: str) -> None:
         """Write there from now on with this machine, also where another one still does: what that has not sent becomes a branch."""
         async with self._busy:
-            self._taken_over.add(conversation)  # also where the engine is away
+            self._taken_over.add(conversation)  # Also if the engine cannot be reached.
             for _ in range(_TRIES):
                 await self._merge_heads_named([self._head_row_name(conversation)])
                 known = await self.thread.run_there(self.sync_state.get_progress, conversation)
@@ -279,7 +283,7 @@ class ConversationSync:
             await self._merge_heads_named(self._unread - self._waiting.keys())
         mark = self._mark or await self.thread.run_there(lambda: self.sync_state.looked_at_mark)
         heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, mark)
-        if reached < mark:  # an engine that was restored to an earlier state: everything is compared with it
+        if reached < mark:  # The engine was restored to an earlier state, so everything is compared again.
             await self.thread.run_there(self.sync_state.clear_progress)
             self._seen.clear()
             heads, reached = await self.remote.run_in_thread(self.heads.fetch_changed_heads, 0)
@@ -289,11 +293,11 @@ class ConversationSync:
         for head in heads:
             await self._merge_head_if_new(head)
         unread = frozenset((*self._waiting, *map(bytes.fromhex, self.complaints)))
-        if unread != self._unread:  # before the mark, behind which nobody looks for them
+        if unread != self._unread:  # Saved before the mark, because nobody looks below the mark again.
             self._unread = unread
             await self.thread.run_there(setattr, self.sync_state, "unread", unread)
         self._mark = reached
-        if is_new or reached < mark:  # else it is not worth a sync of the disk: what is seen again does no harm
+        if is_new or reached < mark:  # Otherwise not worth a sync of the disk: seeing a change twice does no harm.
             await self.thread.run_there(setattr, self.sync_state, "mark", reached)
 
     async def _merge_heads_named(self, names: Collection[bytes]) -> None:
@@ -314,7 +318,7 @@ class ConversationSync:
             self.complaints.pop(head.name.hex(), None)
         except ActionRefused:
             self._waiting[head.name] = head
-        except NotFound as error:  # unless the head has moved on meanwhile
+        except NotFound as error:  # The head may have moved on in the meantime.
             self._waiting[head.name] = head
             self.complaints[head.name.hex()] = str(error)
         except (CacheCorrupt, JournalCorrupt, WrittenByNewerVersion) as error:
@@ -473,7 +477,7 @@ class ConversationSync:
                 continue
             if (
                 known.contents and known.contents.is_removed and known.seq
-            ):  # removed elsewhere, and written to here since
+            ):  # It was removed on another machine, and has been written to here since.
                 known = replace(known, seq=0, chain=fact_segments.NOTHING)
                 self.sync_state.save_progress(known)
             if known.must_be_sent_anew:
@@ -563,11 +567,11 @@ class ConversationSync:
         for (known, contents), (is_won, head) in zip(wanted, answers, strict=True):
             if is_won and head is not None:
                 won.append(replace(known, seq=contents.last, chain=contents.chain, version=head.version, writer=head.writer, contents=contents))  # fmt: skip
-            elif head is None or head.version < known.version:  # an engine that was restored, or emptied
+            elif head is None or head.version < known.version:  # The engine was restored or emptied.
                 unknown.append(SharedProgress(known.conversation))
         if won or unknown:
             await self.thread.run_there(self.sync_state.save_progress_together, [*won, *unknown])
-        for one in unknown:  # all of it is sent again
+        for one in unknown:  # The whole conversation is sent again.
             self._seen.pop(self._head_row_name(one.conversation), None)
         for one in won:
             self._lease_ends[one.conversation] = asked + seconds

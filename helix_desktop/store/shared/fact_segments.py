@@ -18,10 +18,10 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.store.journal_file import StoredFact, seal_fact
 
 VERSION = 1
-NOTHING = bytes(32)  # the link before the first fact
-MOST_FACTS_IN_SEGMENT = 4_096  # facts; a segment of so many is never made anew
-MOST_SEGMENT_BYTES = 512 << 20  # of text; what a stranger's row may stand for
-_LEAST = 32  # facts: while a segment has fewer, it is made anew with those that follow it
+NOTHING = bytes(32)  # The link that the first fact points back to.
+MOST_FACTS_IN_SEGMENT = 4_096  # A segment of this many facts is never rewritten.
+MOST_SEGMENT_BYTES = 512 << 20  # The most text that one row from outside may decompress to.
+_LEAST = 32  # A segment of fewer facts is rewritten together with the facts that follow.
 
 
 @dataclass(frozen=True, slots=True)

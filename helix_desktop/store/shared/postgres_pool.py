@@ -21,14 +21,14 @@ logging.getLogger("psycopg").setLevel(logging.ERROR)
 
 Statement = tuple[str, Sequence[Any]]
 Rows = list[tuple[Any, ...]]
-_SETTINGS = (  # the planner is to use the indexes, also of tables it knows nothing of yet
+_SETTINGS = (  # Makes the planner use the indexes, even for tables without statistics.
     "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
     " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
     " set_config('max_parallel_workers_per_gather', '0', true), set_config('statement_timeout', '60s', true),"
     " set_config('timezone', 'UTC', true), CASE WHEN current_setting('synchronous_commit') = 'off'"
     " THEN set_config('synchronous_commit', 'on', true) END"
 )
-_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # no partition yet; a server that takes no writes any more
+_ANOTHER_MONTH, _NOT_HERE = "23514", "25006"  # SQLSTATE: the partition is missing; the server is read-only now.
 _pools: dict[str, PostgresPool] = {}
 _pools_lock = threading.Lock()
 
@@ -46,7 +46,7 @@ class PostgresPool:
         self._free: list[Connection] = []
         self._lock = threading.Lock()
         self._is_prepared = False
-        self._unconfirmed: set[int] = set()  # connections whose last commit no standby has confirmed
+        self._unconfirmed: set[int] = set()  # Connections whose last commit has not been confirmed by a standby.
         self.users = 0
 
     def run_in_transaction(self, statements: Sequence[Statement]) -> list[Rows]:
@@ -68,7 +68,7 @@ class PostgresPool:
         try:
             found = _run_in_pipeline(connection, statements)
         except BaseException:
-            connection.close()  # what its state is now need not be known
+            connection.close()  # Closing it is easier than finding out its state.
             raise
         unconfirmed = id(connection) in self._unconfirmed
         self._return_connection(connection)

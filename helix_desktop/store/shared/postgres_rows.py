@@ -69,13 +69,13 @@ _TIMES: Mapping[str, int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-_LOOKED_AGAIN = 20  # puts after which the quota is looked at again
+_LOOKED_AGAIN = 20  # The quota is read again after this many puts.
 _SAFE = "Nothing was lost."
 _NO_ENTRY = ("password authentication failed", "no password supplied", 'role "')
 _CUT = ("closed", "eof", "syscall")
 _BEFORE = re.compile(
     r"(connection failed: )?(connection to server .*? port \d+ failed: )?(FATAL:\s+)?"
-)  # what is known
+)  # What is known about the database.
 _FULL = ("53100", "53200")
 _PASSING = (
     "08",
@@ -84,7 +84,7 @@ _PASSING = (
     "40",
     "25",
     "55",
-)  # classes of errors: connection, operator, resources, rollback, state, lock
+)  # Classes of SQLSTATE: connection, operator, resources, rollback, state, lock.
 
 
 class PostgresRowStore:
@@ -103,7 +103,7 @@ class PostgresRowStore:
         self.server = hashlib.sha256(repr(sorted(arguments.items())).encode()).hexdigest()
         self._pool = postgres_pool.acquire_pool(self.server, lambda: postgres_pool.PostgresPool(psycopg, arguments))
         self._is_closed = False
-        self._left = 0  # puts before the quota is looked at again
+        self._left = 0  # How many puts are left before the quota is read again.
 
     # --- the port
 
@@ -143,7 +143,7 @@ class PostgresRowStore:
             ("SELECT pg_current_xact_id()::text::bigint", ()),
         )
         self._wait_for_earlier_puts(int(found[0][0]))
-        self.remove_rows(names)  # what a put that began before has still written
+        self.remove_rows(names)  # Rows that a put from before has written in the meantime.
 
     def _wait_for_earlier_puts(self, transaction: int) -> None:
         """No put that did not see the tombstones goes on any more."""
@@ -161,7 +161,9 @@ class PostgresRowStore:
         found = self._query_rows(
             "SELECT name, word, mark FROM helix.forgotten WHERE space = %b AND mark > %s ORDER BY mark",
             self._space,
-            max(0, after - 1_000),  # marks are given out before they are visible; what was seen before does no harm
+            max(
+                0, after - 1_000
+            ),  # A mark is taken before its row is visible, so earlier ones are read again. Seeing a row twice does no harm.
         )
         return [Tombstone(name, word) for name, word, _ in found], max([after, *(mark for *_, mark in found)])
 
@@ -257,7 +259,7 @@ def _connection_arguments(psycopg: Any, url: str, password: str) -> dict[str, An
 def _root_certificates() -> str:
     """Whom the system trusts. The libpq of a wheel or an installer looks for that where it was built, so it is given a file."""
     if os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR"):
-        return "system"  # it reads these
+        return "system"  # libpq understands this value.
     return ssl.get_default_verify_paths().cafile or certifi.where()
 
 

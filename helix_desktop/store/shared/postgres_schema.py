@@ -20,7 +20,7 @@ _ROWS = (
         "CREATE TABLE helix.rows(name bytea NOT NULL, month date NOT NULL, space bytea NOT NULL, written timestamptz NOT NULL"
         " DEFAULT now(), key bytea NOT NULL, body bytea NOT NULL, PRIMARY KEY (name, month)) PARTITION BY RANGE (month)"
     ),
-    "ALTER TABLE helix.rows ALTER COLUMN body SET STORAGE EXTERNAL",  # ciphertext does not compress
+    "ALTER TABLE helix.rows ALTER COLUMN body SET STORAGE EXTERNAL",  # Encrypted bytes cannot be compressed.
     "CREATE TABLE helix.forgotten(name bytea PRIMARY KEY, space bytea NOT NULL, mark bigserial NOT NULL, word bytea NOT NULL)",
     "CREATE INDEX forgotten_mark ON helix.forgotten(space, mark)",
     "CREATE TABLE helix.machines(space bytea, machine bytea, sealed bytea NOT NULL, PRIMARY KEY (space, machine))",

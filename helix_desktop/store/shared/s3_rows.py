@@ -44,9 +44,9 @@ VERSION = 1
 LARGE_ROW_BYTES = 64 << 10  # bytes from which a row is an object of its own
 LATEST_PUT_MS = 900_000  # milliseconds: how long a put may take from its ID to its index
 _HEAD = b"helix-index-%d\n"
-_PLACE = struct.Struct(">32sQQ32s")  # name, where in the pack, how long; the key
+_PLACE = struct.Struct(">32sQQ32s")  # The name, its offset and length in the pack, and the key.
 _SUM = 32
-_OWN = (1 << 64) - 1  # instead of where: an object of its own
+_OWN = (1 << 64) - 1  # In place of an offset: the row is an object of its own.
 _SAFE = "Nothing was lost."
 
 
@@ -69,10 +69,10 @@ class S3RowStore:
         self._base = "/".join(filter(None, (self._prefix, space.hex())))
         self._lock = threading.RLock()
         self._places: dict[bytes, RowPlace] = {}
-        self._known: dict[str, frozenset[bytes]] = {}  # packs, and the rows in them
+        self._known: dict[str, frozenset[bytes]] = {}  # The names of the rows in each pack.
         self._gone: frozenset[bytes] = frozenset()
         self._looked = ""
-        self._ahead: float | None = None  # the store's clock less this machine's, in milliseconds
+        self._ahead: float | None = None  # By how many milliseconds the store's clock is ahead of this machine's.
 
     # --- the port
 
@@ -88,7 +88,7 @@ class S3RowStore:
             self._check_quota_for(sum(map(len, new.values())))
             pack = self._create_pack(new)
             self._fetch_forgotten_names()
-            if self._gone.intersection(new):  # forgotten by another machine while it was put
+            if self._gone.intersection(new):  # Another machine forgot rows of this pack while it was being put.
                 self._rewrite_pack(pack, self._gone)
 
     def _create_pack(self, rows: Mapping[bytes, bytes]) -> str:
@@ -105,7 +105,9 @@ class S3RowStore:
         if body:
             self._call_object_store("put", f"pack/{pack}", bytes(body), mode="create")
         whole = _with_checksum(bytes(index))
-        self._call_object_store("put", f"index/{pack}", whole, mode="create")  # last: until now nobody knows of it
+        self._call_object_store(
+            "put", f"index/{pack}", whole, mode="create"
+        )  # Written last: before this, no machine sees the pack.
         self._add_pack_index(pack, whole)
         return pack
 
@@ -122,7 +124,7 @@ class S3RowStore:
                 self._fetch_forgotten_names()
             wanted = {name: self._places[name] for name in names if name in self._places and name not in self._gone}
         found = self._fetch_rows_at(wanted)
-        if len(found) < len(wanted):  # a pack was written again meanwhile
+        if len(found) < len(wanted):  # A pack was rewritten in the meantime.
             with self._lock:
                 self._fetch_new_packs(anew=True)
                 left = {name: self._places[name] for name in wanted if name in self._places and name not in found}
@@ -163,7 +165,7 @@ class S3RowStore:
             for tomb in tombs:
                 self._call_object_store("put", f"gone/{tomb.name.hex()}", tomb.sealed_digest or b"-", mode="create")
             names = frozenset(tomb.name for tomb in tombs)
-            for _ in range(5):  # until no machine has written one of these meanwhile
+            for _ in range(5):  # Repeated until no other machine has written one of them in the meantime.
                 self._fetch_new_packs(anew=True)
                 if not names.intersection(self._places):
                     return

@@ -29,13 +29,16 @@ from helix_desktop.store.shared.row_store import RowUsage
 from helix_desktop.store.store_thread import StoreThread
 
 log = logging.getLogger(__name__)
-LOCAL, SHARED = "local", "shared"  # when a put is acknowledged
-LOOK_EVERY_SECONDS = 5.0  # seconds between two looks for tombstones
-SLOWEST_RETRY_SECONDS = 30.0  # seconds between two tries while it is away
+LOCAL, SHARED = (
+    "local",
+    "shared",
+)  # When a put is acknowledged: once it is stored here, or once the shared store has it.
+LOOK_EVERY_SECONDS = 5.0  # How often the store is asked for tombstones, in seconds.
+SLOWEST_RETRY_SECONDS = 30.0  # The longest wait between two attempts to reach the store, in seconds.
 CALL_TIMEOUT_SECONDS = 20.0  # seconds a caller waits for the store
 _DAY = 86_400.0
-_SHORT = 12  # bytes of a name in the list of what a machine uses
-_NOTED_EVERY = 1.0  # seconds; what was sent and not noted is sent again, which does no harm
+_SHORT = 12  # How many bytes of each name stand in the list of entries that a machine uses.
+_NOTED_EVERY = 1.0  # In seconds. What was sent but not noted is sent again, which does no harm.
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class SharedStoreLink:
         self.forget_here = stores.forget_here
         self.changed: Callable[[], object] = lambda: None
         self.list_other_used_rows: Callable[[], Awaitable[Collection[bytes]]] = (
-            _no_other_rows  # other rows that this machine needs there
+            _no_other_rows  # Lists other rows that this machine needs in the store.
         )
         self._stores = stores
         self._connect = connect
@@ -105,8 +108,10 @@ class SharedStoreLink:
         self._progress = link_progress.read_link_progress(stores.folder)
         self._written = 0.0
         self._heard: set[bytes] = set()
-        self._obeying: frozenset[Digest] = frozenset()  # other machines forgot them: they know
-        self._purging = False  # what is described anew is not written here yet
+        self._obeying: frozenset[Digest] = (
+            frozenset()
+        )  # Digests that other machines have forgotten and need not be told of.
+        self._purging = False  # True while new descriptions have not been written here yet.
         self._connecting, self._sending, self._burying = asyncio.Lock(), asyncio.Lock(), asyncio.Lock()
         self._woken = asyncio.Event()
         self._tasks = tasks.OwnedTasks("shared store")
@@ -210,7 +215,7 @@ class SharedStoreLink:
         """Entries that are to be forgotten here, the names of all new tombstones, and the mark behind them."""
         connected = await self.ensure_connected()
         tombs, mark = await connected.remote.fetch_tombstones_after(self._progress.obeyed)
-        if mark < self._progress.obeyed:  # a store that was restored to an earlier state
+        if mark < self._progress.obeyed:  # The store was restored to an earlier state.
             tombs, mark = await connected.remote.fetch_tombstones_after(0)
         new = [tomb for tomb in tombs if tomb.name not in self._heard]
         gone = [one for one in carrying.entries_of_tombstones(new) if not self._stores.cache.was_forgotten(one)]
@@ -248,7 +253,7 @@ class SharedStoreLink:
                     await self.announce_and_send_missing()
             except StoppedByUser:
                 return
-            except ActionRefused:  # something works here; the entries are forgotten when it has ended
+            except ActionRefused:  # Something is running here. The entries are forgotten after it ends.
                 pause = 1.0
             except HelixError as error:
                 await self._note_failure(error)
@@ -311,7 +316,7 @@ class SharedStoreLink:
             return
         self._purging = True
         with suppress(HelixError):
-            await self.ensure_connected()  # what is noted belongs to this store
+            await self.ensure_connected()  # Makes sure that what was noted belongs to this store.
         counts = await self._stores.thread.run_there(
             content_transfer.count_chunks_of_entries, self._stores.cache, digests
         )

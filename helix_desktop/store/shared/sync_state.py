@@ -297,7 +297,7 @@ class SyncState:
 
 
 def _fact_in_branch(line: StoredFact, conversation: str) -> StoredFact:
-    line.decode_recorded()  # a fact that is damaged is not sealed anew
+    line.decode_recorded()  # Raises for a damaged fact, so that it does not get a valid seal.
     return StoredFact(
         0, conversation, line.seq, line.time, line.fact, seal_fact(conversation, line.seq, line.time, line.fact)
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from helix_desktop.fast_dataclass import dataclass
 
-NEVER = ".git"  # the user's history is theirs: never read into a checkpoint, never written
+NEVER = ".git"  # The user's Git history is never stored in a checkpoint, and never written.
 UNDO_LEFTOVER = re.compile(r"\.helix-undo-[0-9a-f]{16}")
 CACHE_TAG_FILE = "CACHEDIR.TAG"
 _CONDITION = re.compile(r"(?P<pattern>.+?)\s+(?P<how>beside|with)\s+(?P<other>.*[^/])")

@@ -35,12 +35,12 @@ from helix_desktop.tools.changes.folder_walk import (
 )
 from helix_desktop.tools.changes.folder_watch import FolderWatch
 
-FEW_CHANGES = 200  # folders that may have changed, up to which only those are looked at
-COUNTED = 16 << 20  # bytes of a step's changes in which lines are counted
-ROOM = 2  # a new manifest is written when the differences behind the last one take so many times its room
+FEW_CHANGES = 200  # If at most this many folders may have changed, only these are checked.
+COUNTED = 16 << 20  # Lines are counted in at most this many bytes of a step's changes.
+ROOM = 2  # A new manifest is written once the differences take this many times the bytes of the last one.
 MOST_NAMES = 5
 DEFAULT_COVERAGE = CheckpointCoverage()
-SHORT = 0.25  # seconds; after a command every file is looked at where that takes no longer
+SHORT = 0.25  # In seconds. If checking every file takes no longer, it is done after each command.
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +62,9 @@ class OpenStep:
     call: str
     conversation: str
     changed_by: str
-    since_look: int  # of the looks
+    since_look: int  # The number of the check.
     checkpoint: Digest
-    left_out: frozenset[str] = frozenset()  # paths that were not covered already
+    left_out: frozenset[str] = frozenset()  # Paths that were not covered before either.
 
 
 @dataclass(slots=True)
@@ -100,20 +100,24 @@ class Checkpoints:
         self._left: dict[str, list[UncoveredEntry]] = {}
         self._linked: dict[tuple[int, int], list[tuple[str, int]]] = {}
         self._checkpoint: Digest | None = None
-        self._chain = (0, 0, 0)  # bytes of the manifest, of the differences behind it, and their number
+        self._chain = (
+            0,
+            0,
+            0,
+        )  # The bytes of the last manifest, the bytes of the differences since, and how many there are.
         self._looks = 0
         self._moments: dict[int, _UnclaimedChanges] = {}
         self._windows: list[OpenStep] = []
         self._lock = asyncio.Lock()
         self._watch = FolderWatch()
         self._saved: Digest | None = None
-        self.leftovers: list[str] = []  # what an undo that was cut short left beside its files, found by the first look
-        self._unsure: set[str] = set()  # folders with files whose times cannot be trusted yet
-        self._modes: dict[Path, int] = {}  # of the roots, at the first look
-        self._seconds = 0.0  # that the last look at everything took
+        self.leftovers: list[str] = []  # Files that an interrupted undo left behind, as found by the first check.
+        self._unsure: set[str] = set()  # Folders with files that changed so recently that their times prove nothing.
+        self._modes: dict[Path, int] = {}  # The modes of the roots at the first check.
+        self._seconds = 0.0  # How many seconds the last check of everything took.
         self._standing: tuple[
             tuple[int, int] | None, ...
-        ] = ()  # what stood at the roots at the last look; None: nothing
+        ] = ()  # The identity of each root at the last check. None: it was missing.
 
     # --- what it is
 
@@ -203,7 +207,7 @@ class Checkpoints:
         async with self._lock:
             try:
                 await self._look_at_folders(thorough=thorough or self._checkpoint is None)
-            except StoreFailed as error:  # tried again before the next step
+            except StoreFailed as error:  # Tried again before the next step.
                 self._watch.is_in_doubt = True
                 self._notify_progress(CheckpointProgress("failed", why=str(error)))
 
@@ -236,7 +240,7 @@ class Checkpoints:
         self, window: OpenStep, only: Iterable[str] | None = None, *, thorough: bool = False
     ) -> FilesChanged | None:
         """The step is over: what it changed, as a fact; None where it changed nothing. `only`: the paths it says it changed."""
-        is_told = True  # else the step stays open, and its end is told when the disk has room again
+        is_told = True  # Otherwise the step stays open, and its end is recorded when the disk has room again.
         try:
             self.restore_root_modes()
             await self.look_for_changes(thorough=thorough or (window.changed_by != "tool" and self._seconds < SHORT))
@@ -334,7 +338,9 @@ class Checkpoints:
             self.roots, self._known, self.coverage, closed, self._watch.watch_listed_folder, self._seen
         )
         before, self._standing = self._standing, tuple(map(_device_and_inode, self.roots))
-        thorough |= before != self._standing  # moved, or on a drive that came or went: of that no folder tells
+        thorough |= (
+            before != self._standing
+        )  # A root was moved, or its drive was mounted or unmounted. No notification reports that.
         folders = self._watch.take_changed_folders()
         folders |= {path.rpartition("/")[0] for group in self._linked.values() for path, _ in group}
         try:

@@ -18,12 +18,12 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.folder_walk import GONE, STAMP, UNREADABLE, UNRELIABLE_STAMP, WantedFile
 
-ABOUT = EntryOrigin("checkpoint", "", "")  # there are many: each word takes room in every one
+ABOUT = EntryOrigin("checkpoint", "", "")  # Kept short, because there are many of them.
 LARGE = 4 << 20  # bytes; a larger file is stored piece by piece
 BATCH, MOST = 8 << 20, 2_000  # bytes and files that are stored at once
 _PIECE = 1 << 20
 _TRIES = 3
-_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # a pipe that took the file's place is opened at once
+_NOT_WAITING = getattr(os, "O_NONBLOCK", 0)  # If a pipe has replaced the file, opening it must not wait.
 _FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_CLOEXEC", 0)
 
 

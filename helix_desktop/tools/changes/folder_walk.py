@@ -26,19 +26,22 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.tools import opening_within_folder
 from helix_desktop.tools.changes.checkpoint_coverage import NEVER, UNDO_LEFTOVER, CheckpointCoverage
 
-STAMP = struct.Struct("<QqqIQ")  # inode, time of change of the content, of the inode, mode, size
+STAMP = struct.Struct("<QqqIQ")  # Inode, time of the last change of the content, of the inode, mode, size.
 UNRELIABLE_STAMP = bytes(STAMP.size)
-FINE, COARSE = 20_000_000, 2_000_000_000  # nanoseconds: the resolution of a clock, and of one that counts seconds
+FINE, COARSE = (
+    20_000_000,
+    2_000_000_000,
+)  # The resolution of times in nanoseconds: of usual file systems, and of those that count seconds.
 _stat_entry = methodcaller("stat", follow_symlinks=False)
 _stat_fields = attrgetter("st_ino", "st_mtime_ns", "st_ctime_ns", "st_mode", "st_size", "st_nlink")
 _TOLD = struct.Struct("<QqqIQI")
 _FOLDER = opening_within_folder.DIRECTORY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _PATH = getattr(os, "O_PATH", 0)
-GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # gone or replaced meanwhile
-_DEEPEST = 200  # folders within each other
+GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)  # It was removed or replaced in the meantime.
+_DEEPEST = 200  # The deepest nesting of folders.
 _LONGEST = 60_000  # bytes of a path
 
-KnownRecords = dict[str, dict[str, bytes]]  # of each folder, each name's stamp and packed item
+KnownRecords = dict[str, dict[str, bytes]]  # For each folder, the stamp and the packed item of each name.
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class WantedFile:
     stamp: bytes
     mode: int
     size: int
-    stamp_met: bytes = b""  # also where it cannot be trusted to show the next change
+    stamp_met: bytes = b""  # Also if it may not show the next change.
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +81,14 @@ class WalkResult:
 
     folders: dict[str, dict[str, bytes] | None] = field(default_factory=dict)
     wanted: list[WantedFile] = field(default_factory=list)
-    uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # by folder
+    uncovered: dict[str, list[UncoveredEntry]] = field(default_factory=dict)  # The uncovered entries of each folder.
     linked: dict[tuple[int, int], list[tuple[str, int]]] = field(
         default_factory=dict
-    )  # hard links: path, number of names
+    )  # Files with several names (hard links): the path, and how many names.
     leftovers: list[str] = field(default_factory=list)
-    opened: list[tuple[int, int]] = field(default_factory=list)  # folders whose mode was widened for us, and that mode
+    opened: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # Folders that were made readable for the walk, and the mode each must get back.
     files: int = 0
     bytes: int = 0
 
@@ -141,7 +146,7 @@ class FolderWalk:
             try:
                 handle = opening_within_folder.open_without_links(start, inside or ".", opening_within_folder.DIRECTORY)
             except OSError as error:
-                if error.errno not in GONE:  # it is there: who goes down to it step by step can open it
+                if error.errno not in GONE:  # It exists. Opening it folder by folder will work.
                     self.found = WalkResult(opened=self.found.opened)
                     return self.walk_all_roots()
                 self._mark_tree_gone(path)
@@ -171,7 +176,7 @@ class FolderWalk:
                 try:
                     opened = self._open_covered_folder(name, handle, below)
                 except OSError as error:
-                    if error.errno not in GONE:  # what is known of it stays as it is
+                    if error.errno not in GONE:  # What is known of it stays.
                         self._note_uncovered(path, below, UNREADABLE, is_beyond_limits=True)
                         met.update(known for known in self._known if known == below or known.startswith(f"{below}/"))
                     continue
@@ -244,10 +249,10 @@ class FolderWalk:
         stamps: list[tuple[int, ...]] = []
         try:
             stamps = list(map(_stat_fields, map(_stat_entry, entries)))
-        except PermissionError:  # what is in it can be named but not looked at
+        except PermissionError:  # Its entries can be listed but not examined.
             if path in self._known or "/" not in path:
                 self._grant_owner_access(os.dup(handle))
-        except OSError:  # one has just gone
+        except OSError:  # An entry was removed just now.
             pass
         names = "/".join([entry.name for entry in entries])
         told = hashlib.blake2b(os.fsencode(names), digest_size=16)
@@ -337,7 +342,7 @@ class FolderWalk:
                 if st.st_size > self._coverage.most_file_bytes:
                     leave_out_file(self.found, self._known, wanted, now, LARGE)
                     return
-                now[name] = UNRELIABLE_STAMP  # until its content is known
+                now[name] = UNRELIABLE_STAMP  # Not trusted until its content is known.
                 self.found.wanted.append(wanted)
             case stat.S_IFLNK:
                 with suppress(OSError):
@@ -367,7 +372,7 @@ class FolderWalk:
             self._note_uncovered(path, f"{path}/{name}", "belongs to Helix Desktop")
             return True
         if folder and is_record_of_kind(self._known.get(path, {}).get(name, b""), PathKind.FOLDER):
-            return False  # it was covered: nothing that is put into it or beside it takes it out
+            return False  # It was covered before, and nothing put into it or beside it may change that.
 
         def has_entry_within(wanted: str) -> bool:
             return _entry_exists(handle, f"{name}/{wanted}")

@@ -27,7 +27,7 @@ class FolderWatch:
         self.is_in_doubt = True
         self._handle = -1
         self._folders: dict[int, str] = {}
-        self._watched: set[str] = set()  # paths of the same folders as at the last walk, as far as nothing was moved
+        self._watched: set[str] = set()  # The watched folders, with the paths they had at the last walk.
         if sys.platform.startswith("linux"):
             self._libc = ctypes.CDLL(None, use_errno=True)
             self._handle = int(self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
@@ -78,7 +78,7 @@ class FolderWatch:
             self._watched.discard(self._folders.pop(number, ""))
         elif number in self._folders:
             found.add(self._folders[number])
-            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # what is in it has another name now
+            if mask & _MOVED or (mask & _FROM and mask & _FOLDER):  # Everything in a moved folder has another path now.
                 self._mark_changes_missed()
 
     def _mark_changes_missed(self) -> None:

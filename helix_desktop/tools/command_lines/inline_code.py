@@ -11,7 +11,7 @@ from helix_desktop.tools.command_lines.shell_words import is_certain_word
 _VERSION = re.compile(r"[\d.]+$")
 _SED_RUNS = re.compile(
     r"(?:^|[;{}\n$!/]|\d)\s*e(?:\s|$)|([^\w\s\\]).*\1.*\1[gpiImM0-9]*e"
-    r"|(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*!?\s*e"  # `1egit push`: nothing parts them
+    r"|(?:^|[;{}\n])\s*(?:\d+|\$|/[^/\n]*/)(?:,\s*(?:[+~]?\d+|\$|/[^/\n]*/))?\s*!?\s*e"  # In `1egit push` nothing separates the command from its text.
     r"|^\s*e\S+\s"
 )
 

@@ -29,7 +29,7 @@ from helix_desktop.tools.command_lines.shell_words import (
 )
 
 _DEEPEST = 10
-_NO_PROGRAMS = RESERVED - {"time"}  # somebody takes one for a shell's own word, or means it as such
+_NO_PROGRAMS = RESERVED - {"time"}  # These are words of the shell itself and start no program.
 _SUBSTITUTION = re.compile(r"\$\(|`|<\(")
 
 
@@ -69,15 +69,15 @@ class ProgramFinder:
     doubts: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     written_files: list[str] = field(default_factory=list)
-    scripts: list[str] = field(default_factory=list)  # files that are run
-    placed_files: list[str] = field(default_factory=list)  # words of commands that put files somewhere
+    scripts: list[str] = field(default_factory=list)  # Files that the command runs.
+    placed_files: list[str] = field(default_factory=list)  # Arguments of commands that put files somewhere.
     depth: int = 0
     is_guessing: bool = False
-    has_inline_code: bool = False  # the command just read brings code of its own
-    here_documents: list[str] = field(default_factory=list)  # what it reads from here documents
+    has_inline_code: bool = False  # True if the command just read brings code of its own.
+    here_documents: list[str] = field(default_factory=list)  # The here documents that the command reads.
     places_files: bool = False
     changes_path: bool = False
-    literal: bool = False  # a substitution stands in it as text
+    literal: bool = False  # True if a substitution occurs in it as plain text.
     has_arithmetic: bool = False
 
     def find_commands(self, text: str, *, bash: bool = True) -> tuple[list[WrittenCommand], bool]:
@@ -185,7 +185,7 @@ class ProgramFinder:
         self.note_program(name, words[1:])
         self.check_inline_code(words)
         found = [StartedProgram(words, sure)]
-        if name.startswith("git-"):  # git's commands are programs of their own as well
+        if name.startswith("git-"):  # Each git command also exists as a program of its own.
             found += self.find_in_words(("git", name.removeprefix("git-"), *words[1:]), sure=sure)
         found += [
             StartedProgram(one.words, one.is_certain and sure) for one in self.find_in_arguments(name, list(words[1:]))

@@ -69,7 +69,7 @@ WRAPPERS = {
     "unbuffer": WrapperProgram("p"),
 }  # fmt: skip
 
-# They start another program too, but where it stands in their arguments depends on too much: any word may be it.
+# These start another program as well, but it may be any of their arguments.
 LOOSE_WRAPPERS = word_set(
     """setarch strace ltrace valgrind perf gdb lldb xvfb-run dbus-run-session dbus-launch systemd-run systemd-inhibit firejail bwrap
     proot fakeroot fakechroot faketime nsenter setpriv capsh prlimit numactl cgexec runcon chpst pkexec npx bunx pnpx uvx pipx
@@ -79,7 +79,7 @@ LOOSE_WRAPPERS = word_set(
     xdg-open run-one cpulimit ssh sshpass mosh docker podman nerdctl kubectl lxc-attach vagrant machinectl at batch
     crontab expect socat nc ncat netcat xterm gnome-terminal konsole"""
 )
-# The same, when this word follows: `uv run`, `npm exec`.
+# The same, if this word follows: `uv run`, `npm exec`.
 LOOSE_AFTER = {
     "uv": {"run", "tool", "x"}, "poetry": {"run"}, "pipenv": {"run"}, "pdm": {"run"}, "hatch": {"run", "-e"}, "rye": {"run"},
     "pixi": {"run", "exec"}, "conda": {"run"}, "mamba": {"run"}, "micromamba": {"run"}, "npm": {"exec", "x", "explore"},
@@ -140,10 +140,10 @@ CODE_OPTIONS = {
     "emacs": "", "gdb": "", "tclsh": "", "wish": "", "expect": "c", "sqlite3": "", "psql": "c", "mysql": "e", "jshell": "", "ed": "", "bc": "", "m4": "", "gnuplot": "e",
 }  # fmt: skip
 CODE_WORDS = word_set("eval evaluate print execute command cmd batch run code ex iex p")
-EDITORS = word_set("vim vi nvim ex view gvim emacs")  # without a file they read nothing
+EDITORS = word_set("vim vi nvim ex view gvim emacs")  # Without a file name they read nothing.
 SCRIPT_LANGUAGES = frozenset(
     {"awk", "gawk", "mawk", "nawk", "original-awk", "sed", "gsed"}
-)  # their first operand is code
+)  # Their first argument that is no option is code.
 
 # What in a program's own code starts other programs, or builds code.
 STARTING_CODE = (
@@ -165,7 +165,7 @@ LOADING_VARIABLES = word_set(
 )
 LOADING_BEGINNINGS = ("BASH_FUNC_", "GIT_CONFIG_KEY_", "GIT_CONFIG_VALUE_")
 
-# Their arguments are data: that a program is named among them means nothing.
+# Their arguments are data. A program's name among them starts nothing.
 DATA_PROGRAMS = word_set(
     """echo printf cat ls head tail wc grep egrep fgrep true false : test [ cd pwd mkdir rmdir touch rm mv cp ln chmod chown
     stat file du df date sleep basename dirname realpath readlink diff cmp comm cut tr uniq tee tac rev nl seq sha256sum md5sum
@@ -177,7 +177,7 @@ DATA_PROGRAMS = word_set(
 SUBCOMMANDS = word_set(
     "npm pnpm yarn cargo go pip uv poetry docker podman kubectl gh apt brew dotnet conda helm aws gcloud az svn hg"
 )
-# They put files somewhere.
+# These copy, move or write files.
 FILE_PLACING_PROGRAMS = word_set(
     "cp mv ln install tee dd rsync tar unzip curl wget gunzip base64 patch sed cpio 7z scp"
 )

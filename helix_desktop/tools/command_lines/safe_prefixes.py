@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from helix_desktop.tools.command_lines.program_finder import WrittenCommand
 from helix_desktop.tools.command_lines.program_tables import word_set
 
-# Whatever their arguments are, they start nothing else; where an option does, `programs` sees it.
+# These start nothing else, whatever their arguments. If an option does, the program finder sees it.
 SAFE_PROGRAMS = word_set(
     """ls cat head tail wc grep egrep fgrep rg stat file du df date basename dirname realpath readlink diff cmp comm cut tr uniq
     rev nl seq sha256sum md5sum cksum pwd echo printf true false test [ mkdir rmdir touch rm mv cp ln chmod tree column fold
@@ -17,7 +17,7 @@ SAFE_PROGRAMS = word_set(
     pytest ruff mypy black isort flake8 pylint pyright bandit eslint prettier tsc jest vitest mocha biome stylelint
     gofmt rustfmt clang-format shellcheck shfmt hadolint yamllint markdownlint"""
 )
-# With one of these subcommands the same holds.
+# With one of these subcommands, the same is true.
 SAFE_SUBCOMMANDS = {
     "git": word_set(
         """status log show diff add commit branch tag blame shortlog describe rev-parse ls-files ls-tree cat-file stash restore

@@ -60,7 +60,7 @@ class _CommandParser(ShellWordParser):
         self.depth += 1
         if self.depth > DEEPEST:
             raise UnreadableCommand("it is nested too deeply")
-        begins = True  # a command may begin here; if not, one has ended
+        begins = True  # True if a command may begin here, False if one has just ended.
         while (char := self.next_character()) not in ("", ")"):
             begins = self._parse_next_piece(char, begins=begins)
         if char != closing or self.documents:

@@ -13,7 +13,7 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-ANY, MANY = "\0", "\1"  # neither can be part of a command line
+ANY, MANY = "\0", "\1"  # Stand for one unknown character, and for any number. Neither can occur in a command line.
 DEEPEST = 30
 ENDS = frozenset(" \t\n;&|<>()")
 _WRITTEN = re.compile(r"""(?:'[^']*'|"[^"$`\\!]*"|[A-Za-z0-9_@%+=:,./^~-]+)+""")
