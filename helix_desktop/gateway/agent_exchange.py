@@ -27,6 +27,7 @@ from helix_desktop.gateway.folded_body import (
     remember_client_marks,
 )
 from helix_desktop.gateway.hidden_calls import CALL_FILTERS, HIDDEN_TOOLS
+from helix_desktop.gateway.provider_reply_bodies import read_refusal
 from helix_desktop.gateway.reply_relay import ReplyRelay
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
 from helix_desktop.gateway.request_parsing import ParsedRequest
@@ -144,8 +145,9 @@ class AgentExchange:
         """Retries after the provider refused: with a shorter request if it was too long, with the
         client's own body if ours was refused. Returns None when the refusal was passed on.
         """
-        content = await response.aread()
-        too_long = response.status_code in (400, 413) and any(words in content.lower() for words in TOO_LONG_PHRASES)
+        refusal = await read_refusal(response)
+        said = refusal.text.lower()
+        too_long = response.status_code in (400, 413) and any(words in said for words in TOO_LONG_PHRASES)
         if too_long and request.arrival.fold:
             shorter = await room.fold_after_overflow(sent.ticket)
             if shorter is not None:
@@ -158,15 +160,15 @@ class AgentExchange:
                 )
                 if again.status_code < 400:
                     return again, body, tools
-                content, response = await again.aread(), again
+                refusal = await read_refusal(again)
         elif changed and response.status_code in (400, 422):
             log.warning("the provider refused a changed request with %d; it was sent as it came", response.status_code)
             again = await self.sending.send_to_provider(self.sending.original_body, changed=False, reads_reply=False)
             if again.status_code < 400:
                 self.refused_conversations.add(sent.ticket.conversation)
                 return again, request.body_value, False
-            content, response = await again.aread(), again
-        if response.status_code in (400, 422) and (
+            refusal = await read_refusal(again)
+        if refusal.response.status_code in (400, 422) and (
             mended := pair_calls_with_results(request.wire_name, request.body_value, request.all_messages)
         ):
             again = await self.sending.send_to_provider(
@@ -174,6 +176,6 @@ class AgentExchange:
             )
             if again.status_code < 400:
                 return again, mended, False
-            await again.aread()
-        await self.sending.send_refusal(response, content)
+            await again.aclose()
+        await self.sending.send_refusal(refusal)
         return None

@@ -399,13 +399,13 @@ def _find_in_steps(content: BodyBytes, words: bytes, at: int, end: int) -> Itera
         at = hit + 1 if hit >= 0 else stop
 
 
-def check_opening_signs(content: BodyBytes, at: int) -> None:
+def check_opening_signs(content: BodyBytes, at: int, most: int = MOST_OPENING_SIGNS) -> None:
     """ValueError where so many lists and objects may begin from here on that making them would hold up other requests."""
     count = 0
     for first in range(at, len(content), STEP):
         count += content.count(b"[", first, first + STEP) + content.count(b"{", first, first + STEP)
-        if count > MOST_OPENING_SIGNS:
-            raise ValueError(f"The request has more than {MOST_OPENING_SIGNS:,} lists and objects.")
+        if count > most:
+            raise ValueError(f"There are more than {most:,} lists and objects.")
 
 
 def find_values_of_list(content: BodyBytes, name: bytes) -> tuple[list[int], list[int]]:

@@ -31,7 +31,7 @@ from helix_desktop.gateway.body_parsing import BodyBytes, BodyParser, BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations
 from helix_desktop.gateway.folded_body import MESSAGE_FIELDS, WIRE_MODULES, are_all_unchanged, build_folded_body
 from helix_desktop.gateway.provider_clients import ProviderHttpClients
-from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.gateway.provider_reply_bodies import read_asked_reply
 from helix_desktop.gateway.registration import GatewayRegistration, GatewayRegistrations
 from helix_desktop.gateway.request_forwarding import (
     LARGE_BODY_BYTES,
@@ -352,13 +352,13 @@ class GatewayApp:
         request = build_provider_request("POST", url, [*headers, (b"accept-encoding", b"identity")], pieces)
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                response = await last.client.send(request)
+                response = await last.client.send(request, stream=True)
+                if response.status_code >= 400:
+                    await response.aclose()
+                    raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
+                answer = wire.answer(await read_asked_reply(wire, response))
         except (httpx.HTTPError, TimeoutError) as error:
             raise ModelFailed(f"The agent's model did not respond: {type(error).__name__}.") from error
-        if response.status_code >= 400:
-            raise ModelFailed(f"The agent's model refused the request (status {response.status_code}).")
-        try:
-            answer = wire.answer(_parse_provider_reply(wire, response))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelFailed("The agent's model sent a reply that couldn't be read.") from error
         text = "\n".join(piece.text for piece in answer.message.pieces if piece.kind.value == "text")
@@ -423,17 +423,6 @@ def _units_of_body(wire: Any, body: Mapping[str, Json]) -> Sequence[Json]:
 
 def _must_stream(wire: Any, last: LastAgentRequest) -> bool:
     return wire is responses_wire and CODEX_SUBSCRIPTION_URL in last.url
-
-
-def _parse_provider_reply(wire: Any, response: httpx.Response) -> Json:
-    """The reply's JSON, also where it came as a stream all the same."""
-    if "event-stream" not in response.headers.get("content-type", ""):
-        return orjson.loads(response.content)
-    reading = wire.Reading()
-    for raw in RawEventSplitter().feed_raw_chunk(response.content + b"\n\n"):
-        if (event := parse_event_data(raw)) is not None:
-            reading.take(event)
-    return reading.value()
 
 
 async def _receive_body(receive: Receive) -> BodyBytes | None:

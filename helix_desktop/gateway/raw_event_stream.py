@@ -12,7 +12,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.wire.wire_message import Json
 
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
-LONGEST_EVENT_BYTES = 64 << 20
+MOST_EVENT_SIGNS = 200_000  # of lists and objects in an event; one with more is not read
 
 
 @dataclass(slots=True)
@@ -31,12 +31,12 @@ class RawEventSplitter:
             yield bytes(self.unfinished[: found.end()])
             del self.unfinished[: found.end()]
             begin = 0
-        if len(self.unfinished) > LONGEST_EVENT_BYTES:
-            raise ValueError("an event of the stream is too long")
 
 
 def parse_event_data(event: bytes) -> Json | None:
-    """The JSON of an event; None for a comment, `[DONE]`, or what is no JSON."""
+    """The JSON of an event; None for a comment, `[DONE]`, what is no JSON, or what has too many values to be made."""
+    if len(event) > MOST_EVENT_SIGNS and event.count(b"[") + event.count(b"{") > MOST_EVENT_SIGNS:
+        return None
     lines = [line[5:].strip() for line in event.splitlines() if line.startswith(b"data:")]
     if not lines:
         return None

@@ -9,23 +9,31 @@ import itertools
 import logging
 import secrets
 import time
-import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import field, replace
 from typing import Any
 
 import httpx
 import orjson
-import zstandard
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.body_parsing import BodyPieces
 from helix_desktop.gateway.conversations_port import AgentConversations, Replied, Ticket
 from helix_desktop.gateway.folded_body import WIRE_MODULES, PreviousBody, build_folded_body, count_leading_instructions
 from helix_desktop.gateway.hidden_calls import HIDDEN_TOOLS, HiddenCallFilter
-from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.gateway.provider_reply_bodies import (
+    LARGE_REPLY_BYTES,
+    ProviderRefusal,
+    UnreadableReply,
+    coding_of_reply,
+    decode_reply_chunks,
+    parse_whole_reply,
+    read_raw_body,
+    read_refusal,
+)
+from helix_desktop.gateway.raw_event_stream import RawEventSplitter, encode_event, parse_event_data
 from helix_desktop.gateway.request_forwarding import RequestForwarder, run_beside_if_large
-from helix_desktop.gateway.request_parsing import ParsedRequest, decompress_within_limit
+from helix_desktop.gateway.request_parsing import ParsedRequest
 from helix_desktop.gateway.view_entries import As, Entry, Hidden, Returned
 from helix_desktop.providers.provider_failures import retry_after_seconds
 from helix_desktop.wire import gemini_wire
@@ -74,28 +82,34 @@ class ReplyRelay:
             except Exception:
                 log.exception("a reply could not go on behind a recall")
                 error = {"type": "helix_gateway", "message": "The reply broke off. Nothing was lost; send it again."}
+                failed = httpx.Response(502, json={"type": "error", "error": error})
                 await self._send_failed_continuation(
-                    httpx.Response(502, json={"type": "error", "error": error}), streams=streams
+                    ProviderRefusal(failed, failed.content, failed.content), streams=streams
                 )
                 return
             self.call_filter.begin_next_reply(answer.usage.output)
-            response = await self._continue_at_provider(pieces)
-            if response.status_code >= 400:
-                await self._send_failed_continuation(response, streams=streams)
+            continued = await self._continue_at_provider(pieces)
+            if isinstance(continued, ProviderRefusal):
+                await self._send_failed_continuation(continued, streams=streams)
                 return
+            response = continued
 
-    async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response:
+    async def _continue_at_provider(self, pieces: BodyPieces) -> httpx.Response | ProviderRefusal:
         """The reply to the request behind a recall. The agent does not know of it, so it is asked again here, as the provider says."""
-        for wait_seconds in RETRY_WAITS_SECONDS:
+        for wait_seconds in (*RETRY_WAITS_SECONDS, None):
             response = await self.sending.send_to_provider(pieces, changed=True, reads_reply=True)
-            if response.status_code not in RETRIED_STATUSES:
+            if response.status_code < 400:
                 return response
-            hint = retry_after_seconds(response.headers, _json_or_none(await response.aread()))
-            if hint is not None and hint > LONGEST_HINT_SECONDS:
-                return response
-            await response.aclose()
+            refusal = await read_refusal(response)
+            hint = retry_after_seconds(response.headers, refusal.value_or_none())
+            if (
+                wait_seconds is None
+                or response.status_code not in RETRIED_STATUSES
+                or (hint or 0) > LONGEST_HINT_SECONDS
+            ):
+                break
             await asyncio.sleep(wait_seconds if hint is None else hint)
-        return await self.sending.send_to_provider(pieces, changed=True, reads_reply=True)
+        return refusal
 
     @property
     def _wire_module(self) -> Any:
@@ -103,32 +117,54 @@ class ReplyRelay:
 
     async def _relay_stream(self, response: httpx.Response) -> WireReply | None:
         """One reply as it streams. What ends it reaches the agent when the reply is on the disk. None: it broke off."""
-        encoding = response.headers.get("content-encoding", "")
-        await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(encoding))
-        reading, cutter, decode = self._wire_module.Reading(), RawEventSplitter(), decoder_of_encoding(encoding)
+        coding = coding_of_reply(response)
+        sends_raw, chunks = bool(coding) and not self.tools, response.aiter_raw()
+        reading, cutter = self._wire_module.Reading(), RawEventSplitter()
         answer: WireReply | None = None
-        async for chunk in response.aiter_raw():
-            if encoding and not self.tools:
-                await self.sending.send(chunk)
-            out = b""
-            for raw in cutter.feed_raw_chunk(decode(chunk)):
-                event = parse_event_data(raw)
-                if event is not None:
-                    reading.take(event)
-                shown = self.call_filter.filter_event(raw, event) if self.tools else b"" if encoding else raw
-                if answer is None and reading.done and self._is_end_of_reply(raw, event):
-                    if out:
-                        await self.sending.send(out)
-                        out = b""
-                    answer = await self._parse_and_record(reading.value())
-                out += shown
-            if out:
-                await self.sending.send(out)
-        if cutter.unfinished and not (encoding and not self.tools):
-            await self.sending.send(bytes(cutter.unfinished))
+        try:
+            async for chunk, decoded in decode_reply_chunks(chunks, coding):
+                await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
+                if sends_raw and chunk:
+                    await self.sending.send(chunk)
+                out: list[bytes] = []
+                for raw in cutter.feed_raw_chunk(decoded):
+                    event = parse_event_data(raw)
+                    if event is not None:
+                        reading.take(event)
+                    shown = self.call_filter.filter_event(raw, event) if self.tools else b"" if coding else raw
+                    if answer is None and reading.done and self._is_end_of_reply(raw, event):
+                        await self._send_joined(out)
+                        answer = await self._parse_and_record(reading.value())
+                    out.append(shown)
+                await self._send_joined(out)
+        except UnreadableReply as error:
+            await self._relay_unread_rest(response, error, b"" if coding else bytes(cutter.unfinished), chunks)
+        else:
+            await self.sending.start_reply(response, rewritten=self.tools, decoded=self.tools and bool(coding))
+            if cutter.unfinished and not sends_raw:
+                await self.sending.send(bytes(cutter.unfinished))
         if answer is None and reading.done:
             answer = await self._parse_and_record(reading.value())
         return answer
+
+    async def _send_joined(self, pieces: list[bytes]) -> None:
+        """Sends what there is, and clears it."""
+        if whole := b"".join(pieces):
+            await self.sending.send(whole)
+        pieces.clear()
+
+    async def _relay_unread_rest(
+        self, response: httpx.Response, error: UnreadableReply, unfinished: bytes, chunks: AsyncIterator[bytes]
+    ) -> None:
+        """What is not read any more goes on as it came, unless the agent has got the decompressed beginning of it."""
+        if self.sending.is_begun and self.tools and coding_of_reply(response):
+            failure = {"type": "helix_gateway", "message": f"The provider's reply was ended: {error}. Send it again."}
+            await self.sending.send(encode_event({"type": "error", "error": failure}, "error"))
+            return
+        await self.sending.start_reply(response)
+        await self.sending.send(unfinished + error.chunk)
+        async for chunk in chunks:
+            await self.sending.send(chunk)
 
     def _is_end_of_reply(self, raw: bytes, event: Json | None) -> bool:
         """Whether nothing of the reply comes behind this event."""
@@ -141,13 +177,15 @@ class ReplyRelay:
 
     async def _relay_whole_reply(self, response: httpx.Response) -> WireReply | None:
         """One reply that comes whole."""
-        raw = b"".join([chunk async for chunk in response.aiter_raw()])
+        chunks = response.aiter_raw()
+        raw = await read_raw_body(chunks)
         try:
-            content = decompress_within_limit(raw, response.headers.get("content-encoding", ""))
-            value = orjson.loads(content)
+            value = await parse_whole_reply(raw, coding_of_reply(response))
             answer = self._parse_answer(value)
-        except (ValueError, OSError, zlib.error, zstandard.ZstdError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             await self._send_in_one_piece(response, raw)
+            async for chunk in chunks:
+                await self.sending.send(chunk)
             return None
         self._count_calls_of_answer(answer)
         self._reply_values.append(value)
@@ -160,9 +198,12 @@ class ReplyRelay:
                 await self._send_in_one_piece(response, raw)
         return answer
 
-    async def _send_in_one_piece(self, response: httpx.Response, content: bytes, *, rewritten: bool = False) -> None:
+    async def _send_in_one_piece(
+        self, response: httpx.Response, content: bytes | bytearray, *, rewritten: bool = False
+    ) -> None:
         await self.sending.start_reply(response, rewritten=rewritten)
-        await self.sending.send(content)
+        for at in range(0, len(content), LARGE_REPLY_BYTES):
+            await self.sending.send(bytes(content[at : at + LARGE_REPLY_BYTES]))
 
     def _count_calls_of_answer(self, answer: WireReply) -> None:
         if self.tools:
@@ -249,39 +290,14 @@ class ReplyRelay:
         read.previous.marked_request = kept.marked_request
         return read.encode_changed_body(self.body)
 
-    async def _send_failed_continuation(self, response: httpx.Response, *, streams: bool) -> None:
+    async def _send_failed_continuation(self, refusal: ProviderRefusal, *, streams: bool) -> None:
         """Sends the provider's refusal to the agent, inside the stream if one was begun."""
-        content = await response.aread()
-        await response.aclose()
         if streams:
-            await self.sending.send(b"event: error\ndata: " + content.replace(b"\n", b" ") + b"\n\n")
+            await self.sending.send(b"event: error\ndata: " + refusal.text.replace(b"\n", b" ") + b"\n\n")
         else:
-            await self.sending.send_refusal(response, content)
-
-
-def _json_or_none(content: bytes) -> Json:
-    try:
-        return orjson.loads(content)
-    except ValueError:
-        return None
+            await self.sending.send_refusal(refusal)
 
 
 def _messages_without_instructions(wire: Any, body: Mapping[str, Json]) -> list[Wired]:
     messages: list[Wired] = wire.messages(body)
     return messages[count_leading_instructions(messages) :]
-
-
-def decoder_of_encoding(encoding: str) -> Callable[[bytes], bytes]:
-    """Returns a decompressor for the encoding, or one that yields nothing if the encoding is
-    unknown.
-    """
-    match encoding.strip().lower():
-        case "":
-            return bytes
-        case "gzip":
-            return zlib.decompressobj(wbits=31).decompress
-        case "deflate":
-            return zlib.decompressobj().decompress
-        case "zstd":
-            return zstandard.ZstdDecompressor().decompressobj().decompress
-    return lambda _: b""

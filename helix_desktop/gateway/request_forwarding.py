@@ -10,6 +10,7 @@ import httpx
 
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gateway.body_parsing import BodyPieces
+from helix_desktop.gateway.provider_reply_bodies import ProviderRefusal
 from helix_desktop.gateway.request_parsing import IncomingRequest
 from helix_desktop.gateway.request_routes import CONNECTION_HEADERS, HELIX_HEADERS
 from helix_desktop.wire.wire_message import SLICE
@@ -28,7 +29,7 @@ class RequestForwarder:
     client: httpx.AsyncClient
     start: StartReplyToAgent
     send: SendToAgent
-    _begun: bool = False
+    is_begun: bool = False
 
     @property
     def original_body(self) -> BodyPieces:
@@ -45,17 +46,15 @@ class RequestForwarder:
         finally:
             await response.aclose()
 
-    async def send_refusal(self, response: httpx.Response, content: bytes) -> None:
-        """A refusal, as it is."""
-        encoded = "content-encoding" in response.headers
-        headers = [(n, v) for n, v in _reply_headers(response) if not (encoded and n.lower() == b"content-encoding")]
-        await self.start(response.status_code, headers)
-        await self.send(content)
+    async def send_refusal(self, refusal: ProviderRefusal) -> None:
+        """A refusal, as it came."""
+        await self.start(refusal.response.status_code, _reply_headers(refusal.response))
+        await self.send(refusal.content)
 
     async def start_reply(self, response: httpx.Response, *, rewritten: bool = False, decoded: bool = False) -> None:
         """Status and headers, once."""
-        if not self._begun:
-            self._begun = True
+        if not self.is_begun:
+            self.is_begun = True
             gone = ({b"content-length"} if rewritten else set()) | ({b"content-encoding"} if decoded else set())
             await self.start(
                 response.status_code, [(n, v) for n, v in _reply_headers(response) if n.lower() not in gone]

@@ -40,6 +40,17 @@ Block = Says | Thinks | Calls
 
 
 @dataclass(frozen=True)
+class Raw:
+    """A reply as bytes: what a provider that means harm, or that is broken, sends."""
+
+    content: bytes
+    encoding: str = ""
+    status: int = 200
+    media_type: str = "application/json"
+    chunk_bytes: int = 0  # of a chunk of the transfer; 0: with a length instead
+
+
+@dataclass(frozen=True)
 class Asked:
     """One request as it arrived."""
 
@@ -54,7 +65,7 @@ class Asked:
         return found
 
 
-Script = Callable[[Asked], Sequence[Block] | int]
+Script = Callable[[Asked], Sequence[Block] | int | Raw]
 
 
 def signature(text: str) -> str:
@@ -141,6 +152,9 @@ class Provider:
                 _send(handler, 400, {"type": "error", "error": {"type": "invalid_request_error", "message": why}})
                 return
             said = self.script(asked)
+            if isinstance(said, Raw):
+                _send_raw(handler, said)
+                return
             if isinstance(said, int):
                 error = {"type": "overloaded_error", "message": "prompt is too long" if said == 400 else "busy"}
                 _send(handler, said, {"type": "error", "error": error})
@@ -181,6 +195,23 @@ def _send(handler: BaseHTTPRequestHandler, status: int, value: Json) -> None:
     handler.send_header("content-length", str(len(content)))
     handler.end_headers()
     handler.wfile.write(content)
+
+
+def _send_raw(handler: BaseHTTPRequestHandler, reply: Raw) -> None:
+    handler.send_response(reply.status)
+    handler.send_header("content-type", reply.media_type)
+    if reply.encoding:
+        handler.send_header("content-encoding", reply.encoding)
+    content, step = reply.content, reply.chunk_bytes
+    if not step:
+        handler.send_header("content-length", str(len(content)))
+        handler.end_headers()
+        handler.wfile.write(content)
+        return
+    handler.send_header("transfer-encoding", "chunked")
+    handler.end_headers()
+    lines = (b"%x\r\n%b\r\n" % (len(p), p) for p in (content[at : at + step] for at in range(0, len(content), step)))
+    handler.wfile.write(b"".join(lines) + b"0\r\n\r\n")
 
 
 def _event(value: Json, name: str = "") -> bytes:

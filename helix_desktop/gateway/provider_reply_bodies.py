@@ -1,0 +1,130 @@
+"""Reads the bodies of a provider's replies within limits, so that none takes more memory or time from other agents.
+
+What cannot be read within them is not lost: the agent gets the bytes as they came.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import orjson
+
+from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding, decompress_body
+from helix_desktop.fast_dataclass import dataclass
+from helix_desktop.gateway.body_parsing import check_opening_signs
+from helix_desktop.gateway.raw_event_stream import RawEventSplitter, parse_event_data
+from helix_desktop.wire.wire_message import Json
+
+MOST_REPLY_BYTES = 64 << 20  # of one reply, as it came and decompressed
+MOST_REFUSAL_BYTES = 1 << 20  # of a refusal, decompressed
+LARGE_REPLY_BYTES = 1 << 19  # from which on a reply is parsed beside the loop
+MOST_REPLY_SIGNS = 500_000  # of lists and objects in a reply
+_PIECE = 64 << 10  # of decompressed bytes, between which other agents get their turn
+
+
+class UnreadableReply(ValueError):
+    """A stream cannot be read any further. `chunk`: the bytes that were not read, as they came."""
+
+    def __init__(self, why: str, chunk: bytes) -> None:
+        super().__init__(why)
+        self.chunk = chunk
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRefusal:
+    """A reply that refuses. `content` is its body as it came, `text` what it stands for, as far as that can be read."""
+
+    response: httpx.Response
+    content: bytes
+    text: bytes
+
+    def value_or_none(self) -> Json:
+        """Its JSON."""
+        try:
+            return orjson.loads(self.text)
+        except ValueError:
+            return None
+
+
+def coding_of_reply(response: httpx.Response) -> str:
+    """How the body is compressed; empty where it is not."""
+    coding = response.headers.get("content-encoding", "").strip()
+    return "" if coding.lower() == "identity" else coding
+
+
+async def read_raw_body(chunks: AsyncIterator[bytes]) -> bytearray:
+    """The body as it came. Of one that is longer than the limit the first part: the rest is still in `chunks`."""
+    content = bytearray()
+    async for chunk in chunks:
+        content += chunk
+        if len(content) > MOST_REPLY_BYTES:
+            break
+    return content
+
+
+async def read_refusal(response: httpx.Response) -> ProviderRefusal:
+    """The whole refusal. The response is closed."""
+    try:
+        content = await read_raw_body(response.aiter_raw())
+    finally:
+        await response.aclose()
+    if len(content) > MOST_REPLY_BYTES:
+        raise httpx.DecodingError(f"a refusal of more than {MOST_REPLY_BYTES:,} bytes")
+    try:
+        text = decompress_body(bytes(content), coding_of_reply(response), MOST_REFUSAL_BYTES)
+    except DecodedTooLarge as error:
+        text = error.decoded
+    except ValueError:
+        text = b""
+    return ProviderRefusal(response, bytes(content), text)
+
+
+async def parse_whole_reply(content: bytearray, coding: str) -> Json:
+    """The JSON of a reply that came whole. ValueError where it is damaged, or stands for more than is read."""
+    if coding or len(content) > LARGE_REPLY_BYTES:
+        return await asyncio.to_thread(_parse_reply_value, content, coding)
+    return _parse_reply_value(content, coding)
+
+
+def _parse_reply_value(content: bytearray, coding: str) -> Json:
+    decoded = decompress_body(bytes(content), coding, MOST_REPLY_BYTES) if coding else content
+    check_opening_signs(decoded, 0, MOST_REPLY_SIGNS)
+    return orjson.loads(decoded)
+
+
+async def read_asked_reply(wire: Any, response: httpx.Response) -> Json:
+    """The JSON of a reply to a question of the gateway's own, also where it came as a stream all the same."""
+    try:
+        content = await read_raw_body(response.aiter_raw())
+    finally:
+        await response.aclose()
+    coding = coding_of_reply(response)
+    if "event-stream" in response.headers.get("content-type", ""):
+        return await asyncio.to_thread(_parse_events, wire, bytes(content), coding)
+    return await parse_whole_reply(content, coding)
+
+
+def _parse_events(wire: Any, content: bytes, coding: str) -> Json:
+    reading = wire.Reading()
+    for raw in RawEventSplitter().feed_raw_chunk(decompress_body(content, coding, MOST_REPLY_BYTES) + b"\n\n"):
+        if (event := parse_event_data(raw)) is not None:
+            reading.take(event)
+    return reading.value()
+
+
+async def decode_reply_chunks(chunks: AsyncIterator[bytes], coding: str) -> AsyncIterator[tuple[bytes, bytes]]:
+    """Each chunk of a stream as it came, with what it stands for in small pieces: the first comes with the chunk, others with none."""
+    chunk = b""
+    try:
+        body = BodyDecompressor(coding, MOST_REPLY_BYTES)
+        async for chunk in chunks:
+            decoded = await asyncio.to_thread(body.decode_piece, chunk) if coding else body.decode_piece(chunk)
+            yield chunk, decoded[:_PIECE]
+            for at in range(_PIECE, len(decoded), _PIECE):
+                await asyncio.sleep(0)
+                yield b"", decoded[at : at + _PIECE]
+    except (DecodedTooLarge, UnreadableCoding) as error:
+        raise UnreadableReply(str(error), chunk) from error
