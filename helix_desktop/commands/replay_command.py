@@ -83,6 +83,18 @@ def add_replay_command(nouns: Subparsers) -> None:
     noun.add_argument(
         "--no-recalls", dest="recalls", action="store_const", const="none", help="the same as --recalls none"
     )
+    noun.add_argument(
+        "--output-growth",
+        metavar="X",
+        type=_parse_output_growth,
+        default=0.0,
+        help="by what share outputs would grow if nothing of the context were sent, in proportion to what is left out (default: 0; a published trial found 0.0375)",
+    )
+    noun.add_argument(
+        "--one-conversation",
+        action="store_true",
+        help="replay all sessions one after the other as one conversation with several tasks",
+    )
     noun.add_argument("--stand-in", metavar="KIND", default="works", help="behaviour of the simulated model that writes folds: works, slow, forgetful, fails, hangs, empty, wrong-form, other-language or too-long")  # fmt: skip
     noun.add_argument("--html", metavar="FILE", type=Path, help="write a report with a plot for each session")
     noun.add_argument(
@@ -96,6 +108,7 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     from helix_desktop import token_counting
     from helix_desktop.histories import history_reading
     from helix_desktop.replay import html_report, text_report
+    from helix_desktop.replay.joined_recordings import join_recordings
 
     names = [name.strip() for name in arguments.compare.split(",") if name.strip()] or [arguments.policy]
     terms = [_build_replay_terms(arguments, name) for name in names]
@@ -103,7 +116,9 @@ def run_replay_command(arguments: argparse.Namespace) -> int:
     for complaint in imported.complaints:
         print(complaint, file=sys.stderr)
     counter = token_counting.TiktokenCounter()
-    results = [_replay_all_recordings(imported.recordings, one, counter) for one in terms]
+    together = arguments.one_conversation and imported.recordings
+    recordings = [join_recordings(imported.recordings)] if together else imported.recordings
+    results = [_replay_all_recordings(recordings, one, counter) for one in terms]
     if arguments.html is not None:
         _write_report_file(arguments.html, html_report.format_html_report(results, _describe_replay_terms(terms[0])))
     compared = bool(arguments.compare)
@@ -188,7 +203,13 @@ def _build_replay_terms(arguments: argparse.Namespace, name: str) -> ReplayTerms
     chosen, prices = _policy_and_prices(arguments, name)
     head = HEAD_TOKENS if arguments.head is None else arguments.head
     return ReplayTerms(
-        chosen, arguments.window, prices, arguments.stand_in, head, recalls=RecallMode(arguments.recalls)
+        chosen,
+        arguments.window,
+        prices,
+        arguments.stand_in,
+        head,
+        recalls=RecallMode(arguments.recalls),
+        output_growth=arguments.output_growth,
     )
 
 
@@ -223,6 +244,16 @@ def _parse_price(text: str) -> float:
         share = -1
     if not 0 < share < 1_000:
         raise argparse.ArgumentTypeError(f"{text!r} is not a share of the input price, such as 0.1")
+    return share
+
+
+def _parse_output_growth(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1
+    if not 0 <= share <= 10:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share of the output, such as 0.04")
     return share
 
 

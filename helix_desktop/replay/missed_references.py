@@ -2,22 +2,28 @@
 
 A miss is known by use: the recorded reply names an identifier or a path, or a call in it repeats a line, that stood in the
 session and stands nowhere in the view, not even inside a longer path or line. A word of ordinary prose is no identifier: it
-has a joint in it. `RecallMode` says how the agent gets it back. Nothing here asks what the engine thinks it kept.
+has a joint in it. A name that any reader of public code knows (`resources/known_names.txt`) is never missed. `RecallMode` says
+how the agent gets it back. Nothing here asks what the engine thinks it kept.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from itertools import islice
+from typing import NamedTuple
 
+from helix_desktop import resources
 from helix_desktop.engine import passages
 from helix_desktop.engine.blocks import Block
 from helix_desktop.engine.content_recall import LINES_TOKENS, PAGE_TOKENS, cut_to_page
 from helix_desktop.engine.ports import TokenCounter
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage, message_texts
 from helix_desktop.replay.lost_details import text_without_escapes
@@ -27,10 +33,12 @@ LINE = (24, 300)  # characters of a line that is told from others by its words
 MOST_WORDS = 12  # an agent asks by
 MANY = 12  # more than this is used of an entry: it is read whole
 SHORT = 1_500  # characters: what is not longer is read as it is
-MOST_PAGES = 3  # an agent reads for one reply
+PAGES_IN_ORDER = 3  # after so many pages an agent asks for lines
+MOST_WRONG = 3  # entries an agent opens in vain for one reply before it searches all of them
 _JOINT = re.compile(r"\w[_./]\w|[a-z][A-Z]|[A-Za-z]\d|\d[A-Za-z]")
 _WORD = re.compile(r"[A-Za-z_]\w{3,}")
 _NUMBER = re.compile(r"(?<!\s)\s*+\d+[\t|:→]\s?")  # that tools put before a line
+_IMPORT = re.compile(r"(?:from|import)\s+([\w.]+)(?:\s+import\s+[\w*, ()]+|\s+as\s+\w+)?")
 
 Uses = frozenset[str]
 
@@ -40,18 +48,27 @@ class RecallMode(StrEnum):
 
     NONE = "none"  # not at all
     NAMED = "named"  # where the view names the entry by its hash: the pages that hold it
-    # It does not know where it is. It asks by the words beside it in the reply, as far as the view still shows them, and reads the
-    # entry from the beginning where that does not bring it. Where only a summary stands for it, it searches first.
+    # It does not know where it is. It opens the entries in the order in which what the view says of them fits its reply, each by
+    # the words beside it as far as the view still shows them, and reads on where that does not bring it. Where only a summary
+    # stands for it, it searches first.
     SEARCHED = "searched"
 
 
 Asked = tuple[tuple[str, str], ...]  # the arguments of a recall besides the hash
 
 
+class ShownEntry(NamedTuple):
+    """An entry that can be recalled: its hash, its text, and what the view says of it."""
+
+    name: str
+    text: str
+    shown: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class RecalledPage:
     """A page as the tool hands it out. `asked`: by which words or lines, nothing for the first page. `named`: the view names
-    the entry, so that no search is needed.
+    the entry, so that no search is needed. `seeks`: what it is asked for; where a search has brought that, it is not needed.
     """
 
     entry: str
@@ -60,6 +77,8 @@ class RecalledPage:
     holds: Uses
     named: bool
     round: int = 0  # those of one round are asked for at once
+    tool: ToolName = ToolName.RECALL
+    seeks: Uses = frozenset()
 
     @property
     def was_found_by_words(self) -> bool:
@@ -68,17 +87,25 @@ class RecalledPage:
 
 @dataclass(frozen=True, slots=True)
 class _RecallQuery:
-    """How an agent asks for what it cannot see: by the words beside it that the view still shows."""
+    """How an agent asks for what it cannot see: by words of its reply that the view still shows."""
 
     reply: RecordedMessage
     seen: Uses
     uses: Callable[[str], Uses]
 
     def words_to_search(self, missed: Uses) -> str:
-        lines = [line for text in message_texts(self.reply) for line in text_without_escapes(text).splitlines()]
+        """The words beside what is missed."""
+        lines = self._lines_of_reply()
         beside = [line for line in lines if not missed.isdisjoint(self.uses(line))]
         spoken = (word for line in beside or lines for word in _WORD.findall(line) if word.casefold() in self.seen)
         return " ".join(islice(dict.fromkeys(spoken), MOST_WORDS))
+
+    def words_known(self) -> Uses:
+        """All words of the reply that the view still shows."""
+        return self.seen & {word.casefold() for line in self._lines_of_reply() for word in _WORD.findall(line)}
+
+    def _lines_of_reply(self) -> list[str]:
+        return [line for text in message_texts(self.reply) for line in text_without_escapes(text).splitlines()]
 
 
 class MissedReferences:
@@ -93,13 +120,14 @@ class MissedReferences:
         self._found: dict[str, Uses] = {}
         self._spoken: dict[str, Uses] = {}
         self._pages: dict[str, list[tuple[str, str]]] = {}
+        self._opened_in_vain: set[str] = set()
 
     def note_earlier_message(self, message: RecordedMessage) -> None:
         """A message of the session: what it says has stood there from now on."""
         for text in message_texts(message):
             self._earlier |= self.references_in(text)
             if text.strip():
-                self._said[f"message {len(self._said)}"] = text
+                self._said[f"message {len(self._said)}"] = text_without_escapes(text)
 
     def set_shown_view(self, blocks: Iterable[Block], says: Callable[[Block], str]) -> None:
         """The view the next reply is made from."""
@@ -115,84 +143,150 @@ class MissedReferences:
         return {one for one in self.references_used_by(reply) if self._counts[one] <= 0}
 
     def references_used_by(self, reply: RecordedMessage) -> set[str]:
-        """What the reply uses of what had stood in the session."""
+        """What the reply uses of what had stood in the session, and nobody knows without having seen it."""
         used: set[str] = set()
         for text in message_texts(reply):
             used |= self.references_in(text)
         used -= {
             line for line in self.references_in(reply.text) if " " in line
         }  # what it says to the person it can say anew
-        return used & self._earlier
+        return {one for one in used & self._earlier if not is_publicly_known(one)}
 
     def pages_to_recall(
         self,
         missed: set[str],
         reply: RecordedMessage,
-        entries: Sequence[tuple[str, str]],
+        entries: Sequence[ShownEntry],
         view: Iterable[str],
         *,
         summarised: bool,
         recalls: RecallMode = RecallMode.SEARCHED,
     ) -> list[RecalledPage]:
-        """The pages that are read for it, in order, of the entries the view names (name and text); where the agent searches and
-        a summary stands in the view, of everything it may stand for as well. `view`: what the view says.
+        """The pages that are read for it, in order, of the entries the view names; where the agent searches and a summary
+        stands in the view, of everything it may stand for as well. `view`: what the view says.
         """
-        searches = recalls is RecallMode.SEARCHED
-        asks = (
-            _RecallQuery(reply, frozenset().union(*map(self._words_in, view)), self.references_in) if searches else None
-        )
-        chosen, left = self._choose_pages(missed, asks, entries, MOST_PAGES, named=True)
-        if left and summarised and searches and len(chosen) < MOST_PAGES:
-            behind = [(name, text) for name, text in self._said.items()]
-            chosen += self._choose_pages(left, asks, behind, MOST_PAGES - len(chosen), named=False)[0]
+        if recalls is not RecallMode.SEARCHED:
+            needed = self._entries_that_hold(missed, entries)
+            return [one for entry, held in needed for one in _pages_that_help(self._all_pages_of(entry), held)]
+        said = set(view)
+        asks = _RecallQuery(reply, frozenset().union(*map(self._words_in, said)), self.references_in)
+        chosen = self._open_by_rank(missed, asks, entries)
+        left = missed.difference(*(page.seeks for page in chosen))
+        if left and summarised:
+            said = set(map(text_without_escapes, said))
+            behind = [ShownEntry(name, text, text) for name, text in self._said.items() if text not in said]
+            chosen += self._search_behind_summaries(left, asks, behind)
         return chosen
 
-    def _choose_pages(
-        self, missed: set[str], asks: _RecallQuery | None, entries: Sequence[tuple[str, str]], most: int, *, named: bool
-    ) -> tuple[list[RecalledPage], set[str]]:
+    def _entries_that_hold(self, missed: set[str], entries: Sequence[ShownEntry]) -> list[tuple[ShownEntry, Uses]]:
         """Entry after entry, each time the one that holds the most of what is missed, of equal ones the shortest."""
         left = set(missed)
-        every = [(name, text) for name, text in entries if not left.isdisjoint(self.references_in(text))]
-        chosen: list[RecalledPage] = []
-        while left and every and _count_useful_pages(chosen, missed) < most:
-            name, text = best = max(every, key=lambda one: (len(self.references_in(one[1]) & left), -len(one[1])))
+        every = [one for one in entries if not left.isdisjoint(self.references_in(one.text))]
+        chosen: list[tuple[ShownEntry, Uses]] = []
+        while left and every:
+            best = max(every, key=lambda one: (len(self.references_in(one.text) & left), -len(one.text)))
             every.remove(best)
-            if not named:
-                read = _best_page_of(self._all_pages_of(name, text, named=False), left)
-            elif asks is None:
-                read = _pages_that_help(self._all_pages_of(name, text, named=True), left)
-            else:
-                read = self._pages_of_entry(name, text, self.references_in(text) & left, asks)
-            room = most - _count_useful_pages(chosen, missed)
-            chosen += [
-                one for number, one in enumerate(read) if _count_useful_pages(read[: number + 1], missed) <= room
-            ]
-            left = left.difference(*(page.holds for page in chosen))
-        return chosen, left
+            if held := self.references_in(best.text) & left:
+                chosen.append((best, held))
+                left -= held
+        return chosen
 
-    def _pages_of_entry(self, name: str, text: str, missed: Uses, asks: _RecallQuery) -> list[RecalledPage]:
-        """What is used much of is read whole, in one round. Else by words first, and where that does not bring all, page
-        after page up to the last that is needed; of what lies too far in, the lines.
+    def _open_by_rank(self, missed: set[str], asks: _RecallQuery, entries: Sequence[ShownEntry]) -> list[RecalledPage]:
+        """As many of the entries that fit at once as there are different ones to find, then one after the other. After some
+        in vain, or where no other fits, the agent searches all of them and reads what it was led to.
         """
-        pages, words = self._all_pages_of(name, text, named=True), asks.words_to_search(missed)
-        if (len(pages) == 1 and len(text) <= SHORT) or len(missed) > MANY or not words:
-            return pages[:MOST_PAGES]
-        said = passages.find_passages(self._tokens, text.removesuffix("\n").split("\n"), words)
-        found = RecalledPage(name, (("find", words),), said, self.references_in(said), named=True)
-        left, needed = missed - found.holds, list[int]()
-        for number, one in enumerate(pages):
-            if not left.isdisjoint(one.holds):
-                left -= one.holds
-                needed.append(number)
-        if needed and needed[-1] >= MOST_PAGES:
-            return [found, *(replace(pages[number], round=1) for number in needed)]
-        return [found, *(replace(pages[number], round=number + 1) for number in range(max(needed, default=-1) + 1))]
+        needed = self._entries_that_hold(missed, entries)
+        left = frozenset[str]().union(*(held for _, held in needed))
+        fitting = _rank_by_words([(one, self._words_in(one.shown)) for one in entries], asks.words_known())
+        chosen: list[RecalledPage] = []
+        opened = wrong = 0
+        for entry in fitting:
+            held = self.references_in(entry.text) & left
+            if not left or wrong == MOST_WRONG:
+                break
+            if not held and entry.name in self._opened_in_vain:
+                continue
+            at = max(0, opened - len(needed) + 1)
+            pages = self._pages_of_entry(entry, held, asks.words_to_search(held or left))
+            chosen += (
+                [replace(one, round=one.round + at, seeks=held) for one in pages]
+                if held
+                else self._in_vain(pages, left, at)
+            )
+            opened, wrong, left = opened + 1, wrong + (not held), left - held
+        return (
+            [*chosen, *self._search_entries(left, asks, entries, max(0, opened - len(needed) + 1))] if left else chosen
+        )
 
-    def _all_pages_of(self, name: str, text: str, *, named: bool) -> list[RecalledPage]:
+    def _search_entries(
+        self, missed: Uses, asks: _RecallQuery, entries: Sequence[ShownEntry], at: int
+    ) -> list[RecalledPage]:
+        """A search of everything cached; and what holds it, where the search has not shown it."""
+        words = asks.words_to_search(missed)
+        chosen = [_search_by_words(words, missed, at, ToolName.SEARCH_CACHE)] if words else []
+        for entry, held in self._entries_that_hold(set(missed), entries):
+            pages = self._pages_of_entry(entry, held, asks.words_to_search(held))
+            chosen += [replace(page, round=page.round + at + 1, seeks=held) for page in pages]
+        return chosen
+
+    def _search_behind_summaries(
+        self, missed: set[str], asks: _RecallQuery, behind: Sequence[ShownEntry]
+    ) -> list[RecalledPage]:
+        """A search for each thing, all at once; then, where that does not bring it, what its words lead to, in their order."""
+        chosen: list[RecalledPage] = []
+        for entry, held in self._entries_that_hold(missed, behind):
+            words = asks.words_to_search(held)
+            if words:
+                chosen.append(_search_by_words(words, held, 0, ToolName.RECALL_HISTORY))
+            spoken = frozenset(map(str.casefold, words.split()))
+            ranked = _rank_by_words([(one, self._words_in(one.shown)) for one in behind], spoken)
+            before = ranked[: ranked.index(entry)] if entry in ranked else ranked
+            fresh = [one for one in before if one.name not in self._opened_in_vain][:MOST_WRONG]
+            vain = [
+                page for one in fresh for page in self._in_vain(self._pages_of_entry(one, frozenset(), words), held, 0)
+            ]
+            chosen += [
+                replace(page, named=False, tool=ToolName.RECALL_HISTORY, seeks=held, round=number)
+                for number, page in enumerate([*vain, *self._pages_in_order(entry, held)], 1)
+            ]
+        return chosen
+
+    def _in_vain(self, pages: Sequence[RecalledPage], seeks: Uses, at: int) -> list[RecalledPage]:
+        """The first look into an entry that does not hold it; the agent remembers that."""
+        self._opened_in_vain.add(pages[0].entry)
+        return [replace(pages[0], round=at, holds=frozenset(), seeks=seeks)]
+
+    def _pages_of_entry(self, entry: ShownEntry, missed: Uses, words: str) -> list[RecalledPage]:
+        """What is used much of is read whole, in one round. Else by words first, and where that does not bring all, page
+        after page.
+        """
+        pages = self._all_pages_of(entry)
+        if len(pages) == 1 and len(entry.text) <= SHORT:
+            return pages
+        if len(missed) > MANY:
+            return pages[: _last_page_with(pages, missed) + 1]
+        if not words:
+            return self._pages_in_order(entry, missed)
+        said = passages.find_passages(self._tokens, entry.text.removesuffix("\n").split("\n"), words)
+        found = RecalledPage(entry.name, (("find", words),), said, self.references_in(said), named=True)
+        left = missed - found.holds
+        rest = self._pages_in_order(entry, left) if left else []
+        return [found, *(replace(page, round=page.round + 1) for page in rest)]
+
+    def _pages_in_order(self, entry: ShownEntry, missed: Uses) -> list[RecalledPage]:
+        """Page after page up to the last that is needed; of what lies too far in, the lines."""
+        pages = self._all_pages_of(entry)
+        last = _last_page_with(pages, missed)
+        if last >= PAGES_IN_ORDER:
+            return _pages_that_help(pages, missed)
+        return [replace(pages[number], round=number) for number in range(last + 1)]
+
+    def _all_pages_of(self, entry: ShownEntry) -> list[RecalledPage]:
+        name = entry.name
         if name not in self._pages:
-            self._pages[name] = list(_cut_into_pages(self._tokens, text.split("\n")))
+            self._pages[name] = list(_cut_into_pages(self._tokens, entry.text.split("\n")))
         return [
-            RecalledPage(name, (("lines", lines),) if lines else (), said, self.references_in(said), named)
+            RecalledPage(name, (("lines", lines),) if lines else (), said, self.references_in(said), named=True)
             for lines, said in self._pages[name]
         ]
 
@@ -238,12 +332,61 @@ def group_by_round(pages: Sequence[RecalledPage]) -> list[list[RecalledPage]]:
     return [[page for page in pages if page.round == number] for number in sorted({page.round for page in pages})]
 
 
-def _count_useful_pages(pages: Sequence[RecalledPage], missed: set[str]) -> int:
-    """Without the passages that brought nothing: they are billed, and the agent reads on."""
-    return sum(not page.was_found_by_words or not page.holds.isdisjoint(missed) for page in pages)
+def shown_entry(name: str, text: str, said: Iterable[str]) -> ShownEntry:
+    """An entry with what the view says of it: the texts with its hash; of a long one, the line and the next."""
+    about: list[str] = []
+    for each in said:
+        if name in each:
+            lines = each.splitlines()
+            near = (number for number, line in enumerate(lines) if name in line)
+            about += [each] if len(each) <= SHORT else [line for at in near for line in lines[at : at + 2]]
+    return ShownEntry(name, text, "\n".join(about))
 
 
-def _pages_that_help(pages: Sequence[RecalledPage], missed: set[str]) -> list[RecalledPage]:
+def is_publicly_known(reference: str) -> bool:
+    """Whether any reader of public code knows it: a name of the list, or a line that imports a module of it."""
+    if " " in reference:
+        imported = _IMPORT.fullmatch(reference)
+        return imported is not None and imported[1].split(".")[0] in _public_modules()
+    return reference.removeprefix("self.").removeprefix("this.") in _public_names()
+
+
+@functools.cache
+def _public_names() -> Uses:
+    lines = (resources.resources_folder() / "known_names.txt").read_text(encoding="utf-8").splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
+
+
+@functools.cache
+def _public_modules() -> Uses:
+    return frozenset(name.split(".")[0] for name in _public_names() if name.count(".") == 1)
+
+
+def _rank_by_words(entries: Sequence[tuple[ShownEntry, Uses]], words: Uses) -> list[ShownEntry]:
+    """Those that share a word, the best first, by BM25 of what is said of them; of equal ones the newest."""
+    mean = sum(len(said) for _, said in entries) / max(1, len(entries))
+    commons = Counter(word for _, said in entries for word in said & words)
+
+    def score(said: Uses) -> float:
+        length = 0.25 + 0.75 * len(said) / max(1, mean)
+        return sum(math.log(1 + len(entries) / commons[word]) for word in said & words) * 2.2 / (1 + 1.2 * length)
+
+    scored = [(score(said), number, one) for number, (one, said) in enumerate(entries)]
+    return [one for worth, _, one in sorted(scored, reverse=True, key=lambda row: row[:2]) if worth > 0]
+
+
+def _search_by_words(words: str, seeks: Uses, at: int, tool: ToolName) -> RecalledPage:
+    """A search. What it brings is known when it is made."""
+    asked = "query" if tool is ToolName.SEARCH_CACHE else "find"
+    return RecalledPage("", ((asked, words),), "", frozenset(), named=False, round=at, tool=tool, seeks=seeks)
+
+
+def _last_page_with(pages: Sequence[RecalledPage], missed: Uses) -> int:
+    """The last page that is needed for it, where each thing is taken from the first that holds it."""
+    return max((pages.index(page) for page in _pages_that_help(pages, missed)), default=0)
+
+
+def _pages_that_help(pages: Sequence[RecalledPage], missed: Iterable[str]) -> list[RecalledPage]:
     """The pages that hold it, each for what none before it holds."""
     left, holding = set(missed), list[RecalledPage]()
     for one in pages:
@@ -251,12 +394,6 @@ def _pages_that_help(pages: Sequence[RecalledPage], missed: set[str]) -> list[Re
             left -= one.holds
             holding.append(one)
     return holding
-
-
-def _best_page_of(pages: Sequence[RecalledPage], missed: set[str]) -> list[RecalledPage]:
-    """The page a search would lead to, with what is looked for in it."""
-    best = max(pages, key=lambda page: len(page.holds & missed))
-    return [replace(best, holds=best.holds & missed)] if best.holds & missed else []
 
 
 def _cut_into_pages(tokens: TokenCounter, lines: Sequence[str]) -> Iterable[tuple[str, str]]:

@@ -29,7 +29,14 @@ from helix_desktop.engine.view_contents import ViewContents
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedMessage
 from helix_desktop.replay import lost_details, request_legality
-from helix_desktop.replay.missed_references import MissedReferences, RecalledPage, RecallMode, missing_from_view
+from helix_desktop.replay.missed_references import (
+    MissedReferences,
+    RecalledPage,
+    RecallMode,
+    ShownEntry,
+    missing_from_view,
+    shown_entry,
+)
 from helix_desktop.replay.replay_figures import FoldMark
 from helix_desktop.replay.retention import SUMMARIES, ReferenceRetention
 
@@ -123,13 +130,14 @@ class ReplayObserver:
         if not missed or recalls is RecallMode.NONE:
             return []
         summarised = any(block.kind in SUMMARIES for block in view.blocks)
-        entries = []
+        said = [self._text_in_block(block) for block in view.blocks]
+        entries: list[ShownEntry] = []
         indexes = {stored.digest for block in view.blocks if block.kind in SUMMARIES for stored in block.cached}
         for digest in dict.fromkeys(lost_details.digests_in_view(view.blocks, self._text_in_block)):
             if digest not in indexes:  # which name what was there, and do not say it
                 content = await lost_details.recall_and_verify(digest, self._cache.read_content)
-                entries += [(digest.hex, content.decode("utf-8", "replace"))] if content is not None else []
-        said = (self._text_in_block(block) for block in view.blocks)
+                text = content.decode("utf-8", "replace") if content is not None else ""
+                entries += [shown_entry(digest.hex, text, said)] if content is not None else []
         return self._misses.pages_to_recall(missed, reply, entries, said, summarised=summarised, recalls=recalls)
 
     async def finish_observing(self) -> ReplayObservations:

@@ -35,7 +35,13 @@ from helix_desktop.engine.blocks import ContextKind, Role
 from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories import history_reading
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
-from helix_desktop.replay.missed_references import MissedReferences, RecalledPage, group_by_round, missing_from_view
+from helix_desktop.replay.missed_references import (
+    MissedReferences,
+    RecalledPage,
+    group_by_round,
+    missing_from_view,
+    shown_entry,
+)
 from helix_desktop.replay.retention import IDENTIFIER
 from helix_desktop.token_counting import TiktokenCounter
 from tests.benchmarks import gateway_peers
@@ -172,12 +178,13 @@ class Playing:
         if self._recalls and self._rounds is None:
             self._rounds = self._missed(texts, reply)
         if self._rounds:
-            pages = [{"sha256": page.entry, **dict(page.asked)} for page in self._rounds.pop(0)]
+            asked = self._rounds.pop(0)
+            pages = [({"sha256": page.entry} if page.entry else {}) | dict(page.asked) for page in asked]
             before = self.biller.bill.billed
             self.biller.bill.recalls += len(pages)
             self._bill(body, json.dumps(pages))
             self.biller.bill.recalled += self.biller.bill.billed - before
-            return [Calls("recall_cached_content", page) for page in pages]
+            return [Calls(page.tool, call) for page, call in zip(asked, pages, strict=True)]
         self._count_retention(texts, reply)
         blocks: list[Block] = [Says(reply.text)] if reply.text.strip() else []
         blocks += [Calls(call.name, _object(call.arguments), self._id()) for call in reply.calls]
@@ -199,7 +206,7 @@ class Playing:
         if not missed:
             return []
         named = dict.fromkeys(found for text in texts for found in _HASH.findall(text))
-        entries = [(name, self._texts[name]) for name in named if name in self._texts]
+        entries = [shown_entry(name, self._texts[name], texts) for name in named if name in self._texts]
         return group_by_round(self._misses.pages_to_recall(missed, reply, entries, texts, summarised=False))
 
     def _count_retention(self, texts: Sequence[str], reply: RecordedMessage) -> None:

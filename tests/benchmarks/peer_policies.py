@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from helix_desktop.engine.fold_economics import RelativePrices
+from helix_desktop.engine.tool_names import ToolName
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession, message_texts
 from helix_desktop.replay.cache_billing import (
     HEAD_TOKENS,
@@ -27,11 +28,12 @@ from helix_desktop.replay.cache_billing import (
     count_output_tokens,
     request_times,
 )
-from helix_desktop.replay.missed_references import MOST_PAGES, MissedReferences, group_by_round, missing_from_view
+from helix_desktop.replay.missed_references import MissedReferences, ShownEntry, group_by_round, missing_from_view
 from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.retention import IDENTIFIER
 
 MARKER, EXCERPT, SUMMARY, QUESTION = 60, 560, 3_000, 300
+SAID = 200  # characters of a call by which an agent tells what its output was
 CALL = 60  # tokens of a call made for a recall
 FOUND = 550  # tokens a search brings: the mean of this program's own on the ten sessions. It is taken to bring all that is missed
 LARGE, LARGE_BATCH = 4_000, 12_000
@@ -69,6 +71,7 @@ class Context:
     step: int = 0
     turn: int = 0
     head: int = HEAD_TOKENS  # with the session's own system prompt, which always stands
+    said: int = 0  # tokens the recorded agent says and thinks with its calls, in the mean
     named: Counter[str] = field(default_factory=Counter)
     standing: Counter[str] = field(default_factory=Counter)  # what the parts that stand whole have to use
     gone: list[Part] = field(default_factory=list)
@@ -117,31 +120,43 @@ class Context:
         self, misses: MissedReferences, missed: set[str], reply: RecordedMessage, count: Count, at: float
     ) -> None:
         """The pages that hold what is missed, asked for one after the other before the reply."""
-        kept = [(str(number), part.text) for number, part in enumerate(self.parts) if part.form != WHOLE]
+        kept, call = [], ""
+        for number, part in enumerate(self.parts):
+            call = part.text[:SAID] if part.kind == "call" else call
+            kept += [ShownEntry(str(number), part.text, call)] if part.form != WHOLE else []
         view = [part.text for part in self.parts if part.form == WHOLE]
         summarised = any(part.kind == "summary" for part in self.parts)
         pages = misses.pages_to_recall(missed, reply, kept, view, summarised=summarised)
-        searched = [page for page in pages if not page.named]
-        for together in (*group_by_round([page for page in pages if page.named]), searched):
-            if together:
-                self.ledger.bill_recall(self.pieces(), CALL * len(together), at, why=self.why)
-            for page in together:
-                names = _names([page.text] if page.named else page.holds)
-                part = Part("output", 0, names, 0, 0, uses=page.holds, text=page.text)
-                self._recalled(part, count(page.text) if page.named else FOUND)
+        brought: set[str] = set()
+        for named in (True, False):
+            kind = [page for page in pages if (page.tool is not ToolName.RECALL_HISTORY) == named]
+            for together in group_by_round(kind):
+                asked = [page for page in together if not page.seeks or not brought.issuperset(page.seeks)]
+                self._ask(len(asked), at)
+                for page in asked:
+                    found = page.holds if page.entry else page.seeks
+                    brought |= set() if page.entry else page.seeks
+                    names = _names([page.text] if page.entry else found)
+                    part = Part("output", 0, names, 0, 0, uses=found, text=page.text)
+                    self._recalled(part, count(page.text) if page.entry else FOUND)
+
+    def _ask(self, calls: int, at: float) -> None:
+        """A request that is answered with so many calls, and with as many words as the agent says with a call."""
+        if calls:
+            self.ledger.bill_recall(self.pieces(), CALL * calls + self.said, at, why=self.why)
+            self._recalled(Part("text", 0, frozenset(), 0, 0), self.said - CALL)
 
     def call_again(self, missed: set[str], at: float) -> None:
         """The outputs that hold what is missed, by the same calls, in one request before the reply."""
         found: list[Part] = []
         left = set(missed)
-        while left and len(found) < MOST_PAGES:
+        while left:
             best = max(self.gone, key=lambda part: len(part.uses & left), default=None)
             if best is None or left.isdisjoint(best.uses):
                 break
             found.append(best)
             left -= best.uses
-        if found:
-            self.ledger.bill_recall(self.pieces(), CALL * len(found), at, why=self.why)
+        self._ask(len(found), at)
         for part in found:
             self._recalled(part, part.tokens)
 
@@ -295,7 +310,9 @@ def play(
     head: int = HEAD_TOKENS,
 ) -> ReplayFigures:
     """One session under a policy. Without one it is not stopped at the window, so that shares have a whole."""
-    context = Context(window, prices, BillingLedger(prices, window), head=head)
+    said = [count(one.text) + count(one.reasoning) for one in recording.messages if one.calls]
+    mean = round(sum(said) / len(said)) if said else 0
+    context = Context(window, prices, BillingLedger(prices, window), head=head, said=mean)
     earlier: set[str] = set()
     used = standing = 0
     waiting: list[Part] = []

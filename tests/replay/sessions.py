@@ -71,12 +71,12 @@ def play(
     stand_in: str = "works",
     prices: RelativePrices = USUAL,
     recalls: RecallMode = RecallMode.SEARCHED,
+    output_growth: float = 0.0,
     **values: object,
 ) -> ReplayFigures:
     """The session under a policy, in memory, counting words."""
-    terms = ReplayTerms(
-        context_policy.preset_policy(name).with_thresholds(values), window, prices, stand_in, recalls=recalls
-    )
+    policy = context_policy.preset_policy(name).with_thresholds(values)
+    terms = ReplayTerms(policy, window, prices, stand_in, recalls=recalls, output_growth=output_growth)
 
     async def played() -> ReplayFigures:
         now = jumping_clock.LoopClock().current_time

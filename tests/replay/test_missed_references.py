@@ -9,12 +9,15 @@ from helix_desktop.engine.facts import PartRef, Text
 from helix_desktop.histories.recorded_session import RecordedCall, RecordedSession
 from helix_desktop.replay.missed_references import (
     MANY,
-    MOST_PAGES,
+    MOST_WRONG,
     MissedReferences,
     RecalledPage,
     RecallMode,
+    ShownEntry,
     group_by_round,
+    is_publicly_known,
     missing_from_view,
+    shown_entry,
 )
 from tests.replay.sessions import Words, long_session, play, returned, says, step, user
 
@@ -82,21 +85,88 @@ def test_the_entry_the_view_names_comes_first_and_a_search_only_behind_a_summary
     shows(misses, "nothing")
     missed = misses.missed_by_reply(says("merge_tables"))
     reply = says("merge_tables")
-    named = misses.pages_to_recall(missed, reply, [("aa", OUTPUT)], [], summarised=True)
+    named = misses.pages_to_recall(missed, reply, [ShownEntry("aa", OUTPUT)], [], summarised=True)
     assert [(page.entry, page.named) for page in named] == [("aa", True)]
     assert misses.pages_to_recall(missed, reply, [], [], summarised=False) == []
     assert [page.named for page in misses.pages_to_recall(missed, reply, [], [], summarised=True)] == [False]
 
 
-def test_no_more_pages_than_an_agent_asks_for_at_once() -> None:
+def test_no_limit_hides_what_a_reply_needs() -> None:
     misses = MissedReferences(Words())
     entries = []
-    for number in range(MOST_PAGES + 5):
+    for number in range(9):
         misses.note_earlier_message(returned("c", f"identifier_{number:03}"))
-        entries.append((f"{number}", f"identifier_{number:03}"))
+        entries.append(ShownEntry(f"{number}", f"identifier_{number:03}"))
     shows(misses, "nothing")
-    reply = says(" ".join(f"identifier_{number:03}" for number in range(MOST_PAGES + 5)))
-    assert len(misses.pages_to_recall(misses.missed_by_reply(reply), reply, entries, [], summarised=True)) == MOST_PAGES
+    reply = says(" ".join(f"identifier_{number:03}" for number in range(9)))
+    for recalls in (RecallMode.SEARCHED, RecallMode.NAMED):
+        pages = misses.pages_to_recall(
+            misses.missed_by_reply(reply), reply, entries, [], summarised=True, recalls=recalls
+        )
+        assert {page.entry for page in pages} >= {f"{number}" for number in range(9)}
+
+
+def test_an_entry_whose_marker_fits_better_is_opened_in_vain_first_and_once() -> None:
+    misses = MissedReferences(Words())
+    right = ShownEntry("right", "merge_tables lives here", "output of bash ls")
+    wrong = ShownEntry("wrong", "something else entirely", "read tables of the warehouse")
+    misses.note_earlier_message(returned("c", right.text))
+    reply, view = says("In the tables of the warehouse I call merge_tables"), ["the tables of the warehouse"]
+    opened = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, summarised=False)
+    assert [(page.entry, page.holds >= {"merge_tables"}) for page in opened if page.entry] == [
+        ("wrong", False),
+        ("right", True),
+    ]
+    assert [page.tool for page in opened if not page.entry] == ["search_cached_content"], "nothing else fitted"
+    assert [page.round for page in opened] == [0, 1, 2]
+    again = misses.pages_to_recall({"merge_tables"}, reply, [right, wrong], view, summarised=False)
+    assert [page.entry for page in again if page.entry] == ["right"]
+
+
+def test_after_some_in_vain_the_agent_searches() -> None:
+    misses = MissedReferences(Words())
+    wrong = [ShownEntry(f"w{number}", "nothing of use", "about the warehouse") for number in range(9)]
+    right = ShownEntry("right", "merge_tables lives here", "about ships")
+    misses.note_earlier_message(returned("c", right.text))
+    pages = misses.pages_to_recall(
+        {"merge_tables"}, says("warehouse merge_tables"), [right, *wrong], ["warehouse"], summarised=False
+    )
+    assert sum(page.entry.startswith("w") for page in pages) == MOST_WRONG
+    assert [page.entry for page in pages[MOST_WRONG:]] == ["", "right"]
+
+
+def test_a_search_behind_a_summary_never_asks_by_what_is_missed() -> None:
+    misses = heard()
+    reply = says("In src/tables.py the function merge_tables is next")
+    pages = misses.pages_to_recall({"merge_tables"}, reply, [], ["the function is next"], summarised=True)
+    search = pages[0]
+    assert search.asked == (("find", "function next"),)
+    assert all("merge_tables" not in words for page in pages for _, words in page.asked)
+    assert all(page.seeks == {"merge_tables"} for page in pages)
+
+
+def test_names_of_public_code_are_never_missed() -> None:
+    known = ["AttributeError", "package.json", "self.assertEqual", "JSON.stringify", "__init__.py", "os.path.join"]
+    assert all(map(is_publicly_known, [*known, "from typing import Any, Sequence", "import dataclasses as data"]))
+    own = [
+        "merge_tables",
+        "src/__init__.py",
+        "self.merge_tables",
+        "from helix_tables import join_all",
+        "return x  # why",
+    ]
+    assert not any(map(is_publicly_known, own))
+    misses = MissedReferences(Words())
+    misses.note_earlier_message(returned("c", "AttributeError in merge_tables"))
+    shows(misses, "nothing")
+    assert misses.missed_by_reply(says("AttributeError in merge_tables")) == {"merge_tables"}
+
+
+def test_what_the_view_says_of_an_entry() -> None:
+    marker = '[CACHED] recall_cached_content("abcd")\nread src/a.py'
+    document = "\n".join(["word " * 100] * 20 + ["- abcd: the tables", "of the warehouse", "unrelated"])
+    assert shown_entry("abcd", "", [marker, "other"]).shown == marker
+    assert shown_entry("abcd", "", [document]).shown == "- abcd: the tables\nof the warehouse"
 
 
 def test_recalls_are_billed_beside_the_rest_and_can_be_left_out() -> None:
@@ -118,7 +188,14 @@ TEXT = "\n".join(f"line_{number:05} of topic_{number // 20:03} " + "word " * 9 f
 def read(missed: set[str], reply: str, view: str, recalls: RecallMode = RecallMode.SEARCHED) -> list[RecalledPage]:
     misses = MissedReferences(Words())
     misses.note_earlier_message(returned("c", TEXT))
-    return misses.pages_to_recall(missed, says(reply), [("aa", TEXT)], [view], summarised=False, recalls=recalls)
+    return misses.pages_to_recall(
+        missed,
+        says(reply),
+        [ShownEntry("aa", TEXT, "read topic_000 topic_010 topic_030")],
+        [view],
+        summarised=False,
+        recalls=recalls,
+    )
 
 
 def test_an_agent_asks_by_the_words_it_still_sees_and_never_by_what_it_misses() -> None:
@@ -150,7 +227,7 @@ def test_an_agent_that_knows_the_page_reads_that_alone() -> None:
 def test_what_is_used_much_of_is_read_whole_in_one_round() -> None:
     many = {f"line_{number:05}" for number in range(MANY + 1)}
     pages = read(many, "In topic_000 " + " ".join(sorted(many)), "topic_000")
-    assert 0 < len(pages) <= MOST_PAGES
+    assert pages
     assert {page.round for page in pages} == {0}
     assert not any(page.was_found_by_words for page in pages)
 

@@ -120,3 +120,27 @@ def test_an_output_that_answers_no_call_is_shown_and_not_lost() -> None:
     figures = play(RecordedSession("ghosts", (*said, says("done with ghost_identifier_99"))), "none")
     assert sound(figures)
     assert (figures.used, figures.standing) == (1, 1)
+
+
+def recalled_session(spoken: str) -> RecordedSession:
+    """Uses something of its beginning at its end; says some words with each call."""
+    session = long_session(4, 90)
+    first = step(900, " ".join(f"other_word_{n:02}" for n in range(40)) * 9 + " the_first_output_of_all")
+    said = [
+        RecordedMessage(one.role, one.text, one.calls, one.answers, reasoning=spoken if one.calls else "")
+        for one in (session.messages[0], *first, *session.messages[1:])
+    ]
+    return RecordedSession("used again", (*said, user("go on"), says("Now to the_first_output_of_all.")))
+
+
+def test_the_words_of_the_extra_request_are_billed_by_the_recorded_mean() -> None:
+    quiet, loud = play(recalled_session("")), play(recalled_session("I think about it. " * 100))
+    assert quiet.recalled_pages == loud.recalled_pages > 0
+    more = loud.recalls_billed - quiet.recalls_billed
+    assert more >= 400 * 5, "400 words more for each request, as output and as what stands in the next"
+
+
+def test_outputs_may_grow_with_what_is_left_out() -> None:
+    session = long_session(4, 60)
+    assert play(session, output_growth=0.0375).billed > play(session).billed
+    assert play(session, "none", output_growth=0.0375) == play(session, "none")
