@@ -178,13 +178,13 @@ class Playing:
         if self._recalls and self._rounds is None:
             self._rounds = self._missed(texts, reply)
         if self._rounds:
-            asked = self._rounds.pop(0)
-            pages = [({"sha256": page.entry} if page.entry else {}) | dict(page.asked) for page in asked]
+            wanted = self._rounds.pop(0)
+            pages = [({"sha256": page.entry} if page.entry else {}) | dict(page.asked) for page in wanted]
             before = self.biller.bill.billed
             self.biller.bill.recalls += len(pages)
             self._bill(body, json.dumps(pages))
             self.biller.bill.recalled += self.biller.bill.billed - before
-            return [Calls(page.tool, call) for page, call in zip(asked, pages, strict=True)]
+            return [Calls(page.tool, call) for page, call in zip(wanted, pages, strict=True)]
         self._count_retention(texts, reply)
         blocks: list[Block] = [Says(reply.text)] if reply.text.strip() else []
         blocks += [Calls(call.name, _object(call.arguments), self._id()) for call in reply.calls]
