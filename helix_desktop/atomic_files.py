@@ -16,7 +16,7 @@ from helix_desktop.errors import InvalidInput, StoreFailed
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
 _NAMELESS = getattr(os, "O_TMPFILE", 0)
 _LEFT = ".*-????????"  # the pattern of temporary file names beside a file that is being replaced
-_OLD = 3_600.0  # seconds after which nobody still writes it
+_OLD = 3_600.0  # After this many seconds, nothing is still writing it.
 
 
 class ReplacementFile:
@@ -32,7 +32,7 @@ class ReplacementFile:
 
     def _open_beside_target(self, mode: int) -> int:
         if _NAMELESS:
-            with suppress(OSError):  # a file system that knows no such files, or one that is full: the next call tells
+            with suppress(OSError):  # The file system may not support this, or may be full. The next call reports it.
                 return os.open(self._path.parent, _NAMELESS | os.O_RDWR, mode)
         return os.open(self._name, _NEW, mode)
 
@@ -43,7 +43,7 @@ class ReplacementFile:
             os.fsync(self.file.fileno())
             if not self._name.exists() and os.name != "nt":
                 self._rename_over_target()
-            self.file.close()  # Windows moves no open file
+            self.file.close()  # Windows does not move an open file.
             self._name.replace(self._path)
             sync_folder_to_disk(self._path.parent)
         finally:

@@ -16,10 +16,10 @@ import zstandard
 
 OFFERED_CODINGS = "gzip, deflate, zstd"  # as a value of Accept-Encoding
 MOST_CODINGS = 4
-MOST_MEMBERS = 1_000  # of gzip in one body: each begins anew
+MOST_MEMBERS = 1_000  # The most gzip members in one body.
 _PIECE = 64 << 10
 _SLICE = 16 << 10
-_WINDOW = 8 << 20  # what RFC 8878 asks of everybody who decodes zstd
+_WINDOW = 8 << 20  # The window that RFC 8878 asks every zstd decoder to support.
 _SPARE = 64 << 10  # the inner of two codings may be this much larger than the decoded body
 
 Sink = Callable[[bytes], object]
@@ -51,7 +51,7 @@ class BodyDecompressor:
         self._limit = limit_bytes
         self._decoded = bytearray()
         self._first: Sink = _LimitedSink(self._decoded.extend, limit_bytes).pass_on_within_limit
-        for name in names:  # the last that was applied is undone first
+        for name in names:  # The coding that was applied last is undone first.
             self._first = _LimitedSink(_build_decoder(name, self._first), limit_bytes + _SPARE).pass_on_within_limit
 
     def decode_piece(self, data: bytes) -> bytes:
@@ -168,5 +168,5 @@ def _inflate_fully(inner: zlib._Decompress, data: bytes, sink: Sink) -> None:
     while data and not inner.eof:
         sink(inner.decompress(data, _PIECE))
         data = inner.unconsumed_tail
-    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # what zlib still holds back
+    while not inner.eof and (more := inner.decompress(b"", _PIECE)):  # Output that zlib still holds.
         sink(more)

@@ -24,7 +24,7 @@ def why_no_screen(environ: Mapping[str, str] = os.environ, platform: str = sys.p
     plugins = environ.get("QT_QPA_PLATFORM") or "wayland;xcb"
     wanted = {each.partition(":")[0] for each in plugins.split(";")}
     if wanted - {"xcb", "wayland"}:
-        return ""  # offscreen, vnc and the like need nothing
+        return ""  # Platforms such as offscreen and vnc need no display.
     known = {"wayland": _wayland_socket_path(environ), "xcb": environ.get("DISPLAY", "")}
     places = [place for kind, place in known.items() if kind in wanted and place]
     if not places:

@@ -13,9 +13,9 @@ import ctypes
 import sys
 from collections.abc import Callable
 
-EVERY = 60.0  # seconds
+EVERY = 60.0  # How often free memory is returned, in seconds.
 LARGE = 128 << 10  # bytes from which a buffer is allocated and freed directly with the system
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # Constants of malloc.h.
 
 
 def share_one_heap_between_threads(large: int = LARGE, kept: int = LARGE) -> None:
@@ -41,7 +41,7 @@ async def return_free_memory() -> None:
 def _load_glibc() -> ctypes.CDLL | None:
     if sys.platform != "linux":
         return None
-    with contextlib.suppress(OSError, AttributeError):  # another libc
+    with contextlib.suppress(OSError, AttributeError):  # The system may use another C library.
         libc = ctypes.CDLL(None)
         if libc.mallopt and libc.malloc_trim:
             return libc

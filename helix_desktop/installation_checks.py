@@ -250,7 +250,7 @@ async def _check_key_file(secrets: SecretStorage) -> AsyncIterator[DoctorFinding
     except ConfigFileMistake as mistake:
         yield DoctorFinding("Keys", DoctorFindingState.BAD, mistake.what, mistake.remedy)
     except NoUsableKeyring:
-        return  # which was said before
+        return  # This has been reported above.
 
 
 async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFinding]:
@@ -275,7 +275,7 @@ async def _check_workspaces(where: ProgramFolders) -> AsyncIterator[DoctorFindin
         else:
             conversations, over = await workspace.journal.list_conversations(), await workspace.bytes_over_limit()
             await workspace.aclose()
-            for note in workspace.notes:  # what opening it had to mend
+            for note in workspace.notes:  # What had to be repaired when it was opened.
                 yield DoctorFinding(what, DoctorFindingState.NOTE, note)
             if over:
                 yield DoctorFinding(

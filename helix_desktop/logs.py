@@ -24,7 +24,7 @@ from helix_desktop.atomic_files import ensure_private_folder
 BLOT = "█████"
 KEPT_FILES = 4
 LONGEST_MESSAGE = 2_000
-SHORTEST_SECRET = 6  # shorter ones would blot out ordinary words
+SHORTEST_SECRET = 6  # Shorter ones would also hide ordinary words.
 TALKATIVE = ("httpx", "httpx2", "httpcore", "httpcore2", "mcp", "asyncio", "markdown_it", "qasync", "urllib3")
 
 # Keys of the usual makes, bearer tokens, and passwords inside addresses.

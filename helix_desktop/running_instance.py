@@ -37,7 +37,7 @@ from helix_desktop.tasks import OwnedTasks
 VERSION = 1
 HEADER = struct.Struct(">cI")
 LARGEST = PIECE
-HELLO_SECONDS = 10.0  # an owner that hangs, or was stopped, keeps nobody waiting for ever
+HELLO_SECONDS = 10.0  # A running program that hangs keeps nobody waiting longer than this.
 SOCKETS = sys.platform != "win32"
 
 Answer = Callable[[list[str], Console], Awaitable[int]]
@@ -227,7 +227,7 @@ async def _answer_request(answer: Answer, arguments: list[str], console: Console
     except HelixError as error:
         await console.print_error(str(error))
         return 2 if isinstance(error, InvalidInput) else 1
-    except Exception:  # the top of a request
+    except Exception:  # Any error of a request is reported to its sender.
         log.exception("a request failed")
         await console.print_error(
             "The running program failed while it answered, because of a bug. Details are in its log."
@@ -251,7 +251,7 @@ async def listen_for_requests(run: Path, name: str, answer: Answer, *, sockets: 
     try:
         owner = RequestListener(_address_of_owner(check_private_folder(run), name, sockets=sockets), answer)
         await owner.start_listening(sockets=sockets)
-    except OSError as error:  # a disk full, or one that knows no sockets
+    except OSError as error:  # The disk may be full, or the file system may not support sockets.
         raise HelixError(
             f"Helix Desktop cannot listen for commands in {run}: {error.strerror or error}.",
             remedy="Nothing was changed. Free up space in that folder, or start with another folder (--home).",
@@ -272,7 +272,7 @@ async def connect_to_owner(run: Path, name: str, *, sockets: bool = SOCKETS) -> 
     try:
         async with asyncio.timeout(HELLO_SECONDS):
             await wire.receive_frame()  # an owner about to leave closes instead of saying hello
-    except (OSError, EOFError):  # TimeoutError among them
+    except (OSError, EOFError):  # OSError includes TimeoutError.
         await wire.close()
         return None
     return wire
@@ -294,7 +294,7 @@ async def run_at_owner(wire: FrameConnection, arguments: Sequence[str], console:
         with _report_lost_owner():
             await wire.send_frame(b"A", json.dumps({"version": VERSION, "arguments": list(arguments)}).encode())
         while True:
-            with _report_lost_owner():  # and not around what the console does: its reader may go away as well
+            with _report_lost_owner():  # Not around the console, whose own reader may also go away.
                 kind, content = await wire.receive_frame()
             if kind == b"X":
                 return int(content)

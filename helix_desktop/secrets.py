@@ -26,7 +26,9 @@ from helix_desktop.errors import ActionRefused, ConfigFileMistake, NoUsableKeyri
 from helix_desktop.fast_dataclass import dataclass
 
 T = TypeVar("T")
-_OTHERS = re.compile(r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL)  # names of secrets that are no provider's
+_OTHERS = re.compile(
+    r"mcp[./].*|shared-.*[0-9a-f]{6}(#.*)?", re.DOTALL
+)  # Names of secrets that do not belong to a provider.
 SERVICE = "helix-desktop"
 CHOICES = (
     "Use the key for this session only, set it as an environment variable, or store it in a file only you can read."
@@ -34,7 +36,7 @@ CHOICES = (
 LOCKED = "The system's keyring is locked, and was not unlocked when it asked."
 REFUSALS = frozenset(
     {"KeyringLocked", "LockedException", "PromptDismissedException", "KeyDenied"}
-)  # of keyring and its backends, when nobody enters the password
+)  # The errors of keyring backends when nobody enters the password.
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,7 @@ class SecretStorage:
         self._session: dict[str, str] = {}
         self._hanging: asyncio.Future[Any] | None = None
         self._is_refused = False  # the user did not unlock the keyring
-        self._one_at_a_time = asyncio.Lock()  # or the keyring would ask for its password several times at once
+        self._one_at_a_time = asyncio.Lock()  # Otherwise the keyring would ask for its password several times at once.
 
     async def read_secret(self, secret: Addressee) -> str | None:
         """The secret of this addressee, or None. NoUsableKeyring only where it might be in a keyring that is there and does not answer.
@@ -324,7 +326,9 @@ class SecretStorage:
             raise NoUsableKeyring(LOCKED, remedy=CHOICES)
         silent = f"The system's keyring did not respond within {self._limit:.0f} s; it may be waiting to be unlocked."
         call = tasks.run_on_detached_thread(lambda: work(self._keyring()), name="keyring")
-        call.add_done_callback(lambda late: late.cancelled() or late.exception())  # where nobody waits any more
+        call.add_done_callback(
+            lambda late: late.cancelled() or late.exception()
+        )  # Retrieves the error if nobody waits for the call any more.
         try:
             async with asyncio.timeout(self._limit):
                 return await asyncio.shield(call)
@@ -338,7 +342,9 @@ class SecretStorage:
             if self._is_refused:
                 raise NoUsableKeyring(LOCKED, remedy=CHOICES) from error
             why = f"The system's keyring cannot be used ({type(error).__name__})."
-            absent = type(error).__name__ == "NoKeyringError"  # of the library, which is imported with its first use
+            absent = (
+                type(error).__name__ == "NoKeyringError"
+            )  # An error of the keyring library, which is imported only when needed.
             raise NoUsableKeyring("This system has no keyring." if absent else why, remedy=CHOICES) from error
         finally:
             del call  # its error holds this frame, and with it whoever asked

@@ -115,6 +115,6 @@ def _run_and_set_outcome(outcome: Future[T], work: Callable[[], T]) -> None:
         result = work()
     except BaseException as error:  # noqa: BLE001 - carried to whoever waits, whatever it is
         outcome.set_exception(error)
-        del outcome  # the error knows this frame, and would hold itself
+        del outcome  # The error refers to this frame and would keep itself alive.
     else:
         outcome.set_result(result)

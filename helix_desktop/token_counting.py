@@ -25,11 +25,11 @@ from helix_desktop.fast_dataclass import dataclass
 
 PIECE = 16_384  # characters; cutting at line ends costs 0.0002 % of exactness
 BATCH = 1 << 18  # characters that are counted by one call
-END = "<|endoftext|>"  # of every vocabulary
+END = "<|endoftext|>"  # Part of every vocabulary.
 WHOLE = 1_000_000  # characters counted in full; beyond, samples are
 SAMPLES = 16
 REMEMBERED = 8_000  # counts kept; about 200 bytes each
-BYTES_PER_TOKEN = 3.6  # where even tiktoken gives up
+BYTES_PER_TOKEN = 3.6  # Used if even tiktoken fails.
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def _read_encoding(name: str, path: Path) -> tiktoken.Encoding:
     encoding = tiktoken.Encoding(
         name, pat_str=vocabulary.pattern, mergeable_ranks=ranks, special_tokens=dict(vocabulary.special)
     )
-    ranks.clear()  # 28 MB; it has made its own table of them, and keeps these to be pickled alone
+    ranks.clear()  # Frees 28 MB: tiktoken has built its own table, and keeps these only for pickling.
     return encoding
 
 

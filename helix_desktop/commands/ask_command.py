@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench import Workbench
 
-FETCH_SECONDS = 20.0  # that a turn waits for what other machines wrote
-WAIT_SECONDS = 1.0  # between two looks whether another machine has finished
+FETCH_SECONDS = 20.0  # How long a turn waits for facts that other machines wrote.
+WAIT_SECONDS = 1.0  # How often it checks whether another machine has finished.
 
 
 def add_ask_command(nouns: Subparsers) -> None:
@@ -149,7 +149,7 @@ async def _run_asked_turn(
     from helix_desktop.engine.facts import Text, TurnEnd
 
     if arguments.model:
-        bench.models.model_by_name(arguments.model)  # what is wrong with it is said before a conversation is begun
+        bench.models.model_by_name(arguments.model)  # Reports a wrong model before a conversation is begun.
     elif not arguments.conversation and not bench.main_model_name:
         raise _no_model_chosen_error(bench)
     session = await _open_named_session(bench, arguments.conversation)

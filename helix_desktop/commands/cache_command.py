@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
 STANDARD = Path("-")
-LONGEST = 18  # digits: what a database takes as a number
+LONGEST = 18  # The most digits of a number that a database takes.
 BY_NAME = {
     ".json": "application/json",
     ".xml": "application/xml",
@@ -137,14 +137,14 @@ def guess_media_type(name: str, beginning: bytes) -> str:
     try:
         beginning[:4096].decode("utf-8")
     except UnicodeDecodeError as error:
-        if error.start < min(len(beginning), 4096) - 4:  # not just a character cut in two
+        if error.start < min(len(beginning), 4096) - 4:  # The error is not just a character cut in two at the end.
             return "application/octet-stream"
     return "application/octet-stream" if b"\0" in beginning[:4096] else "text/plain"
 
 
 async def write_entry_content(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
     digest = await workspace.cache.resolve_prefix(arguments.hash)
-    inside = arguments.json and arguments.output == STANDARD  # the JSON is the output, so the content goes into it
+    inside = arguments.json and arguments.output == STANDARD  # The output is JSON, so the content goes into it.
     content, size = bytearray(), 0
     async for piece in workspace.cache.stream_content(digest):
         size += len(piece)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from helix_desktop.engine.view_difference import ViewChange
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-SHOWN = 60  # characters of what a block says
+SHOWN = 60  # How many characters of each block are shown.
 
 
 def add_conversation_command(nouns: Subparsers) -> None:

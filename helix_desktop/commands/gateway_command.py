@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from helix_desktop.gateway.registration import GatewayRegistration
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-TURN = 0.0005  # seconds after which a thread that reads a large body lets other clients' streams go on
-LARGE = 4 << 20  # bytes from which on a buffer grows where it is: copying a body of 30 MB would hold the streams up
-KEPT = 32 << 20  # free bytes that are kept, so that a body of usual size needs no new pages from the system
+TURN = 0.0005  # A thread that reads a large body gives way to other clients' streams this often.
+LARGE = 4 << 20  # Larger buffers grow in place, because copying 30 MB would delay other streams.
+KEPT = 32 << 20  # Free memory kept for bodies of usual size, in bytes.
 
 
 def add_gateway_command(nouns: Subparsers) -> None:
@@ -69,7 +69,7 @@ def run_gateway_command(arguments: argparse.Namespace) -> int:
     _check_upstream_address(arguments.upstream)
     if arguments.workspace:
         workspace_access.open_all_workspaces(where).find_known_workspace(arguments.workspace)
-    if arguments.socket >= 0:  # it listens already, in whoever started this
+    if arguments.socket >= 0:  # The process that started this one already listens on it.
         sock = socket.socket(fileno=arguments.socket)
     else:
         sock = gateway_socket.listen_on_loopback(

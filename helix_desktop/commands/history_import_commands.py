@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from helix_desktop.store.stored_workspace import StoredWorkspace
     from helix_desktop.workbench.history_imports import ImportResult
 
-SHOWN = 20  # complaints that are printed
+SHOWN = 20  # The most complaints that are printed.
 KEYS_SHOWN = 20
 
 
@@ -157,7 +157,9 @@ async def _import_until_stopped(arguments: argparse.Namespace, workspace: Stored
     begun = False
     changes = watchfiles.awatch(*folders, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
     try:
-        async for changed in changes:  # the first comes when the folders are watched, so that nothing is missed
+        async for (
+            changed
+        ) in changes:  # The first value comes once the folders are watched, so that no change is missed.
             if changed or not begun:
                 result = await _import_once(arguments, workspace)
                 seen |= {one.id: one.state for one in result.imported}

@@ -82,7 +82,7 @@ async def serve_workspace_over_mcp(arguments: argparse.Namespace, workspace: Sto
     """Answer MCP requests about this workspace and no other, until the caller goes away."""
     for name in ("cache_mcp_server", "mcp_over_console", "mcp_over_http")[
         : 2 if arguments.http is None else 3
-    ]:  # half a second, and a window may be open
+    ]:  # Importing this takes half a second, and an open window may do the work.
         await asyncio.to_thread(importlib.import_module, f"helix_desktop.context_server.{name}")
     from helix_desktop.context_server import cache_mcp_server, mcp_over_console
 

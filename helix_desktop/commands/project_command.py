@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from helix_desktop.project.project_item import ProjectItem
     from helix_desktop.store.stored_workspace import StoredWorkspace
 
-LEAST = 12  # characters of a hash that name a content
+LEAST = 12  # At least this many characters of a hash must be given.
 
 
 def add_project_command(nouns: Subparsers) -> None:

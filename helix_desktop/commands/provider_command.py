@@ -124,7 +124,7 @@ async def set_up_provider(arguments: argparse.Namespace, desk: ProviderTools) ->
 
     config = _provider_from_arguments(arguments, desk.configured)
     key = check_key(_ask_for_key(config.name), config.name) if arguments.key else ""
-    if key:  # first, so that a key that cannot be kept changes nothing
+    if key:  # The key is stored first, so that nothing changes if this fails.
         config = replace(config, key_host=config.host)
         await desk.secrets.store_secret_at(
             config.provider_key, key, where=SecretKeeper.FILE if arguments.keep == "file" else SecretKeeper.KEYRING

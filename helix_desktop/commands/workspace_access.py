@@ -38,8 +38,8 @@ Work = Callable[[argparse.Namespace, "StoredWorkspace", Console], Awaitable[int]
 ASKING = 3  # the exit code for "it was not done yet", seen only between two of our processes
 LATER = 75  # the exit code for "ask again in a moment", seen only between two of our processes
 LASTING_PATIENCE = 1.0
-TOLD_EVERY = 2.0  # seconds after which somebody who waits is told how far it is
-PATIENCE = 5.0  # seconds: another command may hold the workspace for a moment
+TOLD_EVERY = 2.0  # How often someone who waits is told how far the work is, in seconds.
+PATIENCE = 5.0  # In seconds. Another command may have the workspace open for a moment.
 
 
 def add_workspace_verb(verbs: Subparsers, name: str, sentence: str, work: Work) -> argparse.ArgumentParser:
@@ -158,7 +158,7 @@ async def _run_as_owner(
         link_to_shared_store(workspace, arguments.places, working=not leaving)
         serving = await serve_commands(workspace, arguments.places, leaving=leaving, counting=counting)
         last_first.push_async_callback(serving.finish_requests)
-        for note in workspace.notes:  # what opening it had to mend
+        for note in workspace.notes:  # What had to be repaired when it was opened.
             await console.print_error(note)
         return int(await arguments.work(arguments, workspace, console))
 
@@ -250,7 +250,7 @@ async def answer_command(
     """Run a caller's command line on the open workspace. It is this workspace, and where this program keeps things, whatever
     the arguments name: a folder may be meant as seen from the caller's.
     """
-    try:  # it imports the commands and makes their arguments: a window is not to wait for that
+    try:  # Imports the commands in advance, so that an open window need not wait for that.
         arguments = await asyncio.to_thread(lambda: commands.build_command_line_parser().parse_args(argv))
     except SystemExit as ended:
         return int(ended.code or 0)

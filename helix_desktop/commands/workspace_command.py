@@ -116,7 +116,7 @@ def run_import_workspace(arguments: argparse.Namespace) -> int:
     workspaces = _workspaces_of_home(arguments)
     known = asyncio.run(workspaces.import_workspace(arguments.file, name=arguments.name))
     notes = known.folder / "notes.txt"
-    if notes.exists():  # what could not be taken over
+    if notes.exists():  # The file lists what could not be migrated.
         print(notes.read_text(encoding="utf-8").rstrip(), file=sys.stderr)
     return _print_known_workspace(arguments, known)
 

@@ -19,7 +19,7 @@ from helix_desktop.fast_dataclass import dataclass
 
 MOST_LISTED = 200
 MOST_PUT = 16 << 20
-NEWEST = 20  # conversations that are looked at for handovers
+NEWEST = 20  # How many of the newest conversations are searched for handovers.
 
 Grep = Callable[[str, AsyncIterator[bytes], int], Awaitable[str]]
 Compact = Callable[[Digest, str], Awaitable[str]]

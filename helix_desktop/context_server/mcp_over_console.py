@@ -36,7 +36,7 @@ async def open_message_streams(
     to_server, incoming = anyio.create_memory_object_stream[Incoming](0)
     outgoing, from_server = anyio.create_memory_object_stream[SessionMessage](0)
 
-    answers = outgoing.clone()  # whoever waits for an answer is not to wait for ever
+    answers = outgoing.clone()  # Lets waiting requests fail when the input ends, instead of waiting for ever.
 
     async def receive_messages() -> None:
         async with to_server, answers:

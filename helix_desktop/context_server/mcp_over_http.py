@@ -41,7 +41,7 @@ class RequestGuard:
             return
         headers = [
             (name, value.strip(b" \t")) for name, value in scope["headers"]
-        ]  # uvicorn leaves the space behind a value
+        ]  # uvicorn keeps spaces after a value.
         refusal = self._refusal_of_request(dict(headers))
         if refusal is None:
             await self._app({**scope, "headers": headers}, receive, send)

@@ -16,7 +16,7 @@ from contextvars import Context
 
 import qasync
 
-FAR = 1.0  # seconds
+FAR = 1.0  # In seconds. Timers further away than this are kept apart.
 FEW = 64  # the most cancelled timers that may wait in the heap
 
 

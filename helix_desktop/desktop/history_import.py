@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from helix_desktop.workbench.open_workbench import Workbench
 
 Key = tuple[str, str]
-_EARLIER = ("Brought in", "Übernommen")  # what the workspace without a folder was called before
+_EARLIER = ("Brought in", "Übernommen")  # Earlier names of the workspace for conversations without a folder.
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ class HistoryImporter:
     def __init__(self, desk: Workbenches) -> None:
         self._desk = desk
         self._found: dict[Key, list[FoundHistories]] = {}
-        self._results: dict[str, ImportResult] = {}  # of the last import, by workspace
+        self._results: dict[str, ImportResult] = {}  # The results of the last import, by workspace.
         self._going: asyncio.Task[ImportResult] | None = None
         self._stopped = False
         self._run = ""
@@ -64,7 +64,7 @@ class HistoryImporter:
     ) -> ImportOutcome:
         from helix_desktop.workbench.history_imports import new_import_name
 
-        if not self._stopped:  # what was stopped goes on, as one import
+        if not self._stopped:  # A stopped import continues and counts as the same one.
             self._results, self._run = {}, new_import_name()
         self._stopped = False
         parts = self._split_by_workspace(groups)
@@ -129,7 +129,9 @@ class HistoryImporter:
         there = [folder for folders in roots for folder in folders if folder.is_dir()]
         changes = watchfiles.awatch(*there, step=200, debounce=1_000, rust_timeout=500, yield_on_timeout=True)
         begun = False
-        async for changed in changes:  # the first comes when the folders are watched, so that nothing is missed
+        async for (
+            changed
+        ) in changes:  # The first value comes once the folders are watched, so that no change is missed.
             if begun and not changed:
                 continue
             begun = True

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from helix_desktop.mcp_host.hosted_server import HostedServer
     from helix_desktop.workbench.open_workbench import Workbench
 
-LOOKED_AT, NAMED = 5_000, 8  # entries whose sizes are added up before room is made, and those that are named
+LOOKED_AT, NAMED = 5_000, 8  # How many entries are added up before space is freed, and how many are named.
 
 
 class InstallationCare:

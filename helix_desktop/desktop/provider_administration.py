@@ -40,7 +40,7 @@ TITLES = {
     "llamacpp": "llama.cpp",
     "vllm": "vLLM",
 }
-# What a person most likely wants of a provider's list: names without a date, and without a variant that costs ten times as much.
+# The models a person most likely wants: names without a date, and no variant that costs ten times as much.
 _WANTED = (
     r"claude-sonnet-[\d-]+",
     r"claude-opus-[\d-]+",
@@ -51,7 +51,7 @@ _WANTED = (
     r"grok-[\d.]+",
 )
 LOCAL = frozenset({"ollama", "lmstudio", "llamacpp", "vllm", "demo"})
-REFRESH = 20.0  # seconds a provider has to list its models
+REFRESH = 20.0  # How many seconds a provider has to list its models.
 _WHERE = {"keyring": SecretKeeper.KEYRING, "session": SecretKeeper.SESSION, "file": SecretKeeper.FILE}
 DEMO = "demo/demo"
 
@@ -117,7 +117,7 @@ class ProviderAdministration:
             config = replace(config, key_host=config.host)
             await self._secrets.store_secret_at(config.provider_key, check_key(key, provider.name), where=_WHERE[keep])
         await asyncio.to_thread(self._configured.save_provider, config)
-        with contextlib.suppress(ModelFailed, NoUsableKeyring):  # it can be asked for its models later as well
+        with contextlib.suppress(ModelFailed, NoUsableKeyring):  # Its models can also be listed later.
             await self.list_provider_models(provider.name)
 
     def allow_keyring_again(self) -> None:

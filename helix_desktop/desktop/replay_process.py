@@ -32,7 +32,7 @@ from helix_desktop.processes.starter import (
     start_process,
 )
 
-LARGEST = 8 << 20  # bytes of an output that are played
+LARGEST = 8 << 20  # The most bytes of an output that are used.
 
 
 async def replay_conversations(
@@ -44,7 +44,7 @@ async def replay_conversations(
         page = Path(folder, "replay.html")
         told = {"--compare": ",".join(wanted.policies), "--window": str(wanted.window), "--html": str(page)}
         told["--recalls"] = (
-            "searched"  # else what a summary stands for costs nothing, and presets that write many look cheaper
+            "searched"  # Otherwise nothing behind a summary would cost anything, and presets with many summaries would look too cheap.
         )
         options = ["--json", "--points", *(word for pair in told.items() for word in pair)]
         found = await _run_replay_process([*options, *map(str, files)], len(files) * len(wanted.policies), report)
@@ -96,7 +96,9 @@ async def _run_replay_process(options: Sequence[str], total: int, report: Callab
 async def _build_recording_lines(facts: Sequence[Recorded], bench: WorkbenchPort) -> list[session_export.Line]:
     contents: dict[Digest, bytes] = {}
     for digest in session_export.entries_needed_for_export(facts):
-        with suppress(NotFound, StoreFailed):  # what cannot be read any more is played as what is known of it
+        with suppress(
+            NotFound, StoreFailed
+        ):  # An output that can no longer be read is replaced by what is known of it.
             contents[digest] = await bench.workspace.cache.read_range(digest, 0, LARGEST)
     return await asyncio.to_thread(lambda: list(session_export.openai_lines(facts, contents.get)))
 

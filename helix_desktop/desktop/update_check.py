@@ -22,7 +22,7 @@ from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.providers.http_transport import ProviderConnections, ProviderTransport
 
 DAY = 86_400.0
-EVERY = 3_600.0  # seconds between two looks at the clock: a laptop sleeps
+EVERY = 3_600.0  # How often the clock is read, in seconds, because a laptop may sleep.
 SECONDS = 15.0
 LONGEST = 1 << 20
 STAYS = 600_000

@@ -58,10 +58,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 NAME = "window"
-PATIENCE = 1.6  # seconds the end may take; what is acknowledged is on the disk already
+PATIENCE = 1.6  # How many seconds closing may take. Everything acknowledged is already on the disk.
 THREADS = 4
 ENDS = (signal.SIGINT, signal.SIGTERM)
-TURN = 0.0003  # seconds a busy thread keeps the interpreter; the window asks for it many times between two frames
+TURN = 0.0003  # How long a busy thread keeps the interpreter, in seconds. The window asks for it many times a frame.
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
     QtMsgType.QtInfoMsg: logging.INFO,
@@ -137,12 +137,12 @@ class WindowProgram:
             self.window.await_conversation(early.draft_owner, early.name, early.sent_messages)
         self.shell.set_window_content(self.window)
         if early.has_box:
-            self.window.chat.composer.text.setFocus()  # nothing has the focus until it stands in the window
-        if sys.platform == "darwin":  # where people look for menus
+            self.window.chat.composer.text.setFocus()  # A widget can only take the focus once it is in the window.
+        if sys.platform == "darwin":  # On a Mac, people look for menus.
             for name, actions in self.window.actions_.groups().items():
                 self.shell.menuBar().addMenu(name).addActions(actions)
         self.shell.closing.connect(self._close_window)
-        if self.shell.is_closing:  # before anybody could hear of it
+        if self.shell.is_closing:  # The window was closed before anything listened for that.
             QTimer.singleShot(0, self._close_window)
 
     def run_until_closed(self) -> int:
@@ -154,7 +154,7 @@ class WindowProgram:
         with loop:
             loop.run_forever()
         self._stop_log()
-        qInstallMessageHandler(None)  # what Qt says after Python has ended would crash it
+        qInstallMessageHandler(None)  # A message of Qt after Python has ended would crash.
         _exit_process_at_once()
         return 0
 
@@ -284,7 +284,9 @@ class WindowProgram:
         """In order, and never longer than `PATIENCE`: what hangs is left behind."""
         try:
             async with asyncio.timeout(PATIENCE):
-                await self._beginning.aclose(limit=0.3)  # or it would open what was closed before
+                await self._beginning.aclose(
+                    limit=0.3
+                )  # Otherwise it would open workspaces again that were just closed.
                 if self._owner is not None:
                     await self._owner.aclose()
                 if self._desk is not None:

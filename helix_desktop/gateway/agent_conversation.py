@@ -46,7 +46,7 @@ from helix_desktop.wire.wire_message import Piece, PieceKind, Speaker, Wired, sl
 from helix_desktop.workbench import conversation_setup
 from helix_desktop.workbench.open_workbench import Workbench
 
-LONG_TEXT_CHARACTERS = 32_000  # characters from which on texts are counted beside the loop
+LONG_TEXT_CHARACTERS = 32_000  # Longer texts are counted in a thread.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +79,8 @@ class OpenAgentConversation:
     session: Session
     follower: AgentFollower
     contents: ViewContents
-    last_entries: ViewEntries | None = None  # what its last view came to
-    applied_settings: tuple[object, ...] = ()  # what its last request said of system prompt, tools, model and policy
+    last_entries: ViewEntries | None = None  # The entries of its last view.
+    applied_settings: tuple[object, ...] = ()  # System prompt, tools, model and policy of its last request.
 
     @classmethod
     async def open_by_name(cls, bench: Workbench, name: str, ask: AskAgentModel) -> OpenAgentConversation:

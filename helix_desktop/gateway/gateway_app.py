@@ -65,7 +65,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 SendEvent = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 UseConversations = Callable[[str], AbstractAsyncContextManager[AgentConversations]]
 
-MOST_HELD_REQUESTS = 64  # conversations whose last request is held, so that a fold can be asked for with it
+MOST_HELD_REQUESTS = (
+    64  # How many conversations have their last request in memory, for folds that the agent's own model writes.
+)
 ASK_SECONDS = 180.0
 
 
@@ -79,7 +81,7 @@ class AgentActivity:
     requests: int = 0
     last: float = 0.0
     conversation: str = ""
-    unfolded: str = ""  # why its requests go on unfolded
+    unfolded: str = ""  # Why its requests are forwarded without folds.
 
 
 @dataclass(slots=True)
@@ -104,7 +106,7 @@ class GatewayApp:
         self._providers = ProviderHttpClients()
         self._workspaces_of_conversations: dict[
             str, dict[str, str]
-        ] = {}  # each registration's conversations, and their workspaces
+        ] = {}  # The conversations and workspaces of each registration.
         self._last_requests: OrderedDict[str, LastAgentRequest] = OrderedDict()
         self._body_parser = BodyParser()
         self._refused_conversations: set[str] = set()
@@ -116,7 +118,7 @@ class GatewayApp:
         """Handles one ASGI connection."""
         if scope["type"] == "lifespan":
             await self._run_lifespan(receive, send)
-        elif scope["type"] == "websocket":  # the agent falls back to plain requests
+        elif scope["type"] == "websocket":  # Refused, so that the agent falls back to plain requests.
             await receive()
             await send({"type": "websocket.close", "code": 1008})
         else:

@@ -107,7 +107,7 @@ async def serve_gateway(
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(
                 here.wait_for_all_tasks(), 2
-            )  # a workspace that is being opened is not left half open
+            )  # Waits for a workspace that is being opened, so that it is not left half open.
         await here.aclose(limit=1)
         for opening in made:
             await opening.aclose()

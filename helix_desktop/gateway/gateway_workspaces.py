@@ -20,8 +20,8 @@ from helix_desktop.workbench import all_workbenches
 
 USUAL_WORKSPACE_NAME = "Connected agents"
 OPEN_TIMEOUT_SECONDS = 5.0  # seconds: a command may hold the workspace for a moment
-OPEN_AT_MOST = 8  # workspaces nobody uses now
-RELEASE_SECONDS = 1.5  # seconds a workspace that was let go is left to who asked for it
+OPEN_AT_MOST = 8  # The most open workspaces that nobody uses.
+RELEASE_SECONDS = 1.5  # After it is released, a workspace stays free for this many seconds for whoever asked for it.
 
 
 class WorkspaceCommandServer(Protocol):
@@ -44,9 +44,9 @@ class GatewayWorkspaces:
         self._serve = serve
         self._known = AllWorkspaces(where.workspaces_folder)
         self._conversations_by_id: dict[str, AgentConversations] = {}
-        self._ids_by_name: dict[str, str] = {}  # the workspaces that are open, by what they were asked for as
-        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # the one that was asked for last stands last
-        self._request_counts: Counter[str] = Counter()  # requests that use a room now
+        self._ids_by_name: dict[str, str] = {}  # The ids of open workspaces, by the name they were asked for.
+        self._stacks_by_id: dict[str, AsyncExitStack] = {}  # In the order of their last use.
+        self._request_counts: Counter[str] = Counter()  # How many requests use each workspace now.
         self._lock = asyncio.Lock()
         self._tasks = tasks.OwnedTasks("workspaces of the gateway")
         self._ask = ask

@@ -23,7 +23,7 @@ class HiddenCallFilter(ABC):
 
     def __init__(self, *, hold: bool) -> None:
         self.holds_reasoning = hold
-        self.is_last_reply = False  # nothing more is asked, whatever the model calls
+        self.is_last_reply = False  # True if no further request is made, whatever the model calls.
         self.replies_before = 0
         self.hidden_count = 0  # calls of this reply the client does not see
         self.visible_count = 0  # calls of this reply the client answers

@@ -53,8 +53,8 @@ UNSENT_MESSAGE = Wired(Speaker.USER, (), ())
 MOST_OPEN_CONVERSATIONS = 24  # conversations held open
 MESSAGES_IN_COMMIT, LONG_HISTORY_MESSAGES = 100, 50  # messages
 TITLE_CHARACTERS = 60
-AHEAD_SECONDS = 0.05  # seconds a request goes ahead of what is recorded of it
-_WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # what clients put around a first message
+AHEAD_SECONDS = 0.05  # A request is recorded this many seconds after it has been forwarded.
+_WRAPPED = re.compile(r"<([a-zA-Z_-]+)[^>]*>.*?</\1>", re.DOTALL)  # Tags that clients put around a first message.
 
 
 class LocalAgentConversations:
@@ -65,7 +65,7 @@ class LocalAgentConversations:
         self._ask = ask
         self._matcher = ConversationMatcher()
         self._open_conversations: dict[str, OpenAgentConversation] = {}
-        self._figures: dict[str, tuple[float, float, Figures]] = {}  # of conversations that are not held open
+        self._figures: dict[str, tuple[float, float, Figures]] = {}  # The figures of conversations that are not open.
         self._read = asyncio.Lock()
         self._is_read = False
         self._tasks = tasks.OwnedTasks("recording requests")
@@ -93,7 +93,7 @@ class LocalAgentConversations:
                 return sent
             async with track.hold_when_recorded():
                 if place.line is not None and self._find_position_of(arrival) != place:
-                    continue  # it went on meanwhile
+                    continue  # The conversation has continued in the meantime.
                 if place.known_count < known_count:
                     raise ActionRefused("The conversation was continued elsewhere in the meantime.")
                 return await self._record_and_fold_request(arrival, messages, place, track)

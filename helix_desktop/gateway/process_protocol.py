@@ -32,7 +32,7 @@ _CLASSES_BY_NAME: Mapping[str, type] = {
 }  # fmt: skip
 
 
-MOST_HELD_VALUES = 64  # of which the last value is held
+MOST_HELD_VALUES = 64  # The last value is kept for at most this many names.
 
 Tuple = tuple[Any, ...]
 
@@ -76,7 +76,7 @@ def decode_line(content: bytes | bytearray) -> Any:
 
 
 def _to_json_value(value: Any) -> Any:
-    if isinstance(value, str):  # a long history is told as thousands of hashes
+    if isinstance(value, str):  # A long history consists of thousands of hashes.
         return value
     if isinstance(value, Wired):
         return {

@@ -41,10 +41,10 @@ from helix_desktop.wire.wire_message import Json, Piece, PieceKind, Wired, WireR
 
 log = logging.getLogger(__name__)
 
-MOST_RECALL_REPLIES = 12  # replies in a row that only recall
+MOST_RECALL_REPLIES = 12  # The most replies in a row that only recall.
 RETRIED_STATUSES = frozenset((408, 429, 500, 502, 503, 504, 529))
-RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # where the provider names none
-LONGEST_HINT_SECONDS = 60.0  # with a longer one the agent decides
+RETRY_WAITS_SECONDS = (0.5, 1.0, 2.0, 4.0)  # The waits if the provider suggests none.
+LONGEST_HINT_SECONDS = 60.0  # If the provider suggests a longer wait, the agent decides.
 
 
 @dataclass(slots=True)

@@ -155,7 +155,7 @@ class ViewEntriesBuilder:
             elif spans and spans[-1].first <= source.seq <= spans[-1].last:
                 self.out.append(
                     Says(self._text_kept_word_for_word(block))
-                )  # what stays word for word of what a fold covers
+                )  # The parts under a fold that stay word for word.
             else:
                 at = bisect_left(self.seqs, source.seq)
                 if at not in groups:

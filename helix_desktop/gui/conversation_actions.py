@@ -176,7 +176,7 @@ class ConversationActions:
             )
 
         name = file_name_from_title(row.title, "conversation") + SUFFIX_BY_EXPORT_FORM[form]
-        if form == "claude-code":  # which looks for a session by the name of its file
+        if form == "claude-code":  # Claude Code finds a session by the name of its file.
             from helix_desktop.histories import session_export
 
             name = f"{session_export.export_session_id(row.id)}{SUFFIX_BY_EXPORT_FORM[form]}"

@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QLocale
 
-LONGEST_TEXT = 4_000  # characters that are looked at
-MOST_PIECES = 16  # sentences, or items of a list, that are looked at
-PHRASE_DEPTH = 4  # phrases within phrases
+LONGEST_TEXT = 4_000  # Longer texts are not translated.
+MOST_PIECES = 16  # The most sentences or list items that are translated in one text.
+PHRASE_DEPTH = 4  # The deepest nesting of phrases.
 TRANSLATED_NAMES = frozenset(
     {"why", "what", "kind", "figures"}
-)  # names in a template that may stand for phrases of ours
-PATH_NAME = "path"  # at the end of a title, such as "Edit {path}"; "Read timed out." is none
+)  # Placeholders in a template that may hold one of our own phrases.
+PATH_NAME = "path"  # A placeholder at the end of a title, as in "Edit {path}". It never matches "Read timed out.".
 _SENTENCES = re.compile(r"((?<=[.!?…])\s+)")
 _FIGURE = re.compile(r"(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(%?)")
 _PHRASES = re.compile(r"((?<=[.!?…])\s+|[,;] )")
@@ -68,8 +68,10 @@ class SentenceTemplate(NamedTuple):
 
 
 _plain_sentences: dict[str, str] = {}
-_templates: dict[str, list[SentenceTemplate]] = {}  # by the first letter; "": those that begin with a name
-_percent = ["{n}%"]  # how the language writes one
+_templates: dict[
+    str, list[SentenceTemplate]
+] = {}  # The templates by their first letter; under "" those that begin with a placeholder.
+_percent = ["{n}%"]  # How the language writes a percentage.
 
 
 def install_sentence_table(table: Mapping[str, str], percent: str = "{n}%") -> None:

@@ -26,8 +26,8 @@ class EventBatch:
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._texts: list[list[str]] = []  # the pieces of the event at the same place
-        self.size = 0  # characters
+        self._texts: list[list[str]] = []  # The text pieces of the event with the same index.
+        self.size = 0  # The number of collected characters.
 
     def __bool__(self) -> bool:
         return bool(self._events)

@@ -39,7 +39,7 @@ def open_forget_text_dialog(window: MainWindow, parent: QWidget | None = None) -
     def forget_in_window(text: str) -> None:
         window.memory.forget_remembered_text(text, within=bench.id)
         if window.current_workbench is bench:
-            window.show_session_or_new(window.current_session)  # drafts and what was typed before are read anew
+            window.show_session_or_new(window.current_session)  # Reads the drafts and the typed history again.
             if window.pages.is_page_made("cache"):
                 window.pages.cache.clear_and_reload_entries()
 
@@ -82,7 +82,7 @@ class ForgetTextDialog(QDialog):
         column = QVBoxLayout(self)
         for words in _explain_forgetting(self._bench.name):
             label = build_plain_label(words, parent=self)
-            label.setMinimumWidth(WIDTH - 2 * MARGIN)  # else it asks for the height of a narrower one
+            label.setMinimumWidth(WIDTH - 2 * MARGIN)  # Otherwise the label asks for the height of a narrower one.
             column.addWidget(label)
         column.setContentsMargins(MARGIN, 16, MARGIN, 14)
         column.setSpacing(10)

@@ -12,10 +12,16 @@ import time
 from PySide6.QtCore import QObject, QTimer
 
 COLLECT_INTERVAL_MS = 1000  # milliseconds
-BUSY_OBJECT_COUNT = 50_000  # new objects: somebody is at work on something large, which will mostly be gone in a moment
-MOST_POSTPONEMENTS = 20  # times that is waited for
-COLLECTIONS_PER_MIDDLE_GENERATION = 10  # collections of what is new before what has lived for a while is looked through
-FULL_COLLECTION_INTERVAL_FACTOR = 1000  # all objects are looked through for so small a part of the time: what a thread has made is held by its future until then
+BUSY_OBJECT_COUNT = (
+    50_000  # With this many new objects, some large work is going on, and most of them will soon be gone.
+)
+MOST_POSTPONEMENTS = 20  # How often a collection is put off for that reason.
+COLLECTIONS_PER_MIDDLE_GENERATION = (
+    10  # The middle generation is collected after this many collections of the young one.
+)
+FULL_COLLECTION_INTERVAL_FACTOR = (
+    1000  # A full collection may take one thousandth of the time. Until then, a future holds what its thread made.
+)
 
 
 class GarbageCollector(QObject):

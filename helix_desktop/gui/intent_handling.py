@@ -15,7 +15,7 @@ from helix_desktop.gui.transcript import chat_intents
 from helix_desktop.gui.translation import format_number, tr
 from helix_desktop.gui.window_ports import SessionPort
 
-MOST_LINES = 8  # of what a rewind did to files
+MOST_LINES = 8  # The most lines about the files that a rewind restored.
 
 
 def handle_intent(window: MainWindow, want: chat_intents.ChatIntent) -> None:

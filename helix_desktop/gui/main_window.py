@@ -57,8 +57,8 @@ from helix_desktop.program_settings import ProgramSettings
 
 TITLE = "Helix Desktop"
 LONGEST_NAME_LENGTH = 80  # characters of a workspace's name
-SHOWN_NAME_LENGTH = 40  # of which so many are shown in a heading
-MEASURE_PAUSE_MS = 100  # milliseconds without a conversation, before one that has not begun is measured
+SHOWN_NAME_LENGTH = 40  # How many characters of a name a heading shows.
+MEASURE_PAUSE_MS = 100  # An empty conversation is measured after this many milliseconds.
 
 
 class MainWindow(WindowFrame):
@@ -77,16 +77,16 @@ class MainWindow(WindowFrame):
     def __init__(self, theme: Theme, memory: WindowMemory, settings: ProgramSettings, doing: BackgroundRunner) -> None:
         super().__init__(theme, memory)
         self._desk: WorkbenchesPort | None = None
-        self._startup_queue: list[Callable[[], object]] = []  # what was asked for before the stores could be opened
-        self._blocking_error: HelixError | None = None  # why they never can be
+        self._startup_queue: list[Callable[[], object]] = []  # Actions to run once the stores are open.
+        self._blocking_error: HelixError | None = None  # Why the stores cannot be opened, if they cannot.
         self._workspace_rows: Sequence[WorkspaceRowPort] = ()
         self.background_runner = doing
         self.settings = settings
         self._activity_by_workspace: dict[str, WorkspaceActivity] = {}
-        self._wanted_workspace = ""  # the last one asked for: answers to earlier requests are ignored
+        self._wanted_workspace = ""  # The workspace asked for last. Answers for other workspaces are ignored.
         self._wanted_conversation = ""
         self.awaited_conversation = (
-            ""  # the conversation the message box stands in already while it is being opened or made
+            ""  # The conversation that the message box already belongs to while it is being opened or created.
         )
         self.unsent_messages = UnsentMessages(memory)
         self._cost = 0.0
@@ -340,7 +340,7 @@ class MainWindow(WindowFrame):
         awaited = last if row is not None and not row.trashed else ""
         self.show_session_or_new(
             None, awaited=awaited
-        )  # nothing of the other workspace can be seen while one is opened
+        )  # Nothing of the previous workspace is visible while another one opens.
         self.workbench_shown.emit()
         if row is not None and awaited:
             self.chat.show_chat_writer(row.agent)

@@ -289,7 +289,7 @@ def search_everywhere(window: MainWindow, words: str) -> None:
 
     def show_more_finds(finds: Sequence[PaletteItem]) -> None:
         shown.extend(finds)
-        shown.sort(key=lambda find: find.kind == "folder")  # what was not searched comes last
+        shown.sort(key=lambda find: find.kind == "folder")  # Folders that were not searched come last.
         window.palette_box.show_search_results(words, shown, more=bool(closed))
 
     def show_hits_of_workspace(bench: WorkbenchPort, hits: Sequence[SearchHit]) -> None:

@@ -32,9 +32,9 @@ class ProviderChoice:
 class WindowSizeSource(StrEnum):
     """How the window of a model is known."""
 
-    TOLD = "told"  # by the provider, or by the shipped catalogue
-    LEARNED = "learned"  # from a refusal that named it
-    SET = "set"  # by the user
+    TOLD = "told"  # Told by the provider or by the shipped catalogue.
+    LEARNED = "learned"  # Learned from a refused request that named it.
+    SET = "set"  # Set by the user.
     ASSUMED = "assumed"
 
 
@@ -47,14 +47,14 @@ class ModelChoice:
     price_input: float = 0.0
     price_output: float = 0.0
     note: str = ""
-    provider: str = ""  # its title
+    provider: str = ""  # The title of the provider.
     price_cache_read: float = 0.0
     price_cache_write: float = 0.0
     max_output: int = 0
     images: bool = True
     tools: bool = True
     thinking: bool = False
-    temperature: bool = True  # whether it takes one
+    temperature: bool = True  # Whether the model accepts a temperature.
     local: bool = False
     sure: WindowSizeSource = WindowSizeSource.TOLD
 

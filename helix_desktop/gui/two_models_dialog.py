@@ -37,8 +37,8 @@ from helix_desktop.gui.window_ports import SessionPort, WorkbenchPort
 from helix_desktop.gui.workspace_activity import WORKING_STATES
 from helix_desktop.program_settings import ASK_ABOVE
 
-LINES = 3  # of the question
-LONGEST = 40  # characters of a title that come from the question
+LINES = 3  # How many lines of the question are shown.
+LONGEST = 40  # How many characters of the question a title takes.
 
 
 class ModelAnswerColumn(QWidget):

@@ -46,7 +46,9 @@ class WindowMemory(QObject):
             self._values.pop(path, None)
         else:
             self._values[path] = value
-        if not self._timer.isActive():  # who types without a pause is kept as well
+        if (
+            not self._timer.isActive()
+        ):  # The timer is not restarted, so that text typed without a pause is saved as well.
             self._timer.start()
 
     def forget_remembered_text(self, text: str, *, within: str) -> None:

@@ -55,8 +55,8 @@ class WindowServices(QObject):
         self._settings: SettingsDialog | None = None
         self.models = ModelActions(window, setup)
         self._tour: WindowTour | None = None
-        self._shown_notes: set[tuple[str, ...]] = set()  # workspaces, and what opening them found
-        self._announced_files: set[tuple[str, str]] = set()  # what a folder brings, as it was when the user was told
+        self._shown_notes: set[tuple[str, ...]] = set()  # The notes already shown about opening a workspace.
+        self._announced_files: set[tuple[str, str]] = set()  # What each folder brings, as the user was told.
         self._notifier = DesktopNotifier(window.windowIcon(), spawn, self)
         self._notifier.clicked.connect(self._on_notification_clicked)
         welcome = window.welcome
@@ -77,7 +77,7 @@ class WindowServices(QObject):
         window.activity_ended.connect(self._notify_of_ended_turn)
         window.activity_ended.connect(
             lambda *_: self._find_untrusted_project_files()
-        )  # a file that was used may have brought some
+        )  # Reading a file may have brought new rules of its folder.
         window.activity_ended.connect(lambda *_: self._warn_of_missing_folders())
         window.window_actions.set_action_handler("tour", self.start_window_tour)
         window.window_actions.set_action_handler("lab", self.open_replay_lab)

@@ -166,7 +166,7 @@ class WindowTour(QObject):
         if self._step_number not in self._scrolled_steps and not view.viewport().rect().contains(
             view.hot_spot_rect(name)
         ):
-            self._scrolled_steps.add(self._step_number)  # once: then the user may scroll where they like
+            self._scrolled_steps.add(self._step_number)  # Only once, so that the user may scroll afterwards.
             view.scroll_to_hot_spot(name)
         return self._place_in_window(view.viewport(), view.hot_spot_rect(name))
 

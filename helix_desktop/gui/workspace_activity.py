@@ -50,7 +50,7 @@ _FACTS_THAT_CHANGE_ROWS = (
     TurnEnded,
     Unfolded,
 )
-LIST_INTERVAL_MS = 300  # milliseconds; the list of a busy workspace is made anew no more often
+LIST_INTERVAL_MS = 300  # In milliseconds. The list of a busy workspace is rebuilt no more often.
 MessageQueue = tuple[tuple[UserPart, ...], ...]
 WORKING_STATES = frozenset({ConversationActivity.THINKING, ConversationActivity.TOOLS, ConversationActivity.ASKING})
 
@@ -71,10 +71,12 @@ class WorkspaceActivity(QObject):
         self._memory = memory
         self._unfinished = UnfinishedOutput()
         self._queued: dict[str, MessageQueue] = {}
-        self._unrecorded: dict[str, MessageQueue] = {}  # left the queue; not in the journal yet
+        self._unrecorded: dict[
+            str, MessageQueue
+        ] = {}  # Messages that have left the queue and are not in the journal yet.
         failed: list[str] = memory.get_remembered("failed", bench.id, default=[])
         self._states: dict[str, ConversationActivity] = dict.fromkeys(failed, ConversationActivity.FAILED)
-        self._seen_failures: set[str] = set()  # failures that are no news
+        self._seen_failures: set[str] = set()  # Failures that the user has already seen.
         self._bridge = EventBridge(self)
         self._bridge.events_arrived.connect(self._handle_events)
         self._list_timer = QTimer(self, interval=LIST_INTERVAL_MS, singleShot=True)

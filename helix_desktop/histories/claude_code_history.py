@@ -206,9 +206,9 @@ class _ClaudeCodeMessages:
     made: list[RecordedMessage] = field(default_factory=list)
     compactions: list[RecordedCompaction] = field(default_factory=list)
     steps: dict[str, int] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)  # of a line: the message it became
+    places: dict[str, int] = field(default_factory=dict)  # For each line, the message it became.
     boundary: Mapping[str, object] | None = None
-    of: dict[str, str] = field(default_factory=dict)  # of a line of a reply: the reply's message id
+    of: dict[str, str] = field(default_factory=dict)  # For each line of a reply, the message id of the reply.
 
     def read_claude_rows(self, rows: Iterator[HistoryRow]) -> _ClaudeCodeMessages:
         for row in rows:

@@ -19,7 +19,7 @@ from helix_desktop.histories.recorded_session import RecordedMessage, RecordedPi
 from helix_desktop.histories.session_export import arguments_object
 
 SEEN_VERSION = "2.1.197"
-_LONGEST_NAME = 200  # of a project's folder; Claude Code shortens longer ones in its own way
+_LONGEST_NAME = 200  # The longest name of a project's folder. Claude Code shortens longer ones in its own way.
 Block = dict[str, Any]
 
 

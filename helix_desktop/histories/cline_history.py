@@ -42,7 +42,7 @@ _NOT_SAID = (
     "# task_progress",
     "# TODO LIST",
     "# todo",
-)  # what Cline puts behind a person's words
+)  # Text that Cline appends to the user's words.
 
 
 def read_cline_recordings(rows: Sequence[HistoryRow], told: ReadingComplaints, path: Path) -> list[RecordedSession]:
@@ -89,7 +89,9 @@ def _tagged_calls_as_blocks(rows: Sequence[HistoryRow]) -> list[HistoryRow]:
             *blocks[place_of_call + 1 :],
         ]
         text = begins.string[begins.end() :]
-        end = place + 1 if text or place + 1 == len(back) else place + 2  # older ones: the output in a block of its own
+        end = (
+            place + 1 if text or place + 1 == len(back) else place + 2
+        )  # Older versions put the output into a block of its own.
         output = {
             "type": "tool_result",
             "tool_use_id": f"cline_{at}",

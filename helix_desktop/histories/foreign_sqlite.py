@@ -17,8 +17,8 @@ from urllib.parse import quote
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints
 
 HEAD = b"SQLite format 3\0"
-STEPS = 10_000  # of SQLite's machine, between two looks
-MOST_LOOKS = 40_000  # of a statement: some seconds; millions of rows are read in that
+STEPS = 10_000  # How many steps SQLite takes between two checks of the limit.
+MOST_LOOKS = 40_000  # The most checks in one statement: some seconds, enough for millions of rows.
 LONGEST_VALUE = 256 << 20
 _CATALOGUE = frozenset({"sqlite_master", "sqlite_schema"})
 _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
@@ -27,7 +27,7 @@ _ALLOWED = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE
 def is_sqlite_file(path: Path) -> bool:
     """Whether it is a database of SQLite."""
     try:
-        if not path.is_file():  # a pipe would be waited for
+        if not path.is_file():  # Opening a pipe would wait for ever.
             return False
         with path.open("rb") as file:
             return file.read(len(HEAD)) == HEAD

@@ -110,7 +110,7 @@ class _GeminiLog:
     tree: HistoryTree = field(default_factory=HistoryTree)
     compacted: dict[int, list[HistoryRow]] = field(
         default_factory=dict
-    )  # by the record they came behind: what stood instead
+    )  # By the record they followed: what stood in their place.
     rewound: str = ""
 
     def read_gemini_row(self, row: HistoryRow) -> None:

@@ -28,8 +28,8 @@ from helix_desktop.histories import (
 from helix_desktop.histories.beside import read_beneath
 from helix_desktop.histories.history_rows import first_text_field, mapping_or_empty, parse_time
 
-_LOOKED_AT = 256 << 10  # bytes at the beginning of a file
-_LARGEST_ABOUT = 64 << 20  # bytes of a file that only tells of a session
+_LOOKED_AT = 256 << 10  # How many bytes at the beginning of a file are read.
+_LARGEST_ABOUT = 64 << 20  # The largest file that only describes a session, in bytes.
 _EDITORS = ("Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf")
 
 

@@ -32,16 +32,16 @@ from helix_desktop.histories import (
 from helix_desktop.histories.history_rows import HistoryRow, ReadingComplaints, UnreadableRow
 from helix_desktop.histories.recorded_session import RecordedMessage, RecordedSession
 
-LARGEST = 2 << 30  # bytes
+LARGEST = 2 << 30  # The largest file that is read, in bytes.
 FORMS = "Supported formats: sessions from Claude Code, Codex, opencode, Gemini CLI, pi, Cline and goose; trajectories from SWE-agent and Harbor; and messages in OpenAI or Anthropic API format."
 _BESIDE = (
     ".usage.json",
     ".compactions.json",
     "ui_messages.json",
     "task_metadata.json",
-)  # what recorders put beside a session
+)  # Fields that recorders add to a session.
 
-_PARTS = ("msg_", "prt_")  # what opencode puts beside a session
+_PARTS = ("msg_", "prt_")  # Prefixes of the files that opencode stores beside a session.
 
 Is = Callable[[Mapping[str, object]], bool]
 Read = Callable[[Sequence[HistoryRow], ReadingComplaints, Path], list[RecordedSession]]

@@ -14,7 +14,7 @@ from helix_desktop.engine.facts import Usage
 from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.histories.recorded_session import RecordedPicture
 
-LATEST = 253402300799.0  # the end of the year 9999, the last a calendar shows
+LATEST = 253402300799.0  # The end of the year 9999, the last that Python's calendar knows.
 
 
 class UnreadableRow(Exception):

@@ -39,7 +39,7 @@ class HistoryTree:
 
     branches: list[HistoryBranch] = field(default_factory=lambda: [HistoryBranch()])
     nodes: dict[int, HistoryNode] = field(default_factory=dict)
-    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # of a row: its branch, and its place there
+    places: dict[str, tuple[int, int]] = field(default_factory=dict)  # For each row, its branch and its place in it.
     current: int = 0
 
     def add_node(self, index: int, node: HistoryNode) -> int:

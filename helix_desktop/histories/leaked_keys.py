@@ -29,7 +29,7 @@ _KEY = re.compile(
     r"|xai-[A-Za-z0-9]{30,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\n]{40,}?-----END [A-Z ]*PRIVATE KEY-----"
 )
-_AT_ONCE = 1 << 16  # characters a pattern looks through at a time: it holds the interpreter meanwhile
+_AT_ONCE = 1 << 16  # How many characters are searched at a time, because a search blocks the interpreter.
 _OVERLAP = 4_096
 
 

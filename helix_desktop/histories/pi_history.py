@@ -113,7 +113,7 @@ class _PiMessages:
     told: ReadingComplaints
     made: list[RecordedMessage] = field(default_factory=list)
     compactions: list[RecordedCompaction] = field(default_factory=list)
-    places: dict[str, int] = field(default_factory=dict)  # of an entry: the message it became, or the next one
+    places: dict[str, int] = field(default_factory=dict)  # For each entry, the message it became, or the next one.
 
     def read_pi_rows(self, rows: Sequence[HistoryRow]) -> _PiMessages:
         for row in rows:

@@ -50,8 +50,8 @@ from helix_desktop.histories.recorded_session import (
 from helix_desktop.store.incoming_content import count_text_lines
 
 TITLE = 80
-LONG = 200  # characters of a text that is nobody's own words: a longer one stands as an attachment
-HEAD = 2_000  # characters of an output that stand in its fact
+LONG = 200  # A longer text that nobody typed becomes an attachment.
+HEAD = 2_000  # How many characters of an output its fact keeps.
 SUMMARY = "[Conversation History Summary]"
 PICTURE_TOKENS = 1_000
 SYSTEM_MESSAGE = "[System message]\n"
@@ -68,7 +68,7 @@ class FactDraft:
     time: float
     fact: Fact
     contents: tuple[Content, ...] = ()
-    message: int = 0  # the recorded message it comes from
+    message: int = 0  # The number of the recorded message it comes from.
 
     @property
     def was_said_or_done(self) -> bool:
@@ -100,7 +100,7 @@ def title_of_recording(recording: RecordedSession) -> str:
     """Its title, or how a person's first words begin."""
     said = (message.text for message in recording.messages if message.role == "user" and not message.beside)
     text = (recording.title or next(said, ""))[:2_000]
-    for key in leaked_keys.find_keys(text):  # a title is shown in many places
+    for key in leaked_keys.find_keys(text):  # A title is shown in many places, so keys are removed from it.
         text = text.replace(key, leaked_keys.mask_key(key))
     return " ".join(text.split())[:TITLE]
 
@@ -141,9 +141,9 @@ class _FactDrafting:
     folds: bool = False
     made: list[FactDraft] = field(default_factory=list)
     state: ConversationState = field(default_factory=ConversationState)
-    places: dict[int, int] = field(default_factory=dict)  # of a message: the number of its first draft
+    places: dict[int, int] = field(default_factory=dict)  # For each message, the number of its first fact.
     waiting: dict[str, ToolCall] = field(default_factory=dict)  # calls without a result
-    calls: bool = False  # whether the last reply called something
+    calls: bool = False  # Whether the last reply made a call.
     talking: bool = False
     fold_number: int = 0
     time: float = 0.0

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
 PAUSES = (1.0, 3.0, 10.0, 30.0, 120.0)
-SIGN_IN_SECONDS = 330.0  # with a person in front of a page
-STEADY = 60.0  # seconds after which a connection counts as one that works
+SIGN_IN_SECONDS = 330.0  # Long, because a person has to fill in a page.
+STEADY = 60.0  # A connection that has lasted this many seconds counts as working.
 MOST_TOOLS = 1_000
 MOST_PAGES = 50
 McpSecret: TypeAlias = McpServerSecret | McpSignIn
@@ -52,7 +52,7 @@ class McpConnectionState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     FAILED = "failed"
-    SIGN_IN = "sign in"  # it waits for somebody to sign in
+    SIGN_IN = "sign in"  # The server waits for the user to sign in.
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,7 @@ class HostedServer:
     _limits: set[asyncio.Timeout] = field(default_factory=set)
     _opening: asyncio.Timeout | None = None
     _wants_sign_in: bool = False
-    _page: Callable[[str], Awaitable[object]] | None = (
-        None  # opens the page to sign in, once, after the user has asked for it
-    )
+    _page: Callable[[str], Awaitable[object]] | None = None  # Opens the sign-in page once, after the user asked for it.
 
     @property
     def offered_tools(self) -> Sequence[McpServerTool]:
@@ -201,7 +199,7 @@ class HostedServer:
                 why = await self._run_server_connection()
             except Exception as error:  # the top of a task: any error means that this server has failed
                 why = self._explain_connection_error(error)
-                if not failures:  # once, in case it is a defect of ours
+                if not failures:  # Logged once, in case it is a bug of this program.
                     log.info("MCP server %s", self.config.name, exc_info=_error_without_words(error))
             if self._wants_sign_in:
                 self._set_status(McpConnectionStatus(McpConnectionState.SIGN_IN, "Sign-in required."))
@@ -248,7 +246,7 @@ class HostedServer:
 
         with suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
             async with self._client.listen(tools_list_changed=True) as events:
-                self._note_changed_lists()  # changes before this were not reported
+                self._note_changed_lists()  # The server may have changed its lists before this without a notification.
                 async for _ in events:
                     self._note_changed_lists()
 
@@ -272,13 +270,16 @@ class HostedServer:
         self._lost = True
         self._news.set()
         for limit in self._limits:
-            if not limit.expired():  # it has failed, and its task has not run yet
+            if not limit.expired():  # The connection has failed, but its task has not run yet.
                 limit.reschedule(0)
 
     @asynccontextmanager
     async def _open_client(self, page: Callable[[str], Awaitable[object]] | None) -> AsyncIterator[Any]:
         """The SDK's client on this server, closed in the task that opened it."""
-        for name in ("mcp", "helix_desktop.mcp_host.process_transport"):  # half a second, the first time
+        for name in (
+            "mcp",
+            "helix_desktop.mcp_host.process_transport",
+        ):  # Importing these takes half a second the first time.
             await asyncio.to_thread(importlib.import_module, name)
         import mcp
         import mcp_types as types

@@ -29,7 +29,7 @@ async def read_login_path(environment: Mapping[str, str]) -> str:
 def _login_shell(environment: Mapping[str, str]) -> str:
     if given := environment.get("SHELL"):
         return given
-    import pwd  # there is none on Windows
+    import pwd  # Windows has no such module.
 
     with suppress(KeyError):
         return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"

@@ -28,7 +28,7 @@ from helix_desktop import tasks
 from helix_desktop.errors import ActionRefused
 from helix_desktop.secrets import McpSignIn
 
-SECONDS = 300.0  # that a person may take
+SECONDS = 300.0  # How many seconds the user may take.
 PATH = "/signed-in"
 Read = Callable[[McpSignIn], Awaitable[str | None]]
 Keep = Callable[[McpSignIn, str], Awaitable[None]]
@@ -117,7 +117,7 @@ async def open_signed_in_client(
     from mcp.shared._httpx_utils import create_mcp_http_client
 
     await kept.read_stored_sign_in()
-    asked: list[str] = []  # the state of the pending request; a browser without it is not ours
+    asked: list[str] = []  # The state of the pending request. A browser that does not send it was not sent by us.
     async with _listen_for_browser(kept, page, asked) as (port, came_back):
         metadata = OAuthClientMetadata(
             client_name="Helix Desktop", redirect_uris=[AnyUrl(f"http://127.0.0.1:{port or 1}{PATH}")]
@@ -200,7 +200,7 @@ async def _answer_browser_request(
         and bool({"code", "error"} & said.keys())
         and not answer.done()
     )
-    if ours and "code" in said:  # before the browser is answered: it may be gone
+    if ours and "code" in said:  # Done before answering the browser, which may have been closed.
         answer.set_result(AuthorizationCodeResult(code=said["code"], state=said.get("state"), iss=said.get("iss")))
     elif ours:
         answer.set_exception(ActionRefused(f"Signing in was refused: {said['error'][:200]}."))

@@ -24,7 +24,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.processes.starter import PIPE, CommandAuthor, Process, ProcessLaunch, start_process
 
 LONGEST = 24 << 20  # bytes of one message
-IN_THREAD = 1 << 20  # what is longer is parsed beside the event loop
+IN_THREAD = 1 << 20  # Longer messages are parsed in a thread.
 MOST_LOG_LINES = 500
 _PIECE = 1 << 16
 _ASK, _FORCE = 0.4, 0.4
@@ -37,7 +37,7 @@ class ServerLog:
     """The last lines a server wrote to its standard error, and what is wrong with what it wrote to its standard output."""
 
     lines: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_LOG_LINES))
-    why: str = ""  # why the connection ended, where we know better than the SDK
+    why: str = ""  # Why the connection ended, if that is known better here than in the SDK.
 
     def append_log_text(self, text: str) -> None:
         self.lines.append(text[:2_000])
@@ -116,7 +116,7 @@ async def _write_process_messages(process: Process, from_session: MemoryObjectRe
     async with from_session:
         stdin = cast(asyncio.StreamWriter, process.stdin)
         async for each in from_session:
-            with suppress(OSError):  # the process has ended; its closed output shows that
+            with suppress(OSError):  # The process may have ended; its closed output shows that.
                 stdin.write(each.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await stdin.drain()
 
@@ -156,10 +156,10 @@ async def _end_server_process(process: Process) -> None:
         except TimeoutError:
             continue
     if sys.platform != "win32":
-        _signal_process_group(process, signal.SIGKILL)  # children that outlived it
+        _signal_process_group(process, signal.SIGKILL)  # Ends child processes that are still running.
     for stream in (process.stdout, process.stderr):
         if stream is not None:
-            with suppress(TimeoutError):  # to its end: a pipe nobody reads is never closed
+            with suppress(TimeoutError):  # Read to the end, because a pipe that nobody reads is never closed.
                 await asyncio.wait_for(_read_until_empty(stream), _FORCE)
 
 

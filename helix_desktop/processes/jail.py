@@ -22,7 +22,7 @@ import struct
 import sys
 import time
 
-TYPE_CHECKING = False  # a command waits for each module that is imported here
+TYPE_CHECKING = False  # Every import here delays the start of a command.
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
@@ -33,7 +33,7 @@ _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL = 1, 2, 4, 8, 1 
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import jail; sys.exit(jail.main())"
-_LOOK = 0.25  # seconds between two looks at what a command takes
+_LOOK = 0.25  # How often a command's memory and processes are measured, in seconds.
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 # Calls that are refused: x86_64 and aarch64. Mounts and namespaces, modules, keys, clocks, and what sees past the rest.
 _REFUSED = {
@@ -165,7 +165,7 @@ def _set_system_limits(limits: dict[str, int]) -> None:
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_NOFILE: limits["handles"],
         resource.RLIMIT_FSIZE: limits["file"],
-        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # the user's others count as well
+        resource.RLIMIT_NPROC: 2 * limits["processes"] + 4096,  # The limit also counts the user's other processes.
     }
     for kind, most in wanted.items():
         hard = resource.getrlimit(kind)[1]
@@ -240,7 +240,7 @@ def list_descendants(root: int) -> list[int]:
 
 def _list_parent_ids() -> list[tuple[int, int]]:
     if not os.path.exists("/proc/self/stat"):
-        import subprocess  # only where there is no /proc (macOS)
+        import subprocess  # Needed only on systems without /proc (macOS).
 
         rows = subprocess.run(["/bin/ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
         return [(int(pid), int(parent)) for pid, parent in (row.split() for row in rows.splitlines())]
@@ -282,7 +282,7 @@ def restrict_this_process(options: dict[str, Any]) -> None:
         _allow_path_in_ruleset(ruleset, path, (_READ_FILE | _WRITE_FILE | _READ_DIR | _IOCTL) & rights)
     for path in options.get("write") or []:
         _allow_path_in_ruleset(ruleset, path, rights)
-    if not os.geteuid():  # root's command is not to have root's powers: they see through Landlock in places
+    if not os.geteuid():  # A command of root loses root's capabilities, which would bypass parts of Landlock.
         _check_system_call(_open_c_library().prctl(_SECUREBITS, 3, 0, 0, 0))
     _check_system_call(_open_c_library().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     _check_system_call(_open_c_library().syscall(_RESTRICT_SELF, ruleset, 0))
@@ -345,7 +345,10 @@ def _build_seccomp_filter(families: tuple[int, ...] | None) -> bytes:
         code += [(0x35, 0, 1, 0x40000000), (0x06, 0, 0, kill)]  # the x32 variant of every call
     for numbers in _REFUSED.values():
         code += [(0x15, 0, 1, numbers[which]), (0x06, 0, 0, no)]
-    code += [(0x15, 0, 1, _CLONE3[which]), (0x06, 0, 0, absent)]  # its flags cannot be seen: callers fall back to clone
+    code += [
+        (0x15, 0, 1, _CLONE3[which]),
+        (0x06, 0, 0, absent),
+    ]  # The filter cannot see its flags, so it is reported as missing and callers use clone instead.
     for numbers in (_UNSHARE, _CLONE):
         code += [
             (0x15, 0, 4, numbers[which]),

@@ -30,7 +30,7 @@ class RunningCommand:
 
     process: Process
     lifeline: int
-    is_reading: bool = False  # somebody waits for what it prints
+    is_reading: bool = False  # True while something reads its output.
 
     @classmethod
     async def start_locked_in(
@@ -97,13 +97,15 @@ class RunningCommand:
         `asyncio.timeout` of Python 3.11.2 does not time out.
         """
         self.kill_process_tree()
-        if not self.is_reading:  # a pipe nobody reads is never closed, and holds up the end of the process
+        if not self.is_reading:  # A pipe that nobody reads is never closed and would delay the end of the process.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._drain_output(), _GRACE)
         while True:
             try:
                 return await asyncio.wait_for(self.process.wait(), _GRACE)
-            except TimeoutError:  # its keeper is held up, or stopped by the command: help it from here
+            except (
+                TimeoutError
+            ):  # The watching process is delayed, or was stopped by the command, so its work is done here.
                 _kill_below_keeper(self.process.pid)
 
 

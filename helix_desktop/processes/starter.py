@@ -83,9 +83,9 @@ class ProcessLaunch:
     checks: ChecksAfterwards | None = None
     reason_unchecked: str = ""
     is_allowed_outside: bool = False
-    inherited: Sequence[int] = ()  # open files that it gets as well
-    has_own_session: bool = False  # a group of its own, which can be ended as a whole
-    memory_bytes: int = 0  # what it may take of addresses, where the system can limit that
+    inherited: Sequence[int] = ()  # Further open files that it inherits.
+    has_own_session: bool = False  # True to start it in a process group of its own, which can be ended as a whole.
+    memory_bytes: int = 0  # The most address space it may use, if the system can limit it.
 
     def __post_init__(self) -> None:
         if wrong := _find_broken_rule(self):
@@ -284,7 +284,7 @@ def run_process(launch: ProcessLaunch, *, given: bytes = b"", seconds: float | N
 
 def open_page(address: str) -> None:
     """Show a page in the user's browser; what is no address of the web is not opened. It may take a while."""
-    import webbrowser  # a module that only this needs
+    import webbrowser  # Imported here because nothing else needs it.
 
     if address.startswith(_WEB):
         webbrowser.open(address)
@@ -311,5 +311,5 @@ def _limit_memory(pid: int, memory_bytes: int) -> None:
     if sys.platform.startswith("linux"):
         import resource
 
-        with suppress(OSError, ValueError):  # it has ended
+        with suppress(OSError, ValueError):  # The process may have ended.
             resource.prlimit(pid, resource.RLIMIT_AS, (memory_bytes, memory_bytes))

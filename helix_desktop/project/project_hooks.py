@@ -38,7 +38,7 @@ class ProjectHook:
     folder: Path
     trust: str = ""
     is_of_user: bool = False
-    only: str = ""  # the calls it is for, as in `Bash(git push *)`; all where there is none
+    only: str = ""  # The calls it applies to, as in `Bash(git push *)`; empty for all.
 
     def matches_arguments(self, values: Mapping[str, Any]) -> bool:
         """Whether a call's arguments, as Claude Code names them, are those it is for."""

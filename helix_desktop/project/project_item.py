@@ -39,12 +39,12 @@ class ProjectItem:
     notes: tuple[str, ...] = ()
     broken: bool = False
     trusted: bool = False
-    known: bool = False  # an earlier content of it was trusted
+    known: bool = False  # True if an earlier version of it was trusted.
     off: bool = False
-    reaches_folder: bool = False  # of a hook in the user's own settings: what it runs is the folder's, or may be
-    why: str = ""  # of rules: why they hold
-    below: Path | None = None  # of rules that hold for the files below a folder, once one of them is used
-    globs: tuple[str, ...] = ()  # of these, the files for which they hold; all where there are none
+    reaches_folder: bool = False  # True for a hook of the user that runs, or may run, a file of the folder.
+    why: str = ""  # Why the rules apply.
+    below: Path | None = None  # The folder whose files the rules apply to, once one of them is used.
+    globs: tuple[str, ...] = ()  # The files below it that the rules apply to; empty for all.
 
     @property
     def is_nested(self) -> bool:

@@ -49,7 +49,7 @@ def _folders_of_touched(root: Path, touched: Sequence[Path]) -> list[Path]:
 
 def _read_rules_file(path: Path, root: Path, why: str, below: Path | None = None) -> Iterator[ProjectItem]:
     if path.is_symlink() and path.name in NAMES:
-        return  # most often CLAUDE.md that points to AGENTS.md: the same text once is enough
+        return  # Often CLAUDE.md refers to AGENTS.md. The same text is not sent twice.
     text = read_plain_file(path, root)
     if text is not None and text.strip():
         whole, notes = with_imports(text, path, root)
@@ -102,7 +102,7 @@ def _cursor_rules(folder: Path, root: Path, touched: Sequence[Path]) -> Iterator
         always, globs = text_value(values.get("alwaysApply")).lower() == "true", list_value(values.get("globs"))
         below = None if always and folder == root else folder
         if not always and not globs:
-            continue  # for the model to ask for: what it says of itself is no reason to send it
+            continue  # The model can ask for these rules, so they are not sent.
         about = text_value(values.get("description"))
         item = ProjectItem("rules", name, path, text, body.strip(), about, below=below, globs=() if always else globs)
         if why := _why_cursor_rule_applies(item, touched):

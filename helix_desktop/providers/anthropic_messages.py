@@ -47,8 +47,8 @@ from helix_desktop.providers.server_sent_events import ServerSentEvent
 
 KIND = "anthropic"
 VERSION = "2023-06-01"
-DEFAULT_OUTPUT = 8192  # every request has to name a limit; this is one all models take
-MOST_ASKED = 32_000  # more than this is only asked for when the request itself does
+DEFAULT_OUTPUT = 8192  # Every request must name a limit, and all models accept this one.
+MOST_ASKED = 32_000  # A higher limit is sent only if the request asks for it.
 BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 MARK: Object = {"type": "ephemeral"}
@@ -61,7 +61,7 @@ _STOPS = {
     "model_context_window_exceeded": Stop.LENGTH,
     "refusal": Stop.FILTERED,
 }
-_PAUSED = "pause_turn"  # it wants to be asked to go on
+_PAUSED = "pause_turn"  # The stop reason that means: send the request again to continue.
 _STATUS_OF = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -123,7 +123,9 @@ class _AnthropicMessageWriter:
 
     def write_message(self, message: Message) -> Object | None:
         """None for a message with nothing in it, which this provider refuses."""
-        parts = sorted(message.parts, key=lambda part: not isinstance(part, ToolResult))  # results have to come first
+        parts = sorted(
+            message.parts, key=lambda part: not isinstance(part, ToolResult)
+        )  # Anthropic requires results to come first.
         blocks = [block for part in parts if (block := self.write_block(part)) is not None]
         if not blocks and message.role is Role.ASSISTANT:
             return None

@@ -53,7 +53,7 @@ class ChatReplyReader(ReplyReaderBase):
         self._turn = 0  # counts changes between text and reasoning, so that each run is a part of its own
         self._field = ""
         self._details: list[Json] = []
-        self._ids: dict[int, str] = {}  # the call that stands under an index
+        self._ids: dict[int, str] = {}  # The id of the call at each index.
 
     @property
     def is_reply_complete(self) -> bool:

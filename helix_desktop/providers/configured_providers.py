@@ -225,7 +225,7 @@ def _read_model_notes(file: Path) -> Object:
     try:
         return parse_object(file.read_bytes()) or {}
     except OSError:
-        return {}  # it can be asked for, or learned, again
+        return {}  # It can be fetched or learned again.
 
 
 def _model_notes_of(file: Path, provider: str) -> Mapping[str, Object]:

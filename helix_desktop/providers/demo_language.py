@@ -9,11 +9,11 @@ from functools import cache, partial
 
 from helix_desktop import resources
 
-Say = Callable[..., str]  # a sentence of the script with what is put in, as `tr` of the window
+Say = Callable[..., str]  # Translates a sentence of the script and fills in its values, like `tr` in the window.
 MARKS: Mapping[str, re.Pattern[str]] = {
     "zh_CN": re.compile("[\u4e00-\u9fff]"),
     "de": re.compile(r"\b(ich|mir|und|nicht|bitte|eine?|das|wie|zeige?|kannst)\b", re.IGNORECASE),
-}  # what tells a language from English
+}  # Words that distinguish a language from English.
 
 
 def translator_for(texts: Iterable[str]) -> Say:

@@ -20,7 +20,7 @@ from helix_desktop.providers.demo_language import Say, translator_for
 from helix_desktop.providers.demo_tour import DemoScene, ScriptedReply
 
 DEMO = "demo"
-PACE = 0.012  # seconds for a word: quick, but to be seen
+PACE = 0.012  # Seconds for each word: fast, but slow enough to watch.
 WHO = "I am a scripted demonstration, not a language model: I follow a script and understand a few words."
 WORDS = (
     "Write `tour` to see what this program does, in this folder. Single steps: `list`, `read <file>`, `search <pattern>`, "
@@ -32,7 +32,7 @@ _COMMAND = re.compile(
 )
 _PIECES = re.compile(
     r"\s*(?:[\u2e80-\uffef]|[^\s\u2e80-\uffef]+)\s*"
-)  # words, and the signs of a script without spaces
+)  # Matches words, and single signs of scripts without spaces.
 _TOUR = re.compile(r"\b(tour|demo|demonstration|show me)\b", re.IGNORECASE)
 
 

@@ -20,7 +20,7 @@ from helix_desktop.providers.json_values import Object, list_at, parse_object, t
 
 MOST_LINES = 12
 MOST_EXCERPT = 24
-COMMON = 0.2  # a word in more than this share of the lines tells none of them apart
+COMMON = 0.2  # A word in more than this share of the lines does not distinguish them.
 _PATH = re.compile(r"(?<![\w/.])(?:[\w.-]+/)*[\w-]+\.[A-Za-z]{1,5}\b")
 _WRONG = re.compile(r"\b(error|failed|failure|exception|traceback|not found|refused|denied)\b", re.IGNORECASE)
 _RULE = re.compile(r"\b(must|never|always|do not|don't|only|prefer|please use)\b", re.IGNORECASE)

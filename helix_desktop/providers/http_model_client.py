@@ -33,8 +33,8 @@ from helix_desktop.providers.provider_failures import ProviderRefusal, failure_o
 from helix_desktop.providers.server_sent_events import EventStreamParser, EventTooLong, ServerSentEvent
 from helix_desktop.tasks import OwnedTasks
 
-SHORTEST_KEY = 8  # shorter ones are words, put in for servers that want anything at all
-MOST_RELAXED = 4  # optional parameters taken off one after the other
+SHORTEST_KEY = 8  # Shorter ones are placeholder words for servers that accept any key.
+MOST_RELAXED = 4  # The most optional parameters that are removed, one after another.
 
 
 @dataclass(frozen=True, slots=True)

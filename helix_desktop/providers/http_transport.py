@@ -22,7 +22,7 @@ from helix_desktop.errors import ModelFailed, ProviderKeyRefused, ProviderUnreac
 from helix_desktop.fast_dataclass import dataclass
 
 if TYPE_CHECKING:
-    import httpx  # 9 MB that a window without a model needs not: imported where it is used, or by `prepare_http`
+    import httpx  # Imported when needed, or by `prepare_http`: it takes 9 MB that a window without a model does not need.
 
 LONGEST_REFUSAL = 1024 * 1024
 LONGEST_BODY = 256 * 1024 * 1024
@@ -35,8 +35,8 @@ class ProviderPatience:
     connect: float = 15.0
     first_byte: float = 600.0
     silence: float = 300.0  # some models think for minutes without a word
-    after_end: float = 5.0  # for the figures after the reason has come
-    longest_wait: float = 600.0  # a Retry-After beyond this is an error that says so
+    after_end: float = 5.0  # How long to wait for the usage figures after the stop reason.
+    longest_wait: float = 600.0  # A longer Retry-After becomes an error that names it.
     attempts: int = 8
     attempts_unreachable: int = 6
     attempts_local: int = 3  # for a server on this machine that is not running
@@ -77,7 +77,7 @@ def prepare_http() -> None:
     """Import what requests need and read the certificates: a tenth of a second, for a thread, before the first message."""
     import httpx  # noqa: F401
 
-    with suppress(UnmendableFailure):  # said when a request is made
+    with suppress(UnmendableFailure):  # The failure is reported when a request is made.
         trusted_certificates()
 
 

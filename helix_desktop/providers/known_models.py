@@ -56,7 +56,7 @@ class ModelInfo:
     window: int = DEFAULT_WINDOW
     abilities: ModelAbilities = field(default_factory=ModelAbilities)
     prices: TokenPrices = TokenPrices()
-    note: str = ""  # what the user should know: a guess, where a figure comes from
+    note: str = ""  # A note for the user, for example that a figure is a guess.
     window_from: WindowFrom = WindowFrom.ASSUMED
     cache_seconds: int = 0  # how long the provider's cache lives after a request; 0: not known
 

@@ -25,7 +25,7 @@ class ModelAbilities:
     images: bool = True
     tools: bool = True
     reasoning: str = ""  # how effort is asked for: "", "effort", "budget", "adaptive", "level"
-    temperature: bool = True  # whether it takes a temperature, and top_p
+    temperature: bool = True  # Whether the model accepts temperature and top_p.
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from helix_desktop.providers.responses_protocol import OpenAIResponses
 from helix_desktop.secrets import ProviderKey
 
 _PORTS = {"https": 443, "http": 80}
-CACHE_SECONDS = 300  # Anthropic's cache, and the least OpenAI says
+CACHE_SECONDS = 300  # How long Anthropic's cache lives, and the least that OpenAI promises.
 _KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie", "proxy-authorization"})
 
 
@@ -50,13 +50,13 @@ class ProviderConfig:
     base_url: str = ""
     variable: str = ""
     key_host: str = ""  # the host the key was entered for
-    key_header: str = ""  # for servers that take the key under another header: Azure's "api-key"
+    key_header: str = ""  # The header for the key, if it is not the usual one, for example Azure's "api-key".
     headers: tuple[tuple[str, str], ...] = ()
-    query: tuple[tuple[str, str], ...] = ()  # Azure's api-version
+    query: tuple[tuple[str, str], ...] = ()  # Parameters of the address, for example Azure's api-version.
     patience: ProviderPatience = ProviderPatience()
-    corrections: Mapping[str, Object] = field(default_factory=dict)  # model → what the user knows better
-    reported: Mapping[str, Object] = field(default_factory=dict)  # model → what the provider last said about it
-    learned: Mapping[str, Object] = field(default_factory=dict)  # model → what its refusals taught
+    corrections: Mapping[str, Object] = field(default_factory=dict)  # For each model, what the user has corrected.
+    reported: Mapping[str, Object] = field(default_factory=dict)  # For each model, what the provider last reported.
+    learned: Mapping[str, Object] = field(default_factory=dict)  # For each model, what refused requests have shown.
 
     @property
     def needs_key(self) -> bool:

@@ -32,7 +32,7 @@ class _DraftPart:
     id: str = ""
     name: str = ""
     index: int = 0
-    half: str = ""  # the first of two surrogates, until the other one comes
+    half: str = ""  # The first half of a surrogate pair, until the second half comes.
 
     def add_piece(self, piece: str) -> str:
         """Add a piece; what of it can be shown. A sign beyond the first 65,536 may come in two halves, one in each piece."""

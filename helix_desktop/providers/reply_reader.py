@@ -15,7 +15,7 @@ class ReplyReaderBase:
         self._draft = ReplyDraft(tag)
         self._where = where
         self._asked = model
-        self._model = ""  # the one that answers, as it says itself
+        self._model = ""  # The name of the model that answers, as reported.
 
     def _failure_in_stream(self, status: int, body: Json) -> ModelFailed:
         """The failure a provider reports in the middle of a stream."""

@@ -29,7 +29,7 @@ HEAD_TOKENS = (
 PAUSE = 10.0  # seconds between two requests of a session without times
 
 Count = Callable[[str], int]
-Piece = tuple[object, int]  # what stands there, to be compared, and its tokens
+Piece = tuple[object, int]  # A value to compare, and its tokens.
 
 
 class RecallReason(Enum):
@@ -52,10 +52,12 @@ def never_recalled(_: object) -> RecallReason:
 class CacheRules:
     """The rules of a provider's cache. `look_back` 0: any common beginning is found, without marks."""
 
-    look_back: int = 20  # blocks before a mark
+    look_back: int = 20  # How many blocks before a mark the provider compares.
     least: int = 1_024  # tokens
     lifetime: float = 300.0  # seconds
-    at_the_change: bool = True  # whether marks are set where the provider knows the request, and behind what changed
+    at_the_change: bool = (
+        True  # Whether marks are set where the provider already knows the request, and behind what changed.
+    )
 
 
 @dataclass(slots=True)
@@ -67,15 +69,17 @@ class BillingLedger:
     caching: CacheRules = CacheRules()
     sent: int = 0
     billed: float = 0.0
-    recalls: float = 0.0  # of what was billed: asking for recalls, writing and carrying what they brought
-    searches: float = 0.0  # of that: for what only a summary stands for
+    recalls: float = 0.0  # The part of the bill for recalls: asking for them, writing and carrying what they returned.
+    searches: float = 0.0  # Of that, the part for content that only a summary stands for.
     cache_read: int = 0
     output: int = 0
     peak: int = 0
     overflowed: int = 0
     steps: list[int] = field(default_factory=list)  # the tokens of each step's request
-    _sent: MarkedRequest = MarkedRequest()  # the last request, a number for each block
-    _known: dict[int, float] = field(default_factory=dict)  # marked beginnings, and when they were used last
+    _sent: MarkedRequest = MarkedRequest()  # The last request, as one number for each block.
+    _known: dict[int, float] = field(
+        default_factory=dict
+    )  # Marked beginnings of requests, and when each was last used.
 
     def bill_step(self, pieces: Sequence[Piece], output: int, at: float = 0.0, why: Why = never_recalled) -> Usage:
         """One request of the agent itself, and the usage a provider would report. `why`: see `bill_cached_request`."""

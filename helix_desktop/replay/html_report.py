@@ -12,7 +12,7 @@ from helix_desktop.replay.replay_figures import ReplayFigures
 from helix_desktop.replay.text_report import LEGEND, PolicyResult, format_fold_counts, plotted_folds
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 720, 260, 56, 28, 12
-POINTS = 700  # of one line; a longer session is thinned to its highest points
+POINTS = 700  # The most points of a line. Of a longer session, the highest points are kept.
 COLOURS = ("#0b6e8f", "#b4460f", "#5a7d1e", "#7a3e9d", "#8a6d00", "#a3224f", "#45566a", "#00746b")
 DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2", "3 5")
 STYLE = """

@@ -41,7 +41,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         self._threads = 0
         selector = _JumpingSelector()
         super().__init__(selector)
-        self._clock_resolution = RESOLUTION  # asyncio's own; the system's nanosecond is lost in large times
+        self._clock_resolution = RESOLUTION  # asyncio's own field. Nanoseconds would be lost in large times.
         selector.jump = self._jump_ahead
 
     def time(self) -> float:

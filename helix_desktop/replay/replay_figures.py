@@ -61,13 +61,13 @@ class ReplayFigures:
     plain_peak: int = 0
     undo_identical: bool = True
     repeats_served: int = 0
-    output_tokens: int = 0  # of tool outputs, as they came
-    output_shown: int = 0  # of them, in the last view
+    output_tokens: int = 0  # The tokens of all tool outputs as they came.
+    output_shown: int = 0  # How many of these are in the last view.
     waited: float = 0.0
     longest_admission: float = 0.0
     marks: Sequence[FoldMark] = ()
     sessions: int = 1
-    of: Sequence[ReplayFigures] = ()  # of a total: the sessions
+    of: Sequence[ReplayFigures] = ()  # The sessions that a total is made of.
 
     @property
     def retained_share(self) -> float:

@@ -57,8 +57,8 @@ from helix_desktop.replay.replay_observer import ReplayObserver
 from helix_desktop.replay.stand_in_model import StandInModel, StandInRequest
 
 T = TypeVar("T")
-Answered = tuple[str, dict[str, str], str]  # the call of a recall: tool, arguments, output
-RECALLED = "recalled-"  # how the ids of recalls begin that the recorded agent would have made
+Answered = tuple[str, dict[str, str], str]  # A recall as a call: tool, arguments, output.
+RECALLED = "recalled-"  # The prefix of ids for recalls that the recorded agent would have made.
 SEARCHED = f"{RECALLED}search-"
 MAIN, FAST = "recorded", "stand-in"
 SYSTEM = "You are the agent of a recorded session."

@@ -38,14 +38,14 @@ OTHER_SIZE = 60
 SECONDS: Mapping[Purpose, float] = {Purpose.COMPACTION: 2.0, Purpose.ADMISSION: 2.0}
 USUAL_SECONDS = 8.0
 FOREVER = 1e9
-FIRST_WORD, PACE = 2.0, 80  # of a slow one: seconds, and tokens a second
+FIRST_WORD, PACE = 2.0, 80  # For a slow model: the seconds to its first word, and its tokens a second.
 _FILL = "the work went on as it was asked and the rest of it is as it was said "
 _FOREIGN = "o trabalho continua como foi pedido e nada mais mudou desde a hora em que foi dito "
 _FOREIGN_SECTIONS = ("Fundo", "Detalhes", "Feito", "Problemas", "Tarefas", "Gostos")
 _OUTPUT = re.compile(r"^Output (\d+), of ", re.MULTILINE)
 _RULE = re.compile(r"\b(?:must|never|always|only)\b")
 _PLACE = re.compile(r"https?://[^\s\"'<>)\]]+|(?<![\w/.-])/?(?:[\w.-]+/)+[\w.-]*\w")
-READ = 20_000  # characters of each text that a good summary is made from
+READ = 20_000  # How many characters of each text a good summary uses.
 
 
 @dataclass(frozen=True, slots=True)

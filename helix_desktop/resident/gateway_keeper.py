@@ -97,7 +97,7 @@ class GatewayKeeper:
 
     def _send_registrations(self) -> None:
         if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):  # it has just ended, and the next one is told
+            with contextlib.suppress(OSError):  # The gateway has just ended. The next one will be told.
                 self._process.stdin.write(self._registrations_line)
                 self._process.stdin.flush()
 

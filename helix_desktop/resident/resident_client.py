@@ -79,7 +79,7 @@ class HeldRegistration(CollectingConsole):
             if self._holding is not None:
                 self._holding.cancel()
 
-        with contextlib.suppress(RuntimeError):  # it has ended by itself
+        with contextlib.suppress(RuntimeError):  # It may have ended by itself.
             self._loop.call_soon_threadsafe(cancel_holding)
         self._ended.wait(5)
 

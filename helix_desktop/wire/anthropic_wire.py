@@ -179,7 +179,7 @@ def with_tools(body: Mapping[str, Json], tools: Sequence[Tool]) -> dict[str, Jso
 # --- marks of the provider's cache ---------------------------------------------------------------------------------
 
 MOST_MARKS = 4
-LOOK_BACK = 20  # blocks a provider looks back from a mark
+LOOK_BACK = 20  # How many blocks a provider looks back from a mark.
 
 
 def count_cache_marks(value: Json) -> int:

@@ -29,7 +29,7 @@ from helix_desktop.wire.wire_message import (
 
 NAME = "gemini"
 STOPS = {"STOP": Stop.END, "MAX_TOKENS": Stop.LENGTH}
-PLACEHOLDER = "skip_thought_signature_validator"  # Google documents it for calls whose signature is not there
+PLACEHOLDER = "skip_thought_signature_validator"  # Google's documented value for calls without a signature.
 _TEXT_FIELDS = ("output", "error", "content", "result")
 
 

@@ -38,8 +38,8 @@ class WorkspaceService(Protocol):
     async def finish_requests(self) -> None: ...
 
 
-PATIENCE, PAUSE = 30, 0.1  # tries and seconds
-COMMAND_LAST = 5.0  # seconds a command that ends gives a shared store for the last facts
+PATIENCE, PAUSE = 30, 0.1  # The number of attempts, and the seconds between them.
+COMMAND_LAST = 5.0  # How many seconds a command waits at its end until the shared store has the last facts.
 log = logging.getLogger(__name__)
 Serve = Callable[[StoredWorkspace], Awaitable[WorkspaceService]]
 
@@ -103,7 +103,9 @@ class Workbenches:
         """Close it here; what runs in it is stopped."""
         if workspace in self._open:
             opened, bench, serving = self._open.pop(workspace)
-            async with AsyncExitStack() as last_first:  # whatever fails on the way, it can be opened again
+            async with (
+                AsyncExitStack() as last_first
+            ):  # Closes everything in reverse order if something fails, so that it can be opened again.
                 last_first.push_async_callback(opened.aclose)
                 last_first.push_async_callback(bench.aclose)
                 if serving is not None:
@@ -118,7 +120,7 @@ class Workbenches:
                 f"{known.name} is open in another program.",
                 remedy="Use the workspace in that program, or close it there first.",
             )
-        async with self._opening:  # nobody here opens it while it is read
+        async with self._opening:  # Held so that nothing here opens it while it is read.
             if known.id in self._known.workspaces_open_here():
                 raise StoreBusy(f"{known.name} is already open in this program.", remedy="Use it there.")
             return await asyncio.to_thread(closed_workspace_search.search_unopened, known.folder, words)

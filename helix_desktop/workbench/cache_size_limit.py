@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from helix_desktop.errors import StoppedByUser
 from helix_desktop.store.stored_workspace import StoredWorkspace
 
-PAUSE = 1.0  # seconds between two counts; one takes a twentieth of a second for a million entries
+PAUSE = 1.0  # In seconds. A count takes a twentieth of a second for a million entries.
 Listener = Callable[[int], object]
 
 
@@ -43,7 +43,7 @@ class CacheSizeLimit:
             try:
                 self._spawn(self._count_bytes_over_limit(), name="count what the cache takes")
             except StoppedByUser:
-                return  # who has it open is closing, and nobody wants to know any more
+                return  # The workspace is closing.
             self._counting = True
 
     async def _count_bytes_over_limit(self) -> None:

@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from helix_desktop.secrets import SecretStorage
     from helix_desktop.store.shared.shared_store_link import SharedStoreLink
 
-EVERY = 1.0  # seconds between two looks while all goes well
-SLOWER = 10.0  # at the most, while the engine is away
-LAST = 0.8  # seconds for the last facts when the workspace closes
-TURN_PATIENCE = 8.0  # seconds a turn waits for the store before it begins without it
-MOST_UNSENT_FACTS = 5_000  # that wait while the store answers; beyond it no turn begins
-SEND_PATIENCE = 20.0  # seconds what was done waits until the store has it, where that is wanted
-SOON = 0.05  # seconds: facts that come together are sent together
+EVERY = 1.0  # How often the store is asked, in seconds, while all goes well.
+SLOWER = 10.0  # The longest wait while the store cannot be reached.
+LAST = 0.8  # How many seconds are left for the last facts when the workspace closes.
+TURN_PATIENCE = 8.0  # How long a turn waits for the store before it begins without it, in seconds.
+MOST_UNSENT_FACTS = 5_000  # The most unsent facts while the store answers. With more, no turn begins.
+SEND_PATIENCE = 20.0  # How many seconds the end of a turn waits until the store has its facts, if that is wanted.
+SOON = 0.05  # In seconds. Facts that come within this time are sent together.
 
 Changed = Callable[[], object]
 Connect = Callable[[], Awaitable[ConversationSync]]
@@ -87,12 +87,14 @@ class WorkspaceSharing:
         self._connect: Connect | None = None
         self._connecting = asyncio.Lock()
         self._stepping = asyncio.Lock()
-        self._next_step: asyncio.Task[None] | None = None  # that has not begun yet
+        self._next_step: asyncio.Task[None] | None = None  # The next step, while it has not begun.
         self._task: asyncio.Task[None] | None = None
         self._writing: dict[str, str] = {}
         self._entries: Callable[[], int] = lambda: 0
         self.sharing_state = SharingStatus()
-        self.branch_by_conversation: dict[str, str] = {}  # by the conversation where two wrote: what was written here
+        self.branch_by_conversation: dict[
+            str, str
+        ] = {}  # The fork with what was written here, for each conversation in which two machines wrote.
 
     # --- the state of sharing
 
@@ -276,7 +278,7 @@ class WorkspaceSharing:
         if conversations is not None and reached:
             with suppress(HelixError, TimeoutError):
                 await asyncio.wait_for(conversations.send_and_release_leases(), limit_seconds)
-        if self._task is None:  # else it has begun again meanwhile
+        if self._task is None:  # Otherwise it has started again in the meantime.
             self._bench.workspace.journal.asked = allow_any_writer
             self.sharing_state = SharingStatus()
         self._notify_sharing_listeners()

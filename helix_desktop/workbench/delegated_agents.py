@@ -69,7 +69,7 @@ class DelegatedAgent:
     ended: float = 0.0
     state: str = "waiting"
     cost: float = 0.0
-    waits: int = 0  # for how many it has delegated to
+    waits: int = 0  # For how many agents it waits.
 
     @property
     def agent_label(self) -> str:
@@ -107,7 +107,7 @@ class AgentWorkforce:
     limits: Callable[[], TurnLimits]
     listeners: list[Callable[[], None]] = field(default_factory=list)
     _teams: dict[str, AgentTeam] = field(default_factory=dict)
-    _roots: dict[str, str] = field(default_factory=dict)  # of each agent, the conversation of the user's above it
+    _roots: dict[str, str] = field(default_factory=dict)  # For each agent, the user's conversation at the top.
     _chains: dict[str, tuple[str, ...]] = field(default_factory=dict)
     _closed: bool = False
 
@@ -239,7 +239,7 @@ class AgentWorkforce:
             await asyncio.shield(session.wait_until_idle())
             raise
         finally:
-            session.redirect_questions(None)  # who goes on with it by hand is asked where they are
+            session.redirect_questions(None)  # From now on, the user answers its questions in that conversation.
         child = result_of_agent(session)
         return DelegationResult(child.conversation, f"{child.answer}\n{late}".strip(), child.ok and not late)
 

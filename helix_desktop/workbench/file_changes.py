@@ -37,11 +37,11 @@ from helix_desktop.workbench.git_repository import GitRepository
 from helix_desktop.workbench.model_roles import WorkspaceModels
 
 KEEP_DAYS = 30
-COUNTED = 20_000  # changes of which the lines are remembered
-_SWEPT = "checkpoints.swept"  # its time says when unused contents were looked for last
+COUNTED = 20_000  # How many changes keep their counted lines in memory.
+_SWEPT = "checkpoints.swept"  # The time of this file says when unused contents were last removed.
 _DAY = 86_400
 Difference = tuple[ChangeSource, Sequence[PathChange]]
-_LARGE = 16 << 20  # bytes beyond which a file is shown by its size and hash alone
+_LARGE = 16 << 20  # Of a larger file, only size and hash are shown.
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ class FileChanges:
         """What some steps came to together, file by file."""
         found = []
         for source in sources:
-            with suppress(NotFound):  # forgotten, or removed to make room
+            with suppress(NotFound):  # The content was forgotten, or removed to free space.
                 found.append((source, await self._changes_of_step(source)))
         return await self._with_line_counts(
             self._join_differences(await self._without_foreign_lines(found), folder_state.changes_people_count)
@@ -192,8 +192,8 @@ class FileChanges:
         is not listed, and neither is what it undid.
         """
         whole: dict[str, PathChange] = {}
-        beside: set[str] = set()  # paths that are told without somebody's lines
-        over: dict[str, int] = {}  # for each path, the last difference that is not shown
+        beside: set[str] = set()  # Paths that are shown without the lines somebody else changed.
+        over: dict[str, int] = {}  # The last hidden difference of each path.
         found: list[tuple[ChangeSource, list[PathChange]]] = []
         for number, (source, changes) in enumerate(differences):
             found.append((source, []))

@@ -22,7 +22,7 @@ from helix_desktop.tools.git_runner import find_filtered_files, run_git
 from helix_desktop.workbench.model_roles import WorkspaceModels
 
 _SECONDS = 60.0
-_SHOWN = 30_000  # characters of the changes that a model is shown to propose a message
+_SHOWN = 30_000  # How many characters of the changes a model gets to propose a commit message.
 _MODES = {b"100644": 0o644, b"100755": 0o755}
 
 

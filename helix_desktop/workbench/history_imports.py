@@ -52,7 +52,9 @@ from helix_desktop.workbench.session_import import (
 )
 
 Report = Callable[[int, int, str], object]  # bytes read, bytes in all, the file being read
-Read = tuple[Path, RecordedSession, tuple[int, int]]  # a session, and its file's stamp where it is the last in it
+Read = tuple[
+    Path, RecordedSession, tuple[int, int]
+]  # The file, a session, and the file's stamp if it is the last session in it.
 AHEAD, BEHIND = (
     4 << 20,
     2_000,
@@ -110,7 +112,7 @@ class HistoryImport:
     hold: Hold = hold_nothing
     wanted: Mapping[str, frozenset[str]] = field(
         default_factory=dict
-    )  # of a database: the folders whose sessions are wanted
+    )  # The folders whose sessions are wanted, for a database.
     result: ImportResult = field(default_factory=lambda: ImportResult(new_import_name()))
     settings: RequestSettings | None = None  # what the next request of such a conversation would have besides it
     earlier: EarlierImports = field(default_factory=EarlierImports)
@@ -126,7 +128,7 @@ class HistoryImport:
         try:
             coming = maker.submit_work(next, held, None)
             while (one := await asyncio.wrap_future(coming)) is not None:
-                coming = maker.submit_work(next, held, None)  # is made while this one is written
+                coming = maker.submit_work(next, held, None)  # The next one is prepared while this one is written.
                 report(done[one.file], sum(sizes), str(one.file))
                 if done[one.file] - ahead > AHEAD:
                     await self.workspace.index.wait_until_indexed(but=BEHIND)
@@ -165,7 +167,7 @@ class HistoryImport:
         read = history_reading.read_sessions(file, told, self.kind)
         if (folders := self.wanted.get(str(file))) and foreign_sqlite.is_sqlite_file(file):
             read = (one for one in read if one.folder in folders)
-            stamp = (0, 0)  # of the others of this file nothing is known yet
+            stamp = (0, 0)  # Nothing is known yet about the other sessions of this file.
         try:
             recording = next(read, None)
             while recording is not None:

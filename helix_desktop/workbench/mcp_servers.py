@@ -37,7 +37,7 @@ class WorkspaceServers:
 
     def __init__(self, workspace: StoredWorkspace, secrets: SecretStorage, spawn: TaskSpawner) -> None:
         self.listeners: list[Callable[[], None]] = []
-        self.mistakes: dict[str, str] = {}  # by server, why its settings cannot be read
+        self.mistakes: dict[str, str] = {}  # Why the settings of a server cannot be read.
         self._workspace = workspace
         self._secrets = secrets
         self._spawn = spawn
@@ -142,7 +142,7 @@ class WorkspaceServers:
         def is_sign_in_finished() -> bool:
             return (
                 server.status.state is not McpConnectionState.STARTING or server not in self.running_servers
-            )  # changed meanwhile
+            )  # The settings have changed in the meantime.
 
         await self._wait_until_holds(is_sign_in_finished)
         if server.status.state is not McpConnectionState.READY and server in self.running_servers:

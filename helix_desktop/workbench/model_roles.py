@@ -56,7 +56,7 @@ class ChosenModel:
         client = provider_catalog.connect_model_client(
             self.config, self.info, key, connections=self.access.connections, clock=self.access.clock
         )
-        if isinstance(client, DemoModel):  # no provider reports what it would have billed
+        if isinstance(client, DemoModel):  # No provider bills for it.
             client = replace(client, count=self.access.tokens.count_tokens)
         try:
             async with aclosing(client.stream_reply(request)) as deltas:  # type: ignore[type-var]
@@ -90,7 +90,9 @@ class WorkspaceModels:
 
     def model_by_name(self, name: str) -> ChosenModel:
         """Any model by its full name; UnknownModel says what is wrong with the name."""
-        if (now := self._access.configured.change_stamp()) != self._read:  # here, by the command line, or by hand
+        if (
+            now := self._access.configured.change_stamp()
+        ) != self._read:  # The configuration may be changed here, by a command, or by hand.
             self._known.clear()
             self._read = now
         if name not in self._known:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from helix_desktop.engine.session import Session
 
-KEPT = 2  # sessions at rest, beside the one that is shown
+KEPT = 2  # How many idle sessions stay open besides the visible one.
 
 
 class OpenSessions:
@@ -20,7 +20,7 @@ class OpenSessions:
 
     def __init__(self) -> None:
         self._there: weakref.WeakValueDictionary[str, Session] = weakref.WeakValueDictionary()
-        self._kept: dict[str, Session] = {}  # the one that was wanted last comes last
+        self._kept: dict[str, Session] = {}  # In the order of their last use.
 
     def __iter__(self) -> Iterator[Session]:
         return iter(list(self._there.values()))

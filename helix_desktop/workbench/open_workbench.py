@@ -107,7 +107,7 @@ class ProgramDependencies:
 
     access: ModelAccess
     closed: tuple[Path, ...] = ()
-    sample: Path | None = None  # see Roots
+    sample: Path | None = None  # Described in `WorkspaceRoots`.
     fetching: bool = False
     instructions: Callable[[], str] = str
     machine: str = ""
@@ -145,7 +145,7 @@ class Workbench:
         self._rows = ConversationListRows(workspace.journal)
         self.sharing = WorkspaceSharing(self, shared.access.secrets, shared.machine)
         self._listeners: list[Listener] = []
-        self._meters: dict[str, str] = {}  # by conversation: the meter that is about to be saved
+        self._meters: dict[str, str] = {}  # The meters about to be saved, by conversation.
         self._instead: dict[str, str] = {}
         self._wide: tuple[str, ...] = ()
         self._writers: dict[str, Writer] = {}
@@ -205,7 +205,9 @@ class Workbench:
         _open.pop(self.workspace, None)
         self.workspace.content_forgetter = self.workspace.forget_content
         self.workforce.close()
-        async with AsyncExitStack() as last_first:  # on a full disk as well: no command and no server outlives it
+        async with (
+            AsyncExitStack() as last_first
+        ):  # Also on a full disk, no command and no server outlives the workspace.
             last_first.push_async_callback(self.kit.aclose)
             last_first.push_async_callback(self._tasks.aclose, limit=1.0)
             last_first.push_async_callback(self.mcp_servers.aclose)
@@ -290,7 +292,7 @@ class Workbench:
                     )
                 session = self._build_session(opened)
                 if len(session.all_facts) > MANY:
-                    gc.freeze()  # so many facts that last are not looked through again at every collection
+                    gc.freeze()  # Keeps these long-lived facts out of every garbage collection.
             self.sessions.keep_session_open(session)
             return session
 
@@ -316,7 +318,7 @@ class Workbench:
             await self._predict_request_of(session)
 
     async def _predict_request_of(self, session: Session) -> None:
-        with suppress(HelixError):  # what fails fails again in the turn, which shows it
+        with suppress(HelixError):  # An error will come again in the turn, which shows it.
             session.expect_setup(await self._build_conversation_settings(session.conversation))
 
     async def fork_conversation(self, conversation: str, at: int = 0, *, agent: str = "", title: str = "") -> Session:
@@ -480,7 +482,7 @@ class Workbench:
 
     async def _open_agent_session(self, started: ConversationStarted, wish: Delegation) -> Session:
         """A conversation for a sub-agent, and the session on it, which has what was delegated and no more."""
-        async with self._reading:  # nobody else may open it before it is confined
+        async with self._reading:  # Held so that nothing opens it before it is confined.
             new = await self._create_conversation(started)
             self.workforce.add_agent_to_tree(new, wish)
             if model := conversation_setup.model_of_role(

@@ -26,9 +26,9 @@ EVERY = 1.0  # seconds
 
 @dataclass(slots=True)
 class _StreamedReply:
-    after: int  # the last fact before it
+    after: int  # The seq of the last fact before the reply.
     pieces: list[str] = field(default_factory=list)
-    written: int = 0  # pieces on the disk
+    written: int = 0  # How many pieces are on the disk.
 
 
 class PartialReplies:
@@ -82,11 +82,11 @@ class PartialReplies:
                     streaming.written = len(streaming.pieces)
                     value = {"after": streaming.after, "text": "".join(streaming.pieces)}
                     await asyncio.to_thread(self._write_partial_reply, name, json.dumps(value))
-                    if self._of.get(name) is not streaming:  # it became a fact while it was written
+                    if self._of.get(name) is not streaming:  # The reply became a fact while this was being written.
                         await asyncio.to_thread(self._delete_partial_reply, name)
                 await asyncio.sleep(EVERY)
         except StoreFailed:
-            return  # a full disk: the answer itself is in memory, and its turn says what is wrong
+            return  # On a full disk, the answer is still in memory, and its turn reports the error.
         finally:
             self._writing = False
 

@@ -57,8 +57,8 @@ class ImportedConversation:
     messages: int
     outputs: int
     folds: int
-    facts: int  # that were appended
-    last: float = 0.0  # when something happened in it last
+    facts: int  # The number of appended facts.
+    last: float = 0.0  # When something last happened in it.
     parent: str = ""
     forked_from: str = ""
 
@@ -77,7 +77,7 @@ class SessionToImport:
     made: list[FactDraft]
     stamp: tuple[int, int]
     meter: WindowMeter | None  # the size of its context, for the list; None: not known before it is opened
-    keys: list[tuple[int, str]]  # what looks like a key, by message
+    keys: list[tuple[int, str]]  # Texts that look like keys, with the number of their message.
 
     def under_own_name(self) -> SessionToImport:
         """Returns the session under a name of its own, for two different files that name the same
@@ -135,10 +135,10 @@ class SessionWriter:
     run: str
     held: SessionToImport
     conversation: str
-    new_from: int = 0  # the first message that is new
+    new_from: int = 0  # The number of the first new message.
     recorded: Recorded | None = None  # the fact of the import, and what it came to; None: nothing is new
     brought: ImportedConversation | None = None
-    _seqs: dict[int, int] = field(default_factory=dict)  # by the number of a draft, the number of its fact
+    _seqs: dict[int, int] = field(default_factory=dict)  # The seq of the fact made from each draft.
 
     @property
     def recorded_session(self) -> RecordedSession:

@@ -49,7 +49,7 @@ async def share_workspace(
     changes = {"shared.url": where.url, "shared.acknowledge": acknowledge or "local"}
     await asyncio.to_thread(workspace.change_settings, changes)
     if link := workspace_link.link_workspace(workspace, secrets, environ={}):
-        with suppress(SharedStoreUnreachable):  # then a little later
+        with suppress(SharedStoreUnreachable):  # It is tried again a little later.
             await link.announce_used_rows()
     return about
 

@@ -61,7 +61,7 @@ class CachePage(QWidget):
         self._query = ""
         self._selects_newest = self._needs_refresh = False
         self._conversations: Conversations = tuple
-        self._line_to_show = 0  # of the entry that is being opened; 0: its beginning
+        self._line_to_show = 0  # The line to show of the entry that is being opened; 0 for its beginning.
         self.bar = EntryFilterBar(theme, self)
         self.model = EntriesModel(doing, self)
         self.table = EntryTable(theme, self.model, self)

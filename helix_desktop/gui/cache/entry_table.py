@@ -62,7 +62,7 @@ NARROW_WIDTHS = {
     EntryColumn.STORED: 112,
     EntryColumn.RECALLED: 98,
 }
-COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # hidden where there is no room
+COLUMNS_HIDDEN_FIRST = (EntryColumn.USES, EntryColumn.TOKENS)  # These are hidden first when there is too little room.
 LEAST_SOURCE = 120
 _MONO = frozenset({EntryColumn.HASH, EntryColumn.SOURCE})
 _MUTED = frozenset({EntryColumn.STORED, EntryColumn.RECALLED})

@@ -17,7 +17,7 @@ from helix_desktop.gui.translation import format_number, tr
 _DAY = 86_400
 _KB = 1000
 TYPING_PAUSE_MS = 250
-TWO_LINES_BELOW_PIXELS = 700  # pixels: in less, what is searched for stands above what is chosen
+TWO_LINES_BELOW_PIXELS = 700  # In pixels. In a narrower bar, the search field stands above the filters.
 
 
 class EntryFilterBar(QWidget):

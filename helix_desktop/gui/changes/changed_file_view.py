@@ -31,10 +31,10 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.difference_view import DifferenceView
 
 PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp")
-LARGEST_PICTURE_BYTES = 32 << 20  # bytes of a picture that is shown
+LARGEST_PICTURE_BYTES = 32 << 20  # The largest picture that is shown, in bytes.
 MOST_PIXELS = 64_000_000
 PICTURE_EDGE_PIXELS = 420
-LEAST_NAME_PIXELS = 140  # pixels a name has at least beside the buttons
+LEAST_NAME_PIXELS = 140  # The least width of a file name beside the buttons.
 
 
 class ChangedFileView(QWidget):

@@ -15,7 +15,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_number, tr
 
 _DOTS = {"changed": "conversation", "added": "output", "deleted": "danger"}
-MOST_SHAPED_TEXTS = 4_000  # that stay shaped
+MOST_SHAPED_TEXTS = 4_000  # How many shaped texts are kept.
 
 
 @dataclass(frozen=True, slots=True)

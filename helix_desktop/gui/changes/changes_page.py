@@ -42,9 +42,13 @@ from helix_desktop.gui.shared.plain_widgets import build_push_button
 from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, format_number, tr
 
-WIDTH, LEAST, NOTE = 268, 168, 90  # pixels: of the files, at least, and of the sentence beside the buttons
-MOST_MOMENTS, MOST_WORDS = 20, 90  # checkpoints in the menu, and letters of each
-MOST_STEPS = 8  # of a turn, that can be undone one by one
+WIDTH, LEAST, NOTE = (
+    268,
+    168,
+    90,
+)  # Widths in pixels: of the file list, its least, and of the sentence beside the buttons.
+MOST_MOMENTS, MOST_WORDS = 20, 90  # The most checkpoints in the menu, and characters of each.
+MOST_STEPS = 8  # The most steps of a turn that are offered one by one.
 ARROW = " ▾"
 LoadedFileChange = tuple[FileChange, tuple[bytes, bytes], Sequence[Hunk], DifferenceSheet, frozenset[str]]
 EXECUTABLE_SUFFIXES = (".desktop", ".sh", ".bash", ".command", ".app", ".bat", ".cmd", ".exe", ".jar")
@@ -70,7 +74,7 @@ class ChangesPage(QWidget):
         self._files: list[FileChange] = []
         self._scope, self._revision, self._checkpoint_turn_seq = "turns", "", 0
         self._is_up_to_date = False
-        self._turn_to_show = (0, "")  # the fact whose turn is to be shown when it is known, and a file
+        self._turn_to_show = (0, "")  # The fact whose turn will be shown once it is known, and the file in it.
         self._shown: FileChange | None = None
         self.files = ChangedFilesList(theme, self)
         self.body = ChangedFileView(theme, self)
@@ -163,7 +167,7 @@ class ChangesPage(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._split is not None:  # for the first time
+        if self._split is not None:  # On a first resize there is no sidebar to restore yet.
             files = min(self._theme.zoomed_pixels(WIDTH), self.width() // 3)
             self._split.setSizes([files, self.width() - files])
             self._split = None
@@ -255,7 +259,7 @@ class ChangesPage(QWidget):
 
     def _on_checkpoint_progress(self, progress: FirstCheckpointProgress) -> None:
         self._show_coverage_note(progress)
-        if progress.state == "ready" and self.isVisible():  # what is not covered is known now
+        if progress.state == "ready" and self.isVisible():  # Now it is known what is not covered.
             self.reload_changes()
 
     def _show_coverage_note(self, progress: FirstCheckpointProgress) -> None:
@@ -309,7 +313,9 @@ class ChangesPage(QWidget):
             return
         self._shown = file
 
-        def show_file_error(error: HelixError) -> None:  # forgotten, or removed: no other file may stay in its place
+        def show_file_error(
+            error: HelixError,
+        ) -> None:  # The content was forgotten or removed. The previous file must not stay visible.
             if file is self._shown:
                 self.body.show_sentence_only(translate_sentences(str(error)))
 

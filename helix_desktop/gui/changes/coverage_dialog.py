@@ -57,7 +57,7 @@ class CheckpointCoverageDialog(QDialog):
             words = f"{_folder_label(name)}: {format_count(files, '{n} file', '{n} files')}, {format_byte_size(held)}"
             item = QListWidgetItem(words, self.list)
             item.setData(Qt.ItemDataRole.UserRole, (name, files, held))
-            if not name or name != name.strip() or "\n" in name:  # a rule cannot name it
+            if not name or name != name.strip() or "\n" in name:  # A rule cannot express such a name.
                 item.setFlags(Qt.ItemFlag.NoItemFlags)
             item.setCheckState(Qt.CheckState.Checked)
         self.cover_button.setEnabled(True)

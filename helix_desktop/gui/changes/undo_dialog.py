@@ -28,7 +28,7 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
 
-SHOWN_FILE_NAMES = 12  # names of files that are put back
+SHOWN_FILE_NAMES = 12  # The most file names that are listed.
 Compare = Callable[[PlannedUndo], object]
 
 

@@ -17,7 +17,7 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.safe_text import safe_tooltip
 from helix_desktop.gui.translation import tr
 
-NAME = 40  # characters of a name that are shown
+NAME = 40  # How many characters of a name are shown.
 
 
 def encode_message_parts(parts: Sequence[UserPart]) -> dict[str, Any]:
@@ -228,7 +228,7 @@ class AttachmentChips(QWidget):
         return tr("{n} tokens", n=format_token_count(attachment.tokens)) if attachment.tokens else ""
 
     def _build_attachment_chip(self, attachment: Attachment) -> QPushButton:
-        name = attachment.name  # the end of a path says most, the beginning of a command
+        name = attachment.name  # Of a path, the end matters most; of a command, the beginning.
         name = name if len(name) <= NAME else f"{name[: NAME // 2 - 1]}…{name[-NAME // 2 :]}"
         figures = self._describe_size_and_tokens(attachment)
         chip = QPushButton(" · ".join(filter(None, [name.replace("&", "&&"), figures])) + "  ✕", self)

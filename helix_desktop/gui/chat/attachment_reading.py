@@ -22,7 +22,7 @@ from helix_desktop.gui.window_ports import WorkbenchPort
 
 Reading = Coroutine[None, None, tuple[str, bytes, str]]  # name, content, media type
 LARGEST = 200 * 1024 * 1024
-HEAD = 4_096  # bytes that tell a text from other content, as they do where content is shown to a model
+HEAD = 4_096  # The first bytes decide whether a file is text, as they do for models.
 
 
 class AttachmentReader:

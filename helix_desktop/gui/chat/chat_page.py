@@ -17,7 +17,10 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.transcript.transcript_pane import TranscriptPane
 from helix_desktop.gui.window_memory import WindowMemory
 
-ABOVE, BELOW = 96, 560  # pixels: of the transcript beside a question, and of the question with the composer
+ABOVE, BELOW = (
+    96,
+    560,
+)  # Least heights in pixels: of the transcript beside a question, and of the question with the composer.
 
 
 class ChatPage(QWidget):
@@ -60,7 +63,7 @@ class ChatPage(QWidget):
         super().resizeEvent(event)
 
     def event(self, event: QEvent) -> bool:
-        if event.type() == QEvent.Type.LayoutRequest:  # a question has come, or is higher now
+        if event.type() == QEvent.Type.LayoutRequest:  # A question has appeared, or has grown.
             self._fit_transcript_to_question()
         return super().event(event)
 

@@ -29,9 +29,9 @@ from helix_desktop.gui.window_memory import WindowMemory
 from helix_desktop.gui.window_ports import ALLOW_ALL
 
 BAR = 60
-AGING = 15_000  # milliseconds
-LEAST_SAVED = 0.001  # dollars
-LEAST = 30  # pixels of the permission mode that is shortened
+AGING = 15_000  # How often the remaining life of the provider's cache is updated, in milliseconds.
+LEAST_SAVED = 0.001  # Smaller savings, in dollars, are not shown.
+LEAST = 30  # The least width of a shortened permission mode, in pixels.
 
 
 class Composer(QWidget):
@@ -62,8 +62,10 @@ class Composer(QWidget):
         self._running = ConversationActivity.IDLE
         self._asked: CompletionRequest | None = None
         self._edited = 0
-        self._interrupted_draft: tuple[UserPart, ...] = ()  # what was begun before an earlier message was edited
-        self._known = False  # how full the window is
+        self._interrupted_draft: tuple[
+            UserPart, ...
+        ] = ()  # The draft that was put aside while an earlier message is edited.
+        self._known = False  # Whether it is known how full the window is.
         self._measured: tuple[Mapping[ContextKind, int], int, float, float, bool] = ({}, 0, 0.0, 1.0, False)
         self._modes: Sequence[tuple[str, str]] = ()
         self._mode_words = ""

@@ -14,9 +14,9 @@ from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import tr
 
 LINES = 10
-PASTED = 20_000  # characters; a longer paste becomes an attachment, which the window can hold without wrapping it
+PASTED = 20_000  # In characters. A longer paste becomes an attachment, so that the window need not wrap it.
 KEPT = 200
-ALT_WRITES = sys.platform == "darwin"  # letters that have no key of their own
+ALT_WRITES = sys.platform == "darwin"  # On a Mac, Alt types letters that have no key.
 
 
 class ComposerTextEdit(QPlainTextEdit):
@@ -172,7 +172,7 @@ class ComposerTextEdit(QPlainTextEdit):
     def _on_text_changed(self) -> None:
         if self.hasFocus() or not self.toPlainText():
             self._at = len(self._history)
-        if self.sizeHint().height() != self.height():  # a line more or less moves what is around it
+        if self.sizeHint().height() != self.height():  # Another number of lines moves everything around the box.
             self.updateGeometry()
 
     def _notify_completion_request(self) -> None:

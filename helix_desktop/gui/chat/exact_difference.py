@@ -11,8 +11,8 @@ from helix_desktop.gui.shared.exact_text_view import describe_exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.views.difference_view import DifferenceView
 
-LEAST, END = 2, 6  # lines in sight in any window; pixels below the last
-LARGEST = 1 << 20  # characters; a larger change is shown as text, which is taken in piece by piece
+LEAST, END = 2, 6  # The least number of visible lines, and the pixels below the last.
+LARGEST = 1 << 20  # In characters. A larger change is shown as text and loaded in pieces.
 
 
 class ExactDifferenceView(DifferenceView):

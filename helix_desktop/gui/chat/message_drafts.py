@@ -9,7 +9,7 @@ from helix_desktop.fast_dataclass import dataclass
 from helix_desktop.gui.chat.attachment_chips import decode_message_parts, encode_message_parts
 from helix_desktop.gui.window_memory import WindowMemory
 
-DraftPlace = tuple[str, str]  # a workspace and a conversation of it, or "new"
+DraftPlace = tuple[str, str]  # A workspace, and one of its conversations or "new".
 Parts = tuple[UserPart, ...]
 
 

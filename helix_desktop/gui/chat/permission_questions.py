@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from helix_desktop.gui.chat.schema_form import SchemaForm
     from helix_desktop.gui.shared.exact_text_view import ExactTextView
 
-LOW = 400  # pixels of a window that has no room for more than what is asked
-WORDS = 120  # pixels of the field for what to do instead
-NAMED = 5  # paths an undo does not cover
+LOW = 400  # In a window lower than this (pixels), only the question itself is shown.
+WORDS = 120  # The least width of the field "what to do instead", in pixels.
+NAMED = 5  # The most paths listed that an undo does not cover.
 COMMANDS = ("run_command",)
-LONGEST = 2_000  # characters of a sub-agent's task that are shown
-READING = 0.7  # seconds: an earlier key press cannot be an answer; it was meant for what had the focus before
+LONGEST = 2_000  # The most characters shown of a sub-agent's task.
+READING = 0.7  # In seconds. An earlier key press was meant for what had the focus before, so it is no answer.
 _PRESSING = {Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space}
 
 
@@ -86,7 +86,7 @@ def question_title(question: PermissionQuestion) -> str:
 
 def describe_uncovered_files(bench: WorkbenchPort | None) -> str:
     """What an undo of a command will not bring back in a workspace."""
-    with suppress(HelixError):  # a workspace without a folder
+    with suppress(HelixError):  # The workspace may have no folder.
         if bench is not None:
             return format_uncovered_files(
                 bench.file_changes.checkpoint_progress.state,
@@ -130,7 +130,7 @@ class PermissionQuestionCard(QWidget):
         super().__init__(parent)
         self._theme = theme
         self._question = question
-        self._taken = -math.inf  # when the focus was given to it
+        self._taken = -math.inf  # When the card got the focus.
         self._form = self._build_server_form() if question.form else None
         self._answers: QBoxLayout | None = None
         self._columns: QPushButton | None = None
@@ -366,7 +366,7 @@ class PermissionQuestionCard(QWidget):
             self._words.setMinimumWidth(px(WORDS))
             self._ways_on.setMinimumWidth(width if wide else 0)
             self._answers.setDirection(way.LeftToRight if wide else way.TopToBottom)
-            if self._columns is not None:  # in a narrow window two columns are no help
+            if self._columns is not None:  # In a narrow window, two columns do not help.
                 self._columns.setVisible(wide or self._columns.isChecked())
             low = not wide and self.window().height() < px(LOW)
             self._words.setVisible(not low)

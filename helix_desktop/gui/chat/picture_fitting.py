@@ -13,9 +13,9 @@ from helix_desktop.errors import InvalidInput
 from helix_desktop.gui.translation import tr
 
 TAKEN = {b"png": "image/png", b"jpeg": "image/jpeg", b"gif": "image/gif", b"webp": "image/webp"}
-LARGEST = 3_700_000  # bytes: five million characters of base64
-WIDEST = 8_000  # pixels of an edge
-SMALLER = 2_000  # pixels of the longest edge of one that must be made smaller; models look at no more
+LARGEST = 3_700_000  # In bytes; this becomes five million characters of base64.
+WIDEST = 8_000  # The longest edge that is sent, in pixels.
+SMALLER = 2_000  # A picture that is too large is scaled to this longest edge. Models use no more pixels.
 MOST_PIXELS = 100_000_000
 _SMOOTH = Qt.TransformationMode.SmoothTransformation
 

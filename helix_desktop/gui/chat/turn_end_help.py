@@ -59,7 +59,7 @@ class TurnEndHelpLine(QWidget):
         waiting = session is not None and idle and bool(session.queue) and not limited and not failed
         words = _describe_turn_end(limited=limited, broken=broken, waiting=waiting, stopped=stopped)
         if broken and isinstance(end, ModelReplied) and end.stop is Stop.CUT:
-            words = ""  # the transcript shows it where it happened
+            words = ""  # The transcript already shows the error at its place.
         self._words.setText(without_backticks(join_sentences(_describe_unrecorded_failure(session), words)))
         self._page = "limits" if limited else "providers"
         self._settings.setText(tr("Limits…") if limited else tr("Models and providers…"))

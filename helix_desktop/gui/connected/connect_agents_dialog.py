@@ -28,7 +28,7 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push
 from helix_desktop.gui.translation import format_count, format_number, format_percent, tr
 
 WIDTH, HEIGHT = 1_060, 780
-REFRESH_INTERVAL_MS = 1_000  # milliseconds between two looks
+REFRESH_INTERVAL_MS = 1_000  # How often the state is read again, in milliseconds.
 
 
 class ConnectAgentsDialog(QDialog):

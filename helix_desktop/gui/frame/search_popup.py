@@ -24,7 +24,7 @@ class SearchPopup(QWidget):
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._focus_before: QWidget | None = None  # what had the keyboard
+        self._focus_before: QWidget | None = None  # The widget that had the focus before.
         self.box = QWidget(self)
         self.box.setProperty("look", "box")
         self.box.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
@@ -121,7 +121,7 @@ class SearchPopup(QWidget):
     def highlight_row(self, row: int) -> None:
         self.list.setCurrentIndex(self.list.model().index(row, 0))
         if row == next(iter(self.selectable_rows()), -1):
-            self.list.scrollToTop()  # what is above the first says what it is
+            self.list.scrollToTop()  # The heading above the first row must be visible.
 
     def _move_highlight(self, steps: int) -> None:
         """Moves the highlight, past rows that cannot be chosen. A single step wraps around at the

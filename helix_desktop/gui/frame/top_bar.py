@@ -14,7 +14,7 @@ from helix_desktop.gui.translation import tr
 
 HEIGHT = 48
 PAGES = ("chat", "changes", "cache", "timeline")
-MAX_CHOICE_LENGTH = 32  # characters of a choice that are shown
+MAX_CHOICE_LENGTH = 32  # The most characters shown of a choice.
 SHORTENED_CHOICE_WIDTH = 110  # pixels of a choice that is shortened
 
 

@@ -131,7 +131,7 @@ class WelcomePage(QWidget):
         for button in (self.folder, self.tour, self._import):
             button.setEnabled(ready)
         if ready and self.isVisible():
-            self.folder.setFocus()  # the first step is one key away
+            self.folder.setFocus()  # Return opens a folder at once.
         if ready:
             self.became_ready.emit()
 

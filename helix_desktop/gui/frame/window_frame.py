@@ -86,7 +86,7 @@ class WindowFrame(QWidget):
         self._side.hide()
 
     def focusNextPrevChild(self, following: bool) -> bool:  # noqa: FBT001 - Qt's
-        if self._is_changing_page:  # the page that comes next takes the focus
+        if self._is_changing_page:  # The new page takes the focus itself.
             return True
         areas = (self.rail, self.sidebar, self._middle, self._side)
         stop = tab_order.next_tab_stop(areas, self.window().focusWidget(), forward=following)

@@ -30,7 +30,11 @@ WINDOW_BORDER_SIZE = QSize(
 )  # room for the system's window frame; under Wayland also for its panels, whose size is not known
 SMALLEST_SIZE = QSize(880, 520)
 RAIL_WIDTH, SIDEBAR_WIDTH, TOP_BAR_HEIGHT = 56, 252, 48
-MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = 720, 10, 74  # of the message box
+MESSAGE_BOX_WIDTH, MESSAGE_BOX_LINES, ROOM_BELOW_TEXT = (
+    720,
+    10,
+    74,
+)  # The width of the message box, its most lines, and the room below its text.
 
 
 class WindowPlaceholder(QWidget):

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from helix_desktop.fast_dataclass import dataclass
 
-ImportProgressCallback = Callable[[int, int], None]  # bytes read, and of how many
+ImportProgressCallback = Callable[[int, int], None]  # The bytes read, and the bytes in all.
 
 
 @dataclass(frozen=True, slots=True)

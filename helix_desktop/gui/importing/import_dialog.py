@@ -30,7 +30,7 @@ from helix_desktop.gui.shared.plain_widgets import build_plain_label, build_push
 from helix_desktop.gui.translation import format_count, tr
 
 WIDTH, HEIGHT = 720, 560
-SHOWN_COMPLAINTS = 200  # sentences about what was left out
+SHOWN_COMPLAINTS = 200  # The most sentences shown about what was left out.
 
 
 class ImportConversationsDialog(QDialog):

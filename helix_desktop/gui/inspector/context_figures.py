@@ -28,7 +28,7 @@ from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_percent, tr
 
 PER_MILLION = 1_000_000
-_MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # of Markdown
+_MARKDOWN_MARKS = re.compile(r"^#+ |`|\*\*|\$\$", re.MULTILINE)  # Marks of Markdown, which a plain label would show.
 
 
 @dataclass(frozen=True)

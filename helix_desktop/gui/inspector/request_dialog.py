@@ -17,7 +17,7 @@ from helix_desktop.gui.theme import Theme, set_widget_look
 from helix_desktop.gui.translation import format_count, tr
 from helix_desktop.gui.views.text_line_view import TextLineView
 
-ProviderBody = tuple[str, Mapping[str, Any]]  # a model's name, and the body its provider gets
+ProviderBody = tuple[str, Mapping[str, Any]]  # The name of a model, and the body that its provider receives.
 
 
 class RequestDialog(QDialog):

@@ -59,7 +59,7 @@ class _PolicyCurve:
     policy: str
     replay: ConversationReplay
     pyramid: MinMaxPyramid
-    kinds: Mapping[int, Sequence[str]]  # kinds of the folds by step
+    kinds: Mapping[int, Sequence[str]]  # The kinds of folds at each step.
 
 
 class PolicyCurves(StepPlot):

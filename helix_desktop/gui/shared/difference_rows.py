@@ -15,7 +15,7 @@ _Version = tuple[str, str, int, int]  # sign, text and numbers
 _FILES = re.compile(r"--- [^\n]*\n\+\+\+ [^\n]*\n(?=@@)")
 _HEAD = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
 _NO_END = "\\ No newline at end of file"
-MOST = 200  # rows of a block in which changed words are looked for
+MOST = 200  # In larger blocks, changed words are not marked.
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from helix_desktop.engine import exact_text
 from helix_desktop.gui.theme import Theme
 from helix_desktop.gui.translation import format_count, tr
 
-LINES = 80  # more than a screen has room for
-SHORT = 12  # lines, of 50 characters, that fit in any window
-_PIECE = 200  # lines taken in at once
+LINES = 80  # More lines than any screen shows.
+SHORT = 12  # So many lines of 50 characters fit in every window.
+_PIECE = 200  # How many lines are added at a time.
 
 
 class ExactTextView(QPlainTextEdit):

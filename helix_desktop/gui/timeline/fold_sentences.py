@@ -24,7 +24,7 @@ from helix_desktop.gui.timeline.conversation_timeline import ConversationTimelin
 from helix_desktop.gui.transcript.tool_call_lines import format_call
 from helix_desktop.gui.translation import format_count, format_number, tr
 
-MAX_NAMED_CALLS = 2  # calls in a title
+MAX_NAMED_CALLS = 2  # The most calls named in a title.
 MAX_FACTS_TO_CALL = 400  # a call stands at most this many facts before its output
 
 _HEADING = re.compile(r"^#{1,3}[ \t]+(.+?)[ \t]*#*$")

@@ -33,7 +33,7 @@ from helix_desktop.gui.translation import tr
 
 INDENT = 22
 QUOTE = 14
-WIDE, HIGH = 240, 180  # of a picture in a message
+WIDE, HIGH = 240, 180  # The largest width and height of a picture in a message, in pixels.
 _LINE_END = "\N{LINE SEPARATOR}"
 _ROOM = "\N{NO-BREAK SPACE}"
 
@@ -93,11 +93,11 @@ class LayoutBox:
     """One piece. `gap` is the space above it, `left` its distance from the left edge of the column."""
 
     text: str = ""
-    copied_prefix: str = ""  # what stands before the text when it is copied from its start
-    chunk_start = -1  # where the chunk of the source begins that this box shows
+    copied_prefix: str = ""  # Placed before the text when it is copied from its start.
+    chunk_start = -1  # Where the shown chunk of the source begins.
     chunk_end = -1  # and where it ends
     is_table_continuation = False  # a piece of a table that is not its first
-    is_from_subagent = False  # of a sub-agent
+    is_from_subagent = False  # Whether it belongs to a sub-agent.
     is_waiting_for_drawing = False  # whether it waits for a formula that is still being drawn
 
     def __init__(self, ink: DrawingStyle, width: float, *, left: float = 0.0, gap: float = 0.0) -> None:

@@ -8,7 +8,7 @@ from dataclasses import field
 
 from helix_desktop.fast_dataclass import dataclass
 
-SMALLEST = 3  # calls that are done before they become one line
+SMALLEST = 3  # So many finished calls in a row become one line.
 
 
 @dataclass(slots=True)
@@ -21,7 +21,7 @@ class CallGroup:
     failed: int = 0
     seconds: float = 0.0
     opened: bool = False
-    collapsible_items: set[int] = field(default_factory=set)  # the items that need not be seen
+    collapsible_items: set[int] = field(default_factory=set)  # The items that may be hidden.
 
     @property
     def is_collapsible(self) -> bool:

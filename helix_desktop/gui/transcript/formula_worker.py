@@ -37,7 +37,7 @@ def serve_formula_requests() -> None:
 
 
 def _limit_cpu_seconds(seconds: float) -> None:
-    if sys.platform != "win32":  # where limits are missing, the parent ends this process
+    if sys.platform != "win32":  # Windows has no such limits; there the parent ends this process.
         signal.setitimer(signal.ITIMER_PROF, seconds)
 
 

@@ -48,7 +48,7 @@ _CONSTANT = {
 
 DrawnPlaces = dict[
     object, tuple[int, float, float]
-]  # top of its item in the view, how far below that it begins, its height
+]  # The top of its item in the view, its offset below that, and its height.
 
 
 def compute_scrolled_change(before: DrawnPlaces, now: DrawnPlaces) -> tuple[int, list[tuple[float, float]]] | None:

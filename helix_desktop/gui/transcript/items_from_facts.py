@@ -60,8 +60,8 @@ from helix_desktop.gui.transcript.transcript_item import ItemChanges, ToolCallSt
 SHOWN_LIVE = 64 * 1024
 _GROUPED = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.REASONING})
 PIECE = 500
-FARTHEST = 2_000  # items between a message and the end of its answer that are looked through
-_NOT_YET = 1 << 60  # the number of an item still being written: later than any fact
+FARTHEST = 2_000  # The most items searched between a message and the end of its answer.
+_NOT_YET = 1 << 60  # The number of an item that is still being written, greater than that of any fact.
 
 
 @dataclass(slots=True)
@@ -73,15 +73,15 @@ class TranscriptItems:
     history: ConversationState = field(default_factory=ConversationState)
     all: list[TranscriptItem] = field(default_factory=list)
     running: ConversationActivity = ConversationActivity.IDLE
-    grouping: bool = True  # calls that follow one another become one line
+    grouping: bool = True  # Whether calls that follow one another become one line.
     _groups: CallGroups = field(default_factory=CallGroups)
     _answers: AlternativeAnswers = field(default_factory=AlternativeAnswers)
-    _starts: list[Recorded] = field(default_factory=list)  # the facts that started it or made it a fork
-    _last_cut: int = 0  # the last reply, where its stream broke
+    _starts: list[Recorded] = field(default_factory=list)  # The facts that started the conversation or made it a fork.
+    _last_cut: int = 0  # The last reply, if its stream broke.
     _broken_reply_seq: int = 0  # a reply whose stream broke, and which is asked for again
-    _replaced: list[tuple[int, int]] = field(default_factory=list)  # such replies, and the facts that took their place
+    _replaced: list[tuple[int, int]] = field(default_factory=list)  # Broken replies, and the facts that replaced them.
     retry_at: float = 0.0  # when the model is asked again, while the client waits
-    _error: int = -1  # the failure nothing has come after
+    _error: int = -1  # The last failure, while nothing has followed it.
     _seqs: array[int] = field(default_factory=lambda: array("q"))
     _live_from: int = -1
     _live: dict[int, list[str]] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class TranscriptItems:
     _questions_by_number: dict[int, str] = field(default_factory=dict)
     _begin_times: dict[str, float] = field(
         default_factory=dict
-    )  # after waiting for the user, or for the calls before it
+    )  # When each call really began, after waiting for the user or for earlier calls.
     _stages: dict[str, CallStage] = field(default_factory=dict)
     _shown: dict[str, str] = field(default_factory=dict)
     _folds: dict[str, Folded] = field(default_factory=dict)
@@ -105,9 +105,9 @@ class TranscriptItems:
     _opened: set[int] = field(default_factory=set)  # the seqs of rewinds whose items are shown
     _hidden_ranges: list[tuple[int, int]] | None = field(
         default_factory=list
-    )  # the ranges that are hidden; None: to be found
+    )  # The hidden ranges; None if they must be computed again.
     _has_answer_name: bool = False
-    _changes: list[FilesChanged] = field(default_factory=list)  # of the turn
+    _changes: list[FilesChanged] = field(default_factory=list)  # The file changes of the turn.
 
     # --- growing
 
@@ -316,7 +316,7 @@ class TranscriptItems:
         if not isinstance(call, ToolCall):
             raise TypeError(f"item {index} is not a call")
         branch, results = self.history.branch, self._returned.get(index, ())
-        if branch.has_message(item.fact_seq):  # what a rewind left behind is not its result
+        if branch.has_message(item.fact_seq):  # A result on an abandoned branch does not belong to this call.
             results = tuple(one for one in results if branch.has_message(one.seq))
         returned = results[-1] if results else None
         output = branch.fold_shown_for_part(PartRef(returned.seq, 0)) if returned else None

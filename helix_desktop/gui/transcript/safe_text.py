@@ -11,8 +11,8 @@ import re
 from html import escape
 
 _ESCAPES = re.compile(
-    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI: colours, cursor movement
-    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and their like on one line: titles, links, clipboard
+    r"\x1b\[[0-?]{0,64}[ -/]{0,8}[@-~]"  # CSI sequences: colours, cursor movement.
+    r"|\x1b[\]P^_X][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)"  # OSC, DCS and similar sequences on one line: titles, links, the clipboard.
     r"|\x1b[@-Z\\-_a-z0-9=>()#%]"
 )
 _SUSPECT = re.compile(

@@ -52,8 +52,8 @@ SLICE = 0.004
 LETTING_GO = 0.001
 STEP = 40
 DESCRIBED = 4_000
-MANY = 1_000  # facts: more are read in a thread
-EDGE = 4  # pixels by which something may be drawn outside of its place
+MANY = 1_000  # More facts than this are read in a thread.
+EDGE = 4  # How many pixels something may be drawn outside its box.
 
 _FETCHING = frozenset({TranscriptItemKind.CALL, TranscriptItemKind.USER})
 
@@ -78,7 +78,7 @@ class TranscriptCanvas(QAbstractScrollArea):
         self._spot: tuple[int, HotSpotIndex] | None = None
         self.over: QWidget | None = None  # a button over the lower edge
         self._drawn: DrawnPlaces = {}
-        self._floated = QRect()  # where something was drawn over the items
+        self._floated = QRect()  # The area where something was drawn over the items.
         self.column = ItemColumn(LayoutContext(DrawingStyle(theme), float(COLUMN), self.items, content, time.time))
         self._ready: ItemColumn | None = None
         self._left: Iterator[None] = iter(())  # closed conversations that are being freed
@@ -399,7 +399,7 @@ class TranscriptCanvas(QAbstractScrollArea):
             painter.setClipRect(place)
             self._draw_visible_items(painter, place)
             if place == self.viewport().rect():
-                self._drawn = self._drawn_now()  # more may have been laid out meanwhile
+                self._drawn = self._drawn_now()  # More may have been laid out in the meantime.
         painter.end()
 
     def _draw_visible_items(self, painter: QPainter, place: QRect) -> None:

@@ -233,7 +233,7 @@ class TranscriptView(TranscriptCanvas):
             event.accept()
             return
         if event.modifiers() & Qt.KeyboardModifier.ControlModifier:
-            event.ignore()  # the window changes the size of text
+            event.ignore()  # The window handles Ctrl and the wheel: it changes the text size.
             return
         super().wheelEvent(event)
 

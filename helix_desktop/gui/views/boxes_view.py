@@ -51,7 +51,7 @@ class BoxesView(QAbstractScrollArea):
         self._laid_width = 0.0
         self._near: LayoutBox | None = None
         self._spot: HotSpotIndex | None = None
-        self._wanted = 0  # the place to return to, as long as the layout does not reach it
+        self._wanted = 0  # The position to return to once the layout reaches it.
         self._anchor = self._caret = -1
         self._pressed: HotSpot | None = None
         self._press_at = QPoint()
@@ -133,7 +133,7 @@ class BoxesView(QAbstractScrollArea):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._width_of_boxes() != self._laid_width:
-            self._slices.start()  # while a page is shown, several widths come one after the other
+            self._slices.start()  # Waits a moment, because a page that is being shown gets several widths in a row.
         else:
             self.verticalScrollBar().setRange(0, max(0, round(self._stack.bottom_edge) - self.viewport().height()))
 

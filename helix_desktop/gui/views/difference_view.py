@@ -42,9 +42,9 @@ from helix_desktop.gui.translation import tr
 from helix_desktop.gui.views.comment_box import CommentBox
 from helix_desktop.gui.views.text_line_view import TextPosition, columns_between, text_between
 
-LONGEST = 5_000  # characters of a line that are shown
+LONGEST = 5_000  # The most characters shown of a line.
 LAID = 400
-COLOURING = 0.004  # seconds of a frame
+COLOURING = 0.004  # The most seconds of a frame that colouring may take.
 GUTTER, HEAD, GAP, BOX, TAIL = 44, 34, 14, 128, 24
 
 
@@ -84,21 +84,23 @@ class DifferenceView(QAbstractScrollArea):
         self._tops: list[float] = [0.0]
         self._columns = False
         self.tail = TAIL  # pixels below the last row
-        self._lengths: Sequence[int] = ()  # of the rows, in letters
+        self._lengths: Sequence[int] = ()  # The length of each row in characters.
         self._heights: list[float] = []
-        self._exact: set[int] = set()  # rows that wrap and whose height is known
-        self._letters = 0.0  # of a line before it wraps
-        self._wide = 0.0  # what lines were wrapped to
+        self._exact: set[int] = set()  # Wrapped rows whose height is known.
+        self._letters = 0.0  # How many characters fit in a line before it wraps.
+        self._wide = 0.0  # The width that lines were wrapped to.
         self._language = ""
         self._laid: OrderedDict[tuple[int, bool], QTextLayout] = OrderedDict()
-        self._plain: dict[tuple[int, bool], DifferenceLine] = {}  # laid out without colours, in order
+        self._plain: dict[
+            tuple[int, bool], DifferenceLine
+        ] = {}  # Lines laid out without colours, in the order of their use.
         self._colouring = QTimer(self, interval=0, singleShot=True)
         self._colouring.timeout.connect(self._colour_visible_lines)
         self._buttons: list[HunkButtons] = []
-        self._asking = -1  # the row whose line is commented
+        self._asking = -1  # The row on whose line a comment is being written.
         self._actions = True
-        self._anchor = self._caret = TextPosition(-1, 0)  # what is selected, in one column
-        self._right = True  # which one
+        self._anchor = self._caret = TextPosition(-1, 0)  # The ends of the selection, which stays in one column.
+        self._right = True  # Whether that is the right column.
         self._comment = CommentBox(theme, self.viewport())
         self._comment.hide()
         self._comment.sent.connect(self._send_comment_on_line)
@@ -229,7 +231,7 @@ class DifferenceView(QAbstractScrollArea):
 
     def _arrange_visible_rows(self) -> None:
         if self._measure_wrapped_rows(range(*self._visible_row_range())):
-            self._compute_row_tops()  # which calls this method again
+            self._compute_row_tops()  # This calls the present method again.
         else:
             self._place_hunk_buttons()
             self.viewport().update()

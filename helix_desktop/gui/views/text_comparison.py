@@ -33,7 +33,7 @@ class TextComparisonView(QWidget):
         self.right = TextLineView(theme, self)
         self._pairs: list[tuple[DiffRow | None, DiffRow | None]] = []
         self._rows: list[DiffRow] = []
-        self.difference_rows: list[int] = []  # where a run of lines that differ begins
+        self.difference_rows: list[int] = []  # The first row of each run of differing lines.
         self.at = -1
         self._finding: Iterator[DiffRow] | None = None
         self._slices = QTimer(self, interval=0)
