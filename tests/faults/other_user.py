@@ -101,6 +101,7 @@ def from_outside(home: Path, provider: Provider, tries: int, seed: int, found: C
         arguments = (parts.port, parts.path.split("/")[2], files, tries, seed, there)
         process = multiprocessing.get_context("fork").Process(target=as_another_user, args=arguments)
         process.start()
+        there.close()  # so that a process that fails ends the wait
         found.update(here.recv())
         process.join()
         agent.say("still there?")
@@ -139,6 +140,7 @@ def from_a_squatted_port(home: Path, provider: Provider, found: Counter[str]) ->
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=squat, args=(there, port, 8.0))
     process.start()
+    there.close()  # so that a process that fails ends the wait
     here.recv()
     with wrapped(home, provider.url) as held:
         agent = Agent("anthropic", held.first_address, session="squatted")
