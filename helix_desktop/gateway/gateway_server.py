@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import signal
 import socket
+import threading
 import weakref
 from collections.abc import AsyncIterator
 from functools import partial
@@ -100,6 +102,8 @@ async def serve_gateway(
             name="hear of registrations",
             daemon=True,
         )
+    if threading.current_thread() is threading.main_thread():
+        _stop_in_order_on_signals(server)
     here.spawn_task(open_usual_workspace(), name="open the usual workspace")
     try:
         await server.serve(sockets=[sock])
@@ -111,6 +115,16 @@ async def serve_gateway(
         await here.aclose(limit=1)
         for opening in made:
             await opening.aclose()
+
+
+def _stop_in_order_on_signals(server: uvicorn.Server) -> None:
+    """Uvicorn raises a signal again when it has stopped: without a handler that ends the process before workspaces are closed."""
+
+    def stop(_number: int, _frame: object) -> None:
+        server.should_exit = True
+
+    for number in {signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}:
+        signal.signal(number, stop)
 
 
 def parse_registrations(line: bytes) -> list[GatewayRegistration]:

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -20,8 +21,8 @@ from helix_desktop.processes.starter import DEVNULL, PIPE, ChildProcess, Command
 from helix_desktop.program_folders import ProgramFolders
 from helix_desktop.resident.resident_process import RESIDENT_NAME
 
-TRIES = 5
 START_SECONDS = 30.0
+PAUSE_SECONDS = 0.1
 
 
 class CollectingConsole:
@@ -138,10 +139,15 @@ def _with_token(registration: GatewayRegistration, token: str) -> GatewayRegistr
 
 
 async def connect_to_resident(where: ProgramFolders, command: Sequence[str]) -> running_instance.FrameConnection:
-    """A connection to the resident, which is started where there is none."""
-    for _ in range(TRIES):
+    """A connection to the resident, which is started where there is none, and when the last one has ended."""
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
         if (wire := await running_instance.connect_to_owner(where.run, RESIDENT_NAME)) is not None:
             return wire
+        if (claim := running_instance.claim_instance(where.run, RESIDENT_NAME)) is None:
+            await asyncio.sleep(PAUSE_SECONDS)
+            continue
+        claim.close()
         await asyncio.to_thread(_start_resident, command)
     raise HelixError("The resident process could not be started.", remedy="The reason is in the log of commands.")
 

@@ -24,6 +24,7 @@ from typing import Any, Self
 
 from helix_desktop import program_folders
 from helix_desktop.engine.digest import Digest
+from helix_desktop.errors import StoreBusy
 from helix_desktop.gateway.folded_body import WIRE_MODULES
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.wire.wire_message import Piece, PieceKind, Speaker, Wired
@@ -412,9 +413,15 @@ def _recalls(provider: Provider) -> dict[str, str]:
 
 
 async def _contents(home: Path, digests: set[str]) -> dict[str, bytes]:
-    workspace = await AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder).open_stored_workspace(
-        "Connected agents"
-    )
+    """From the workspace of the agent's folder. The gateway closes it a moment after the last agent has ended."""
+    workspaces = AllWorkspaces(program_folders.find_program_folders(home).workspaces_folder)
+    known = next(one for one in workspaces.list_workspaces() if one.settings.roots)
+    while True:
+        try:
+            workspace = await workspaces.open_stored_workspace(known.id)
+            break
+        except StoreBusy:
+            await asyncio.sleep(0.1)
     try:
         return {digest: await workspace.cache.read_content(Digest.from_hex(digest)) for digest in digests}
     finally:

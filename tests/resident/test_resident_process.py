@@ -88,6 +88,15 @@ def test_two_wraps_inherit_nothing_and_the_second_goes_on_when_the_first_ends(
     assert agent_run.fetch_gateway_status(other.first_address) is None
 
 
+def test_a_wrap_that_starts_while_the_last_resident_is_ending_gets_the_next_one(
+    tmp_path: Path, provider: Provider
+) -> None:
+    for words in ("one", "two"):
+        with wrapped(tmp_path, provider.url) as held:
+            said(held.first_address, words, "a")
+    assert len(provider.asked) == 2
+
+
 def test_a_killed_gateway_is_back_at_its_address_and_nobody_else_gets_the_port_meanwhile(
     tmp_path: Path, provider: Provider
 ) -> None:
@@ -119,6 +128,7 @@ def test_a_resident_that_is_told_to_end_leaves_nothing_behind(
     tmp_path: Path, provider: Provider, number: signal.Signals
 ) -> None:
     with wrapped(tmp_path, provider.url) as held:
+        said(held.first_address, "hello", "a")  # so that a workspace is open
         told = status(tmp_path)
         os.kill(told["pid"], number)
         wait_until(lambda: is_gone(told["pid"]) and is_gone(told["gateway"]))
