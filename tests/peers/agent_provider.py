@@ -180,7 +180,7 @@ class Provider:
         for event in events:
             if self.cut_after and sent > self.cut_after:
                 self.cut_after = 0
-                handler.connection.close()
+                handler.close_connection = True
                 return
             handler.wfile.write(f"{len(event):x}\r\n".encode() + event + b"\r\n")
             handler.wfile.flush()
