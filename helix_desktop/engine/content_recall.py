@@ -12,8 +12,9 @@ import functools
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-from helix_desktop.engine import passages, span_as_text
+from helix_desktop.engine import fold_economics, passages, span_as_text, token_budget
 from helix_desktop.engine.ask_model import ModelInquiry, build_material_request
+from helix_desktop.engine.context_policy import Policy
 from helix_desktop.engine.conversation_details import DetailSource, format_argument_values
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import (
@@ -31,13 +32,16 @@ from helix_desktop.engine.facts import (
 )
 from helix_desktop.engine.history.branch import ConversationBranch
 from helix_desktop.engine.ports import ContentCache, EntryOrigin, ModelClient, SearchIndex, TokenCounter
-from helix_desktop.engine.strategies import output_admission
+from helix_desktop.engine.strategies import output_admission, text_preview
 from helix_desktop.engine.strategies.marker_clearing import describe_output
 from helix_desktop.engine.view import ConversationState
 from helix_desktop.errors import InvalidInput, NotFound
 
 # A page read from the start. It is small because what comes back is sent with every later step.
 PAGE_TOKENS = 1_400
+WHOLE_TOKENS = 6_000  # the longest entry that comes back whole
+USUAL_CONTEXT, USUAL_STEPS = 40_000, 20  # where nothing is known of the conversation
+BEGINNING_TOKENS, OUTLINE_TOKENS = 800, 500  # of a longer entry
 LINES_TOKENS = 3_500  # The most tokens returned when the call names a range of lines.
 COMPACTED_TOKENS = 3_500
 # lines around a hit, hits shown with their lines, and characters of each
@@ -98,9 +102,12 @@ async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
     pattern: str = "",
     context: int = 0,
     grep: Grep | None = None,
+    whole_tokens: int = 0,
 ) -> str:
     """Returns an entry, some of its lines, the passages with some words, or the lines that match a
     pattern. The result is one page at most and says how to continue.
+
+    An entry of up to `whole_tokens` comes back whole; a longer one as its beginning and an outline.
     """
     digest = await find_entry(cache, name)
     stored = (await cache.describe_entry(digest)).stored
@@ -110,15 +117,46 @@ async def recall_entry(  # noqa: PLR0913  # what an agent may ask by
         return await grep(pattern, read_in_pieces(cache, stored), context) or f"[no line matches {pattern}]"
     if words.strip() and not lines.strip():
         return await _recall_passages(cache, tokens, stored, words)
+    whole = whole_tokens or whole_tokens_for()
+    if not lines.strip():
+        return await _recall_whole_or_outline(cache, tokens, stored, whole)
     first, last = parse_line_range(lines)
     taken = await read_entry_lines(cache, stored, first, last)
     if not taken:
         raise NotFound(f"The entry has {stored.lines:,} lines; there is no line {first:,}.")
-    text, until = cut_to_page(tokens, taken, first, LINES_TOKENS if last else PAGE_TOKENS)
+    text, until = cut_to_page(tokens, taken, first, LINES_TOKENS if last else min(whole, LINES_TOKENS))
     total = max(stored.lines, until)
     head = "" if first == 1 and until >= total else f"[lines {first}-{until} of {total:,}]\n"
     rest = f'\n[go on with lines="{until + 1}-{last or ""}"]' if until < min(last or total, total) else ""
     return f"{head}{text if text.strip() else '(empty lines)'}{rest}"
+
+
+def whole_tokens_for(state: ConversationState | None = None, policy: Policy | None = None) -> int:
+    """Up to how many tokens an entry comes back whole in this conversation, or where none is known."""
+    if state is None or policy is None:
+        price = fold_economics.RelativePrices()
+        return fold_economics.whole_entry_tokens(USUAL_CONTEXT, USUAL_STEPS, price, PAGE_TOKENS, WHOLE_TOKENS)
+    return token_budget.whole_entry_tokens(state, policy, PAGE_TOKENS, WHOLE_TOKENS)
+
+
+async def _recall_whole_or_outline(cache: ContentCache, tokens: TokenCounter, stored: Stored, whole: int) -> str:
+    """Returns all of a short entry; of a longer one the beginning, and an outline of the rest with
+    the lines to ask for.
+    """
+    taken = await read_entry_lines(cache, stored, 1, 0)
+    text = "\n".join(taken)
+    if stored.size <= PAGE_BYTES and not _exceeds_page(tokens, text, whole):
+        return text if text.strip() else "(empty lines)"
+    text, until = cut_to_page(tokens, taken, 1, BEGINNING_TOKENS)
+    total = max(stored.lines, until)
+    if until >= total:
+        return cut_to_page(tokens, taken, 1)[0]
+    read = await cache.read_range(stored.digest, 0, min(PIECE, stored.size))
+    outline = await asyncio.to_thread(
+        text_preview.outline_text, read.decode("utf-8", "replace"), until + 1, OUTLINE_TOKENS
+    )
+    way_on = f'[go on with lines="{until + 1}-"]'
+    return f"[lines 1-{until} of {total:,}]\n{text}\n[the rest, by line:]\n{outline}\n{way_on}"
 
 
 async def _recall_passages(cache: ContentCache, tokens: TokenCounter, stored: Stored, words: str) -> str:

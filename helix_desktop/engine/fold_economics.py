@@ -216,6 +216,25 @@ def handover_floor(window: int, tokens: int = FLOOR_TOKENS, share: float = FLOOR
     return min(tokens, share * window)
 
 
+# --- recalls ---------------------------------------------------------------------------------------------------------
+
+
+ASKING_TOKENS = 150  # what an agent says and calls in a request for more
+CARRIED_STEPS = 20  # for so many steps at most what a recall brings stands in the context
+
+
+def whole_entry_tokens(context: int, steps: int, price: RelativePrices, least: int, most: int) -> int:
+    """Up to how many tokens an entry that is recalled by its hash comes back whole.
+
+    The rest behind a first page of `least` tokens is needed as often as not. Given at once it is written and carried
+    also where it is not needed; asked for, another request reads the `context` again. Of the steps to come as many are
+    expected as there were.
+    """
+    another_request = price.read * context + price.output * ASKING_TOKENS
+    each_token = price.write + price.read * min(steps, CARRIED_STEPS)
+    return min(most, least + round(another_request / each_token)) if each_token > 0 else most
+
+
 # --- small windows ---------------------------------------------------------------------------------------------------
 
 

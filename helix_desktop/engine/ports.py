@@ -204,11 +204,14 @@ class PermissionAnswer:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes."""
+    """What a tool may use while it runs: whom to ask, and where to show what it prints as it goes. `whole_tokens`: up to how
+    many tokens an entry is best recalled whole; 0: not known.
+    """
 
     conversation: str
     ask: Callable[[PermissionQuestion], Awaitable[PermissionAnswer]]
     show: Callable[[str], None]
+    whole_tokens: int = 0
 
 
 class ToolSet(Protocol):

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Sequence
 
+from helix_desktop.engine import content_recall
 from helix_desktop.engine.blocks import Reply
 from helix_desktop.engine.collaborators import SessionCollaborators
 from helix_desktop.engine.conversation import Conversation
@@ -127,7 +128,7 @@ class ReplyCalls:
             finally:
                 waits.append(now() - asked)
 
-        return CallContext(here.id, ask, show)
+        return CallContext(here.id, ask, show, content_recall.whole_tokens_for(here.state, here.policy))
 
     async def _result_fact(self, call: ToolCall, outcome: CallOutcome, seconds: float) -> ToolReturned:
         head, tokens = await self._head_and_tokens(outcome)

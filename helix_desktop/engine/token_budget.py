@@ -134,6 +134,15 @@ def reserved_tokens(state: Moment, policy: Policy) -> int:
     return min(reply, size // 10) + min(policy.reserve_summary, size // 20)
 
 
+def whole_entry_tokens(state: ConversationState, policy: Policy, least: int, most: int) -> int:
+    """Up to how many counted tokens an entry that this conversation recalls comes back whole."""
+    meter = measure_window(state, policy)
+    price = relative_prices(state.settings.model_for_role(ModelRole.MAIN))
+    most = min(most, max(least, round(meter.free_tokens / meter.factor)))
+    context = round(meter.used / meter.factor)
+    return fold_economics.whole_entry_tokens(context, len(state.branch.steps), price, least, most)
+
+
 def correct_tokens(tokens: int, state: Moment) -> int:
     """What the main model would bill for so many counted tokens."""
     return round(tokens * state.main_model_factor())

@@ -404,6 +404,7 @@ class LocalAgentConversations:
                 state = (await self._get_open_conversation(track)).conversation.state
                 fold, words = str(asked.get("fold") or ""), str(asked.get("find") or "")
                 return await content_recall.recall_folded_messages(state, stores.cache, tokens, fold, words), True
+            here = (await self._get_open_conversation(track)).conversation if track is not None else None
             text = await content_recall.recall_entry(
                 stores.cache,
                 tokens,
@@ -413,6 +414,7 @@ class LocalAgentConversations:
                 pattern=str(asked.get("grep", "") or ""),
                 context=AROUND,
                 grep=grep_entry_lines,
+                whole_tokens=content_recall.whole_tokens_for(here.state, here.policy) if here else 0,
             )
         except (HelixError, ValueError) as error:
             return f"[{error}]", False

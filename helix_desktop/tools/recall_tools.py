@@ -57,6 +57,7 @@ async def recall_cached_content(args: ToolArguments, use: ToolResources) -> Tool
         pattern=args.text_argument("grep"),
         context=AROUND,
         grep=grep_entry_lines,
+        whole_tokens=use.context.whole_tokens,
     )
     asked = (
         args.text_argument("sha256")[:16],

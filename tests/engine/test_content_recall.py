@@ -311,3 +311,29 @@ async def test_a_hanging_model_does_not_hold_a_compaction_for_ever(monkeypatch: 
             ),
             60,
         )
+
+
+async def test_an_entry_comes_back_whole_where_that_is_cheaper_than_another_request() -> None:
+    text = "\n".join(f"line number {number} of the entry" for number in range(1, 401))
+    cache, (entry,) = await cached(text)
+    size = TOKENS.count_tokens(text)
+    assert size > content_recall.PAGE_TOKENS
+    assert await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, whole_tokens=size) == text
+    outline = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex, whole_tokens=size - 1)
+    assert TOKENS.count_tokens(outline) < content_recall.PAGE_TOKENS
+    head, _, rest = outline.partition("[the rest, by line:]\n")
+    last = int(head.splitlines()[-2].split()[2]) if head.endswith("\n\n") else int(head.splitlines()[-1].split()[2])
+    ranges = [tuple(map(int, found)) for found in re.findall(r"^(\d+)-(\d+): line number", rest, re.MULTILINE)]
+    assert ranges[0][0] == last + 1
+    assert ranges[-1][1] == 400
+    assert rest.endswith(f'[go on with lines="{last + 1}-"]')
+
+
+async def test_an_outline_names_the_signatures_by_line() -> None:
+    body = "\n".join(f"def function_{number}(argument):\n" + "    work(argument)\n" * 40 for number in range(40))
+    cache, (entry,) = await cached(body)
+    outline = await content_recall.recall_entry(cache, TOKENS, entry.digest.hex)
+    lines = body.split("\n")
+    named = re.findall(r"^(\d+): (def function_\d+)", outline.partition("by line:]")[2], re.MULTILINE)
+    assert len(named) > 10
+    assert all(lines[int(number) - 1].startswith(signature) for number, signature in named)

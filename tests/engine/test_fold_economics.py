@@ -179,3 +179,13 @@ def test_in_small_windows_less_is_large_and_less_stays() -> None:
     assert fold_economics.large_output_tokens(2_000) == 500
     assert fold_economics.large_output_tokens(128_000, 60_000) == 60_000
     assert fold_economics.panic_tail_tokens(32_000) == 8_000
+
+
+def test_the_larger_the_context_the_longer_an_entry_that_comes_back_whole() -> None:
+    def whole(context: int, steps: int = 20, read: float = 0.1) -> int:
+        return fold_economics.whole_entry_tokens(context, steps, RelativePrices(read, 1.25, 5.0), 1_400, 6_000)
+
+    assert 1_400 < whole(5_000) < whole(40_000) < whole(100_000) <= 6_000
+    assert whole(40_000, steps=2) > whole(40_000, steps=20), "what is carried for fewer steps costs less"
+    assert whole(1_000_000) == 6_000
+    assert whole(0, steps=1_000) == whole(0, steps=20) > 1_400

@@ -27,6 +27,7 @@ WIDE = " " * 8  # Wider gaps inside a line are shortened to this.
 ERRORS = 12
 IN_A_THREAD = 1 << 15  # Longer texts, in characters, are worked on in a thread.
 KEYS = 12
+RANGES = 8  # of an outline of a text without headings
 JSON_LIMIT = 1_000_000  # In characters. Parsing a longer text would block the interpreter too long.
 _WORD = re.compile(r"[A-Za-z_][\w.-]{3,60}")
 _NAME = re.compile(r"[_.\d]|[a-z][A-Z]")  # A word with such a part is a name and not prose.
@@ -105,6 +106,32 @@ def _headings_and_signatures(text: str) -> Iterator[str]:
     stride = max(1, len(found) // MOST_SIGNATURES)
     for number, line in found[::stride]:
         yield f"{number}: {_strip_line_number(line)[:SIGNATURE]}"
+
+
+def outline_text(text: str, first: int, tokens: int) -> str:
+    """Headings and signatures from the line `first` on, with their numbers; where there are hardly any, the first line of each
+    of a few ranges.
+    """
+    room = int(tokens * PER_TOKEN)
+    lines = text.split("\n", LINES_READ)[:LINES_READ]
+    named = [
+        f"{number}: {_strip_line_number(line)[:SIGNATURE]}"
+        for number, line in enumerate(lines, 1)
+        if number >= first and _SIGNATURE.match(line)
+    ]
+    if len(named) < RANGES // 2:
+        size = max(1, -(-(len(lines) - first + 1) // RANGES))
+        starts = range(first, len(lines) + 1, size)
+        named = [
+            f"{at}-{min(at + size - 1, len(lines))}: {_first_words(lines[at - 1 : at - 1 + size])}" for at in starts
+        ]
+    stride = max(1, -(-sum(len(line) + 1 for line in named) // room))
+    return "\n".join(_lines_that_fit(named[::stride], room))
+
+
+def _first_words(lines: Sequence[str]) -> str:
+    """The beginning of the first line that is not empty."""
+    return next((_shorten_preview_line(line).strip()[:SIGNATURE] for line in lines if line.strip()), "")
 
 
 def _strip_line_number(line: str) -> str:
