@@ -8,8 +8,12 @@ and may be done in a thread. Everything that reads compressed bytes from outside
 
 from __future__ import annotations
 
+import io
+import zipfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import IO, cast
 
 import zstandard
@@ -17,6 +21,8 @@ import zstandard
 OFFERED_CODINGS = "gzip, deflate, zstd"  # as a value of Accept-Encoding
 MOST_CODINGS = 4
 MOST_MEMBERS = 1_000  # The most gzip members in one body.
+MOST_ARCHIVE_MEMBERS = 100
+_LONGEST_ARCHIVE_READ = 4 << 20  # in one go: the directory of an archive is read so
 _PIECE = 64 << 10
 _SLICE = 16 << 10
 _WINDOW = 8 << 20  # The window that RFC 8878 asks every zstd decoder to support.
@@ -83,6 +89,41 @@ def decompress_zstd_frame(content: bytes, limit_bytes: int) -> bytes:
     if zstandard.frame_content_size(content) > limit_bytes:
         raise DecodedTooLarge(limit_bytes)
     return zstandard.ZstdDecompressor(max_window_size=_WINDOW).decompress(content, max_output_size=limit_bytes)
+
+
+@contextmanager
+def open_foreign_archive(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A ZIP file from outside. BadZipFile where it is none, where it has too many members, or one that is not read here:
+    twice there, encrypted, or compressed in a way whose output cannot be limited. A member yields no more than it says, and
+    is read with a size.
+    """
+    with _ArchiveFile(io.FileIO(path)) as file, zipfile.ZipFile(file) as archive:
+        members = archive.infolist()
+        if len(members) > MOST_ARCHIVE_MEMBERS:
+            raise zipfile.BadZipFile(f"it has more than {MOST_ARCHIVE_MEMBERS} members")
+        for member in members:
+            is_plain = member.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) and not member.flag_bits & 1
+            if not is_plain or archive.getinfo(member.filename) is not member:
+                raise zipfile.BadZipFile(f"its member {member.filename[:40]!r} is not one that is read")
+        yield archive
+
+
+def read_archive_member(archive: zipfile.ZipFile, name: str, limit_bytes: int) -> bytes:
+    """A small member as a whole. BadZipFile where it is larger than the limit."""
+    with archive.open(name) as member:
+        content = member.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise zipfile.BadZipFile(f"its member {name} is larger than {limit_bytes:,} bytes")
+    return content
+
+
+class _ArchiveFile(io.BufferedReader):
+    """The file of an archive. Nothing of it is read in one go that is larger than any archive of ours needs."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _LONGEST_ARCHIVE_READ:
+            raise zipfile.BadZipFile("its directory is too large")
+        return super().read(size)
 
 
 def _build_decoder(name: str, sink: Sink) -> Sink:

@@ -330,12 +330,16 @@ class HostedServer:
         elif config.kind == "sse":
             from mcp.client.sse import sse_client
 
-            yield sse_client(config.url, headers=dict(config.headers))
+            from helix_desktop.mcp_host.reply_limits import create_limited_client
+
+            yield sse_client(config.url, headers=dict(config.headers), httpx_client_factory=create_limited_client)
         else:
             from mcp.client.streamable_http import streamable_http_client
 
+            from helix_desktop.mcp_host.process_transport import LONGEST
+
             async with self._open_http_transport(config, page) as http:
-                yield streamable_http_client(config.url, http_client=http)
+                yield streamable_http_client(config.url, http_client=http, max_sse_event_size=LONGEST)
 
     @asynccontextmanager
     async def _open_http_transport(
@@ -343,9 +347,9 @@ class HostedServer:
     ) -> AsyncIterator[Any]:
         """With the token the user gave in its headers, or else the one from signing in."""
         if any(name.lower() == "authorization" for name in config.headers):
-            from mcp.shared._httpx_utils import create_mcp_http_client
+            from helix_desktop.mcp_host.reply_limits import create_limited_client
 
-            async with create_mcp_http_client(headers=dict(config.headers)) as http:
+            async with create_limited_client(headers=dict(config.headers)) as http:
                 yield http
             return
         await asyncio.to_thread(importlib.import_module, "helix_desktop.mcp_host.oauth_sign_in")

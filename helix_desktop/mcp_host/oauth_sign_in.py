@@ -26,6 +26,7 @@ from pydantic import AnyUrl, ValidationError
 
 from helix_desktop import tasks
 from helix_desktop.errors import ActionRefused
+from helix_desktop.mcp_host.reply_limits import create_limited_client, limit_reply_body
 from helix_desktop.secrets import McpSignIn
 
 SECONDS = 300.0  # How many seconds the user may take.
@@ -114,8 +115,6 @@ async def open_signed_in_client(
     """A client that sends the server's token and renews it. `page`: opens an address for the user, who has just asked to
     sign in; without it, a server that wants that is refused, and `wanted` is told.
     """
-    from mcp.shared._httpx_utils import create_mcp_http_client
-
     await kept.read_stored_sign_in()
     asked: list[str] = []  # The state of the pending request. A browser that does not send it was not sent by us.
     async with _listen_for_browser(kept, page, asked) as (port, came_back):
@@ -139,8 +138,8 @@ async def open_signed_in_client(
                 wanted()
                 raise ActionRefused("Sign-in required.")
 
-        async with create_mcp_http_client(headers=dict(headers), auth=provider) as client:
-            client.event_hooks = {"request": [], "response": [raise_sign_in_wanted]}
+        async with create_limited_client(headers=dict(headers), auth=provider) as client:
+            client.event_hooks = {"request": [], "response": [raise_sign_in_wanted, limit_reply_body]}
             yield client
 
 

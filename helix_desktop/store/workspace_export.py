@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-import lzma
 import re
+import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -20,6 +20,7 @@ from typing import IO, Any
 import tomlkit
 
 from helix_desktop import atomic_files
+from helix_desktop.decompression import open_foreign_archive, read_archive_member
 from helix_desktop.engine import fact_encoding
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.ports import EntryOrigin
@@ -34,9 +35,13 @@ from helix_desktop.store.journal_file import JournalFile, StoredFact, seal_fact
 VERSION = 1
 PROPOSED = ("roots", "permissions", "mcp", "instructions")
 _PAGE = 200
-_LINE_LIMIT = 64 << 20  # The most bytes of one line: a fact, or the header of an entry.
+_LINE_LIMIT = 64 << 20  # no fact is longer than this
+_HEAD_LIMIT = 1 << 20  # no header of an entry, and no workspace.toml
+_MANIFEST_LIMIT = 16 << 20
+_MOST_SIGNS = 500_000  # of lists and objects in a line, also within its texts
+KEPT_FREE_BYTES = 200 << 20  # of the disk: an import ends before it fills the rest
 _BATCH = 64
-_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, KeyError, ValueError, NotImplementedError, RecursionError)
+_BROKEN = (zipfile.BadZipFile, zlib.error, KeyError, ValueError, NotImplementedError, RecursionError)
 Report = Callable[[int, int], None]  # The bytes done, and the bytes in all.
 _KEYISH = re.compile(r"token|key|secret|passw|auth|credential|bearer|cookie", re.IGNORECASE)
 _KEYLIKE = re.compile(r"\b(sk|pk|ghp|gho|ghs|glpat|xox[abprs]|AKIA|AIza|eyJ)[-_A-Za-z0-9.]{12,}|Bearer\s+\S+")
@@ -169,8 +174,8 @@ def read_export_manifest(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise NotFound(f"{path} is not a file." if path.exists() else f"{path} does not exist.")
     try:
-        with zipfile.ZipFile(path) as archive:
-            manifest = json.loads(archive.read("manifest.json"))
+        with open_foreign_archive(path) as archive:
+            manifest = _parse_line(read_archive_member(archive, "manifest.json", _MANIFEST_LIMIT))
             names = set(archive.namelist())
     except (*_BROKEN, OSError) as error:
         raise InvalidInput(f"{path} is not a complete workspace export.", remedy="Export it again.") from error
@@ -193,19 +198,29 @@ def unpack_export(path: Path, place: Path, *, name: str = "", report: Report = r
     What `report` raises ends it: so it can be stopped.
     """
     manifest = read_export_manifest(path)
+
+    def note_progress(done: int) -> None:
+        if shutil.disk_usage(place).free < KEPT_FREE_BYTES:
+            raise StoreFailed(
+                f"{path} needs more room than the disk has.", remedy="Nothing was imported. Free up space."
+            )
+        report(done, facts + entries)
+
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_foreign_archive(path) as archive:
             facts, entries = (archive.getinfo(each).file_size for each in ("facts.jsonl", "entries.bin"))
             atomic_files.write_file_atomically(
                 place / workspace_settings.NAME,
-                _settings_as_proposals(archive.read("workspace.toml").decode("utf-8"), name),
+                _settings_as_proposals(
+                    read_archive_member(archive, "workspace.toml", _HEAD_LIMIT).decode("utf-8"), name
+                ),
                 private=True,
             )
             workspace_settings.read_workspace_settings(place / workspace_settings.NAME)
             with archive.open("facts.jsonl") as member:
-                _import_facts(member, place / "journal.sqlite3", lambda done: report(done, facts + entries))
+                _import_facts(member, place / "journal.sqlite3", note_progress)
             with archive.open("entries.bin") as member:
-                said = _import_entries(member, place / "cache", lambda done: report(facts + done, facts + entries))
+                said = _import_entries(member, place / "cache", lambda done: note_progress(facts + done))
     except (*_BROKEN, TypeError, EOFError) as error:
         raise InvalidInput(
             f"{path} is damaged: {error}.", remedy="Nothing was imported. Export the workspace again."
@@ -249,12 +264,20 @@ def _import_facts(member: IO[bytes], path: Path, report: Callable[[int], None]) 
                 batch = []
                 report(member.tell())
         journal.insert_stored_facts(batch)
+        report(member.tell())
     finally:
         journal.close()
 
 
+def _parse_line(raw: bytes) -> Any:
+    """The JSON of a line. ValueError where it would become more values than any line of ours has."""
+    if len(raw) > _MOST_SIGNS and raw.count(b"[") + raw.count(b"{") > _MOST_SIGNS:
+        raise ValueError("a line has too many lists and objects")
+    return json.loads(raw)
+
+
 def _parse_fact_line(raw: bytes, ends: dict[str, int]) -> StoredFact:
-    conversation, seq, time, fact = json.loads(raw)
+    conversation, seq, time, fact = _parse_line(raw)
     if not (isinstance(conversation, str) and 0 < len(conversation) <= 200 and isinstance(fact, str)):
         raise ValueError("a fact has no conversation")
     if seq != ends.get(conversation, 0) + 1:
@@ -269,9 +292,9 @@ def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], Non
     try:
         said: list[str] = []
         staged: list[StagedEntry] = []
-        while raw := member.readline(_LINE_LIMIT):
+        while raw := member.readline(_HEAD_LIMIT):
             try:
-                staged += _import_entry(member, cache, json.loads(raw))
+                staged += _import_entry(member, cache, _parse_line(raw), report)
             except HelixError as error:
                 said.append(error.what)
             report(member.tell())
@@ -284,7 +307,9 @@ def _import_entries(member: IO[bytes], folder: Path, report: Callable[[int], Non
         cache.close()
 
 
-def _import_entry(member: IO[bytes], cache: EntryStore, head: dict[str, Any]) -> list[StagedEntry]:
+def _import_entry(
+    member: IO[bytes], cache: EntryStore, head: dict[str, Any], report: Callable[[int], None]
+) -> list[StagedEntry]:
     digest = Digest.from_hex(head["sha256"])
     about = EntryOrigin(str(head["tool"]), str(head["source"]), str(head["media_type"]))
     if "collected" in head:
@@ -299,6 +324,7 @@ def _import_entry(member: IO[bytes], cache: EntryStore, head: dict[str, Any]) ->
             raise EOFError("the content ends too early")
         incoming.write_piece(piece)
         left -= len(piece)
+        report(member.tell())
     staged = incoming.finish_entry()
     if staged.record.digest != digest:
         cache.discard_staged(staged)

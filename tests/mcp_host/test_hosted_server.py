@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import logging
 import sys
+import tracemalloc
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from helix_desktop.engine.ports import PermissionAnswer
-from helix_desktop.errors import ProviderUnreachable
+from helix_desktop.errors import HelixError, ProviderUnreachable
 from helix_desktop.mcp_host import hosted_server as module
 from helix_desktop.mcp_host.hosted_server import HostedServer, McpConnectionState
 from helix_desktop.mcp_host.server_config import ServerConfig
@@ -230,10 +236,16 @@ class Forgetful:
         body = json.loads(await reader.readexactly(int(fields.get("content-length", 0))) or "{}")
         status, more, result = self.reply(head.split()[0], fields.get("mcp-session-id", ""), body)
         content = json.dumps({"jsonrpc": "2.0", "id": body.get("id"), **result}).encode() if result else b""
-        lines = [f"HTTP/1.1 {status} x", "content-type: application/json", f"content-length: {len(content)}", *more]
+        content, kind = self.write_body(str(body.get("method")), content)
+        lines = [f"HTTP/1.1 {status} x", f"content-type: {kind}", f"content-length: {len(content)}", *more]
         writer.write("\r\n".join([*lines, "connection: close", "", ""]).encode() + content)
-        await writer.drain()
+        with suppress(ConnectionError):  # a client that has read enough
+            await writer.drain()
         writer.close()
+
+    def write_body(self, _method: str, content: bytes) -> tuple[bytes, str]:
+        """The body as it is sent, and its type with any further header."""
+        return content, "application/json"
 
     def reply(  # noqa: PLR0911 -- one answer after the other
         self, verb: str, session: str, body: dict[str, Any]
@@ -279,3 +291,70 @@ async def test_a_secret_that_is_not_there_is_named() -> None:
     async with hosting(config) as here:
         await here.settled()
         assert "The secret mcp/web/key for the server web is missing." in here.host.hosted_servers[0].status.why
+
+
+@dataclass
+class Compressing(Forgetful):
+    """It compresses what its tool answers. `prepared`: an answer that is ready already."""
+
+    coding: str
+    streams: bool
+    prepared: bytes = b""
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def compress(self, content: bytes) -> bytes:
+        content = b"event: message\ndata: " + content + b"\n\n" if self.streams else content
+        packers: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "deflate": zlib.compress}
+        for name in self.coding.split(", "):
+            content = packers.get(name, bytes)(content)
+        return content
+
+    def write_body(self, method: str, content: bytes) -> tuple[bytes, str]:
+        if method != "tools/call":
+            return super().write_body(method, content)
+        kind = "text/event-stream" if self.streams else "application/json"
+        return self.prepared or self.compress(content), f"{kind}\r\ncontent-encoding: {self.coding}"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("coding", ["identity", "gzip", "deflate", "gzip, deflate"])
+async def test_a_compressed_answer_over_http_is_read(coding: str, streams: bool, expect: Expect) -> None:
+    expect("Session termination failed")
+    assert await _called(Compressing(coding, streams)) == "said"
+
+
+@pytest.mark.parametrize("streams", [False, True])
+@pytest.mark.parametrize("coding", ["identity", "gzip", "gzip, deflate"])
+@pytest.mark.parametrize("more", [b"x" * (100 << 20), b'", "a": [' + b"[]," * 4_000_000 + b'1], "b": "'])
+async def test_an_answer_over_http_that_stands_for_much_is_refused_with_a_reason(
+    coding: str, streams: bool, more: bytes, expect: Expect
+) -> None:
+    for line in (
+        "Session termination failed",
+        "Error parsing JSON response",
+        "Error reading SSE",
+        "Error in post_writer",
+    ):
+        expect(line)
+    web = Compressing(coding, streams)
+    said = b'{"jsonrpc": "2.0", "id": 3, "result": {"content": [{"type": "text", "text": "%b"}]}}' % more
+    web.prepared = web.compress(said)
+    tracemalloc.start()
+    try:
+        with pytest.raises(HelixError):
+            await _called(web)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * len(web.prepared) + (80 << 20)  # the server is in this process as well, f"{peak:,}"
+
+
+async def _called(web: Forgetful) -> str:
+    """What its tool says."""
+    listening = await asyncio.start_server(web.answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
+    async with listening, hosting(ServerConfig("web", "http", url=url, call_seconds=20)) as here:
+        await here.settled()
+        return (await here.host.list_ready_tools()[0].call_foreign_tool({}, here.context)).text

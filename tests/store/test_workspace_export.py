@@ -5,15 +5,26 @@ import contextlib
 import json
 import random
 import shutil
+import tracemalloc
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import ConversationStarted, Text, ToolReturned, UserSaid
 from helix_desktop.engine.ports import EntryOrigin
-from helix_desktop.errors import ConfigFileMistake, HelixError, InvalidInput, NotFound, WrittenByNewerVersion
+from helix_desktop.errors import (
+    ConfigFileMistake,
+    HelixError,
+    InvalidInput,
+    NotFound,
+    StoreFailed,
+    WrittenByNewerVersion,
+)
+from helix_desktop.store import workspace_export
 from helix_desktop.store.all_workspaces import AllWorkspaces
 from helix_desktop.store.stored_workspace import StoredWorkspace
 from helix_desktop.store.workspace_export import settings_without_keys
@@ -284,3 +295,75 @@ async def test_a_cancelled_export_leaves_no_file(workspace: StoredWorkspace, tmp
         await exporting
     assert written
     assert list(tmp_path.glob("w.helix*")) == []
+
+
+def _hostile_archives() -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a file that means harm holds beside or instead of an export's own members, and how it is compressed."""
+    huge = bytes(200 << 20)
+    wide = b"[" + b"[]," * 4_000_000 + b"1]\n"
+    yield "manifest", {"manifest.json": huge}
+    yield "manifest of many values", {"manifest.json": wide}
+    yield "settings", {"workspace.toml": huge}
+    yield "fact", {"facts.jsonl": huge}
+    yield "fact of many values", {"facts.jsonl": wide}
+    yield "entry", {"entries.bin": huge}
+    yield "entry of many values", {"entries.bin": wide}
+    yield "members", {f"x{number}": b"" for number in range(70_000)}
+    yield "bzip2", {"how": zipfile.ZIP_BZIP2}
+    yield "lzma", {"how": zipfile.ZIP_LZMA}
+
+
+@pytest.mark.parametrize("at", range(10))
+async def test_a_file_that_stands_for_much_takes_little_memory(
+    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path, at: int
+) -> None:
+    await filled(workspace)
+    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    _, instead = list(_hostile_archives())[at]
+    how = instead.pop("how", zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(good) as source, zipfile.ZipFile(bad, "w", how, compresslevel=1) as target:
+        for member in {*source.namelist(), *instead}:
+            target.writestr(member, instead[member] if member in instead else source.read(member))
+    instead.clear()
+    tracemalloc.start()
+    try:
+        with pytest.raises(InvalidInput, match="Export"):
+            await workspaces.import_workspace(bad)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 160 << 20, f"{peak:,}"
+    assert [each.name for each in workspaces.list_workspaces()] == ["Thesis"]
+    assert not list(workspaces.folder.glob(".importing*"))
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "facts.jsonl"])
+async def test_a_member_that_is_encrypted_or_twice_there_is_refused(
+    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path, name: str
+) -> None:
+    await filled(workspace)
+    good, bad = await exported(workspace, tmp_path / "w.helix"), tmp_path / "bad.helix"
+    content = bytearray(good.read_bytes())
+    at = content.rindex(name.encode()) - 46  # its head in the directory at the end
+    content[at + 8] |= 1
+    bad.write_bytes(content)
+    with pytest.raises(InvalidInput, match="Export"):
+        await workspaces.import_workspace(bad)
+    shutil.copy(good, bad)
+    with zipfile.ZipFile(bad, "a") as target, pytest.warns(UserWarning, match="Duplicate"):
+        target.writestr(name, b"{}")
+    with pytest.raises(InvalidInput, match="Export"):
+        await workspaces.import_workspace(bad)
+    assert [each.name for each in workspaces.list_workspaces()] == ["Thesis"]
+
+
+async def test_an_import_that_would_fill_the_disk_ends_and_leaves_nothing(
+    workspace: StoredWorkspace, workspaces: AllWorkspaces, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(workspace)
+    path = await exported(workspace, tmp_path / "w.helix")
+    monkeypatch.setattr(workspace_export, "KEPT_FREE_BYTES", 1 << 62)
+    with pytest.raises(StoreFailed, match="disk"):
+        await workspaces.import_workspace(path)
+    assert [each.name for each in workspaces.list_workspaces()] == ["Thesis"]
+    assert not list(workspaces.folder.glob(".importing*"))

@@ -1,0 +1,56 @@
+"""Limits what a remote MCP server's replies stand for: the SDK reads them whole, and decompresses without a limit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx2
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from helix_desktop.decompression import BodyDecompressor, DecodedTooLarge, UnreadableCoding
+from helix_desktop.mcp_host.process_transport import LONGEST
+
+MOST_VALUES = 500_000  # lists and objects in one reply
+
+
+def create_limited_client(
+    headers: dict[str, str] | None = None, timeout: httpx2.Timeout | None = None, auth: httpx2.Auth | None = None
+) -> httpx2.AsyncClient:
+    """The SDK's client, for servers over HTTP."""
+    client = create_mcp_http_client(headers, timeout, auth)
+    client.event_hooks = {"request": [], "response": [limit_reply_body]}
+    return client
+
+
+async def limit_reply_body(response: httpx2.Response) -> None:
+    """A hook for each response, before anybody reads it. It is decompressed here; the length it has then is not known."""
+    coding = response.headers.pop("content-encoding", "")
+    response.headers.pop("content-length", None)
+    is_endless = not coding and response.headers.get("content-type", "").startswith("text/event-stream")
+    if not is_endless and isinstance(response.stream, httpx2.AsyncByteStream):
+        response.stream = _LimitedReplyStream(response.stream, coding)
+
+
+class _LimitedReplyStream(httpx2.AsyncByteStream):
+    """The body, decompressed, up to the limit on a message of a server."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, coding: str) -> None:
+        self._stream, self._coding = stream, coding
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        values = 0
+        try:
+            body = BodyDecompressor(self._coding, LONGEST)
+            async for piece in self._stream:
+                decoded = body.decode_piece(piece)
+                values += decoded.count(b"[") + decoded.count(b"{")
+                if values > MOST_VALUES:
+                    break
+                yield decoded
+        except (DecodedTooLarge, UnreadableCoding) as error:
+            raise httpx2.StreamError(f"the server's reply cannot be read: {error}") from error
+        if values > MOST_VALUES:
+            raise httpx2.StreamError(f"the server's reply holds more than {MOST_VALUES:,} lists and objects")
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()

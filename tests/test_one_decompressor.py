@@ -1,0 +1,132 @@
+"""Foreign bytes are decompressed in one place, `decompression.py`, where what comes out is limited: every other way is forbidden."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import helix_desktop
+
+PACKAGE = Path(helix_desktop.__file__).parent
+# What may stand outside `decompression.py`, by file, with the reason.
+ALLOWED = {
+    "decompression.py": {"zlib", "zstandard", "zipfile", "decompressobj", "decompress", "ZstdDecompressor", "ZipFile"},  # the one place
+    "engine/changes/git_patch.py": {"zlib"},  # compresses what goes into a patch
+    "store/shared/fact_segments.py": {"zstandard"},  # compresses, and names the error
+    "store/shared/entry_rows.py": {"zstandard"},  # compresses, and names the error
+    "store/cache_folder.py": {"zstandard", "ZstdDecompressor", "decompress"},  # the program's own chunks, each of one size at most
+    "store/workspace_export.py": {"zlib", "zipfile", "ZipFile"},  # writes an export, and names the errors
+}  # fmt: skip
+MODULES = {
+    "zlib", "gzip", "bz2", "lzma", "zstandard", "zstd", "brotli", "brotlicffi", "tarfile", "zipfile", "zipimport", "compression",
+    "backports", "snappy", "lz4", "isal", "py7zr", "rarfile", "libarchive", "fsspec", "blosc", "lzo", "zopfli", "httpx._decoders",
+    "httpx2._decoders",
+}  # fmt: skip
+# Names that decompress, whatever they belong to. The readers of httpx decompress a body as a whole: `aiter_raw` does not.
+NAMES = {
+    "decompress", "decompressobj", "ZstdDecompressor", "BZ2Decompressor", "LZMADecompressor", "GzipFile", "BZ2File", "LZMAFile",
+    "ZipFile", "TarFile", "unpack_archive", "extractall", "aread", "aiter_bytes", "aiter_text", "aiter_lines", "iter_bytes",
+    "iter_text", "iter_lines", "qUncompress", "uncompress",
+}  # fmt: skip
+
+
+def offences(source: str, file: str = "somewhere.py") -> list[str]:
+    """Each way to decompress that a file has and may not have."""
+    found = [
+        f"{file}:{getattr(node, 'lineno', 0)}: {name}" for node in ast.walk(ast.parse(source)) for name in _ways(node)
+    ]
+    return [each for each in found if each.rpartition(": ")[2] not in ALLOWED.get(file, set())]
+
+
+def _ways(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from filter(None, (_module(alias.name) for alias in node.names))
+    elif isinstance(node, ast.ImportFrom):
+        yield from filter(
+            None, (_module(node.module or ""), *(alias.name for alias in node.names if alias.name in NAMES))
+        )
+    elif isinstance(node, ast.Attribute) and node.attr in NAMES:
+        yield node.attr
+    elif isinstance(node, ast.Call):
+        yield from _called(node)
+
+
+def _called(node: ast.Call) -> Iterator[str]:
+    """A name or module given as a text, and requests whose reply a library reads as a whole before anybody can count it."""
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if name in {"getattr", "import_module", "__import__", "methodcaller", "attrgetter"}:
+        texts = [
+            each.value for each in ast.walk(node) if isinstance(each, ast.Constant) and isinstance(each.value, str)
+        ]
+        yield from (text for text in texts if text in NAMES or _module(text))
+    owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    is_client = getattr(owner, "attr", getattr(owner, "id", "")) in {"client", "_client", "http", "httpx", "httpx2"}
+    streams = any(word.arg == "stream" and getattr(word.value, "value", None) is True for word in node.keywords)
+    if is_client and name in {"get", "post", "put", "patch", "delete", "head", "options", "request"}:
+        yield "a reply read as a whole"
+    if is_client and name == "send" and not streams:
+        yield "a reply read as a whole"
+
+
+def _module(name: str) -> str:
+    """The forbidden module that this is, or is a part of."""
+    return next((each for each in MODULES if name == each or name.startswith(f"{each}.")), "")
+
+
+FILES = sorted(path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py"))
+
+
+def test_foreign_bytes_are_decompressed_in_one_place() -> None:
+    assert len(FILES) > 500
+    found = [each for file in FILES for each in offences((PACKAGE / file).read_text("utf-8"), file)]
+    assert found == []
+
+
+def test_what_is_allowed_is_there() -> None:
+    """A reason that holds for nothing any more would be a hole kept open."""
+    for file, names in ALLOWED.items():
+        tree = ast.parse((PACKAGE / file).read_text("utf-8"))
+        assert names <= {name for node in ast.walk(tree) for name in _ways(node)}, file
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import gzip",
+        "import zlib as z\nz.decompress(b'')",
+        "from lzma import LZMADecompressor as harmless",
+        "import tarfile",
+        "import compression.zstd",
+        "import importlib\nimportlib.import_module('bz2')",
+        "__import__('zlib')",
+        "import shutil\nshutil.unpack_archive('x')",
+        "getattr(codecs, 'decompress')",
+        "async def f(response): return await response.aread()",
+        "async def f(reply):\n    async for line in reply.aiter_lines(): pass",
+        "async def f(client): return await client.get('x')",
+        "async def f(self): return await self._client.send(request)",
+        "async def f(http): return await http.send(request, stream=False)",
+        "import httpx\nhttpx.get('x')",
+        "def later():\n    from zipfile import ZipFile",
+    ],
+)
+def test_every_other_way_is_found(source: str) -> None:
+    assert offences(source)
+
+
+def test_a_body_read_piece_by_piece_is_no_offence() -> None:
+    assert (
+        offences(
+            "async def f(client):\n    response = await client.send(request, stream=True)\n    response.aiter_raw()"
+        )
+        == []
+    )
+
+
+def test_a_way_added_to_any_file_of_ours_is_found() -> None:
+    for file in FILES[::25]:
+        if file not in ALLOWED:
+            assert offences((PACKAGE / file).read_text("utf-8") + "\nimport gzip\n", file), file
