@@ -25,6 +25,7 @@ NOUNS = (
     "project",
     "forget",
     "ask",
+    "acp",
     "tour",
     "gateway",
     "wrap",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
+from pathlib import Path
 
 from helix_desktop.engine.digest import Digest
 from helix_desktop.engine.facts import FileChanged, Stored, ToolCall
@@ -58,6 +59,7 @@ class ToolOutput:
 
 # Returns when the action is allowed; raises ActionRefused with the reason when it is not.
 PermitAction = Callable[[ToolAction], Awaitable[None]]
+ReadEditorFile = Callable[[Path], Awaitable[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,9 @@ class FilesSeen:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceResources:
-    """What all tools of a workspace work on. `files_seen`: by conversation; it outlives the session."""
+    """What all tools of a workspace work on. `files_seen`: by conversation; it outlives the session. `editor_files`: by conversation, where
+    an editor works in it: the text of a file as it has it, saved or not.
+    """
 
     roots: WorkspaceRoots
     cache: ContentCache
@@ -90,6 +94,7 @@ class WorkspaceResources:
     tokens: TokenCounter
     files_seen: dict[str, FilesSeen] = field(default_factory=dict)
     checkpoints: Checkpoints | None = None
+    editor_files: dict[str, ReadEditorFile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ from helix_desktop.tools.workspace_roots import FolderEntry, RootPath
 T = TypeVar("T")
 MOST_LISTED = 2_000
 LARGEST_WHOLE = 256 * 1024 * 1024
+LARGEST_UNSAVED = 4 * 1024 * 1024  # of a file that the editor is asked for
 LARGEST_IMAGE = 10 * 1024 * 1024
 _PIECE = 1 << 20
 _IMAGES = ((b"\x89PNG\r\n\x1a\n", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"))
@@ -55,6 +56,9 @@ async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     if last and last < max(first, 1):
         raise InvalidInput(f"last_line {last} is before first_line {first}.")
     found = await _look_or_suggest(workspace_roots.stat_path, use, place)
+    if found.st_size <= LARGEST_UNSAVED and (unsaved := await _read_unsaved_text(use, place)) is not None:
+        part = "".join(unsaved.splitlines(keepends=True)[max(first, 1) - 1 : last or None])
+        return ToolOutput(part or "[no text]", source=f"{shown} (not saved yet in the editor)")
     asked, stamp = (str(place.full_path), first, last), (found.st_mtime_ns, found.st_size, found.st_ino)
     earlier = use.files_seen.answered_reads.get(asked)
     if earlier is not None and earlier.stamp == stamp and await _is_result_in_cache(use, earlier.result):
@@ -62,6 +66,27 @@ async def read_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
     result = await _read_any_file(use, place, first, last)
     use.files_seen.answered_reads[asked] = AnsweredRead(stamp, result, use.call.id)
     return result
+
+
+async def _read_unsaved_text(use: ToolResources, place: RootPath) -> str | None:
+    """The text of a file that the user's editor has changed and not saved yet; None for any other."""
+    read_editor_file = use.workspace_resources.editor_files.get(use.context.conversation)
+    text = await read_editor_file(place.full_path) if read_editor_file is not None else None
+    if text is None:
+        return None
+    saved = await asyncio.to_thread(workspace_roots.read_whole_file, use.roots, place)
+    same = file_text.decode_file_text(saved).removeprefix("\ufeff").splitlines() == text.splitlines()
+    return None if same else text
+
+
+async def _refuse_unsaved_file(use: ToolResources, place: RootPath) -> None:
+    """What the user has typed and not saved is not written over."""
+    with suppress(NotFound):
+        if await _read_unsaved_text(use, place) is not None:
+            raise ActionRefused(
+                f"{use.roots.display_path(place)} has changes in the user's editor that are not saved; nothing was written.",
+                remedy="Ask the user to save the file or to discard the changes, then read it again.",
+            )
 
 
 async def _is_result_in_cache(use: ToolResources, result: ToolOutput) -> bool:
@@ -248,6 +273,8 @@ async def edit_file(args: ToolArguments, use: ToolResources) -> ToolOutput:
 
 async def ask_and_write(use: ToolResources, change: FileEdit, title: str) -> ToolOutput:
     """Ask with the diff, keep both contents, write, and say what was done."""
+    if change.before is not None:
+        await _refuse_unsaved_file(use, change.root_path)
     shown = use.roots.display_path(change.root_path)
     if change.before == change.after:
         return ToolOutput(f"{shown} already is exactly so; nothing was written.", source=shown)

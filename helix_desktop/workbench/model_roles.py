@@ -112,6 +112,15 @@ class WorkspaceModels:
                 continue
         return tuple(found)
 
+    def list_known_names(self) -> list[str]:
+        """The models that are chosen, then those the configured providers last reported, without asking them."""
+        reported = (
+            f"{config.name}/{model}"
+            for config in self._access.configured.list_providers()
+            for model in (*config.reported, *config.corrections)
+        )
+        return list(dict.fromkeys([*filter(None, self._names().values()), *reported]))
+
     async def request_body_as_sent(
         self, session: Session, seq: int | None, request: Request, model: str
     ) -> tuple[str, Mapping[str, Any]]:

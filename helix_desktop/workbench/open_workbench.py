@@ -296,9 +296,12 @@ class Workbench:
             self.sessions.keep_session_open(session)
             return session
 
-    async def start_conversation(self, title: str = "", *, agent: str = "", parent: str = "") -> Session:
+    async def start_conversation(
+        self, title: str = "", *, agent: str = "", parent: str = "", identity: str = ""
+    ) -> Session:
+        """`identity`: one of `new_conversation_id` that somebody was told before."""
         return await self.open_session(
-            await self._create_conversation(ConversationStarted(title=title, parent=parent, agent=agent))
+            await self._create_conversation(ConversationStarted(title=title, parent=parent, agent=agent), identity)
         )
 
     async def preview_new_conversation(self) -> Session:
@@ -326,7 +329,7 @@ class Workbench:
         original's.
         """
         last = (await self.open_session(conversation)).conversation.state.last_seq
-        new = _new_conversation_id()
+        new = new_conversation_id()
         await self.workspace.journal.fork_conversation(conversation, at or last, new)
         if agent:
             await self.workspace.journal.append_to_journal(
@@ -375,8 +378,8 @@ class Workbench:
             tuple(session.all_facts) if session is not None else await self.workspace.journal.read_facts(conversation)
         )
 
-    async def _create_conversation(self, started: ConversationStarted) -> str:
-        new = _new_conversation_id()
+    async def _create_conversation(self, started: ConversationStarted, identity: str = "") -> str:
+        new = identity or new_conversation_id()
         recorded = await self.workspace.journal.append_to_journal(new, [started])
         self._rows.add_new_row(new, started, recorded[0].time)
         return new
@@ -851,6 +854,6 @@ class Workbench:
                 del self._meters[conversation]
 
 
-def _new_conversation_id() -> str:
+def new_conversation_id() -> str:
     """Sorts by time, and is unlike any other."""
     return f"{int(time.time() * 1000):012x}{random.token_hex(4)}"

@@ -1,0 +1,275 @@
+"""Facts and events of a conversation as the updates of the protocol. What a later version of the protocol changes is changed here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from acp import helpers
+from acp.schema import (
+    Cost,
+    FileEditToolCallContent,
+    PlanEntryStatus,
+    SessionInfoUpdate,
+    ToolCallLocation,
+    ToolKind,
+    UsageUpdate,
+)
+
+from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
+from helix_desktop.engine.facts import (
+    Attachment,
+    ConversationChanged,
+    Fact,
+    FileChanged,
+    Folded,
+    ModelReplied,
+    Reasoning,
+    Text,
+    TodoSet,
+    ToolCall,
+    ToolReturned,
+    TurnEnded,
+    UserSaid,
+)
+from helix_desktop.engine.session_events import (
+    CallStage,
+    CallStageChanged,
+    Event,
+    FactAppended,
+    MeterChanged,
+    ReplyStreamed,
+    ToolPrinted,
+)
+from helix_desktop.engine.tool_names import EDITS, RECALLS, ToolName
+from helix_desktop.errors import HelixError
+from helix_desktop.fast_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from helix_desktop.workbench import Workbench
+
+SHOWN_BYTES = 8_000  # of an output
+LARGEST_DIFF = 400_000  # bytes of a file that is shown as a difference
+TITLE = 80
+_KINDS: dict[str, ToolKind] = {
+    ToolName.READ_FILE: "read", ToolName.LIST_FILES: "read", ToolName.GLOB_FILES: "search", ToolName.SEARCH_FILES: "search",
+    ToolName.RUN_COMMAND: "execute", ToolName.FETCH_URL: "fetch", ToolName.DELEGATE: "think", ToolName.SET_TODO: "think",
+    **dict.fromkeys(EDITS, "edit"), **dict.fromkeys(RECALLS, "read"),
+}  # fmt: skip
+_PLAN: dict[str, PlanEntryStatus] = {"open": "pending", "doing": "in_progress", "done": "completed"}
+
+
+@dataclass(frozen=True, slots=True)
+class ClientAbilities:
+    """What a client said it can show and do, beyond what every client can."""
+
+    compaction: bool = False  # announced, so folds are sent; the SDK has no type for them yet
+    terminal_output: bool = False
+    reads_files: bool = False
+    fills_forms: bool = False
+
+    @classmethod
+    def parse_initialize(cls, params: Any) -> ClientAbilities:
+        """From the parameters of `initialize` as they came."""
+        given = params.get("clientCapabilities") if isinstance(params, dict) else None
+
+        def value(*names: str) -> Any:
+            found: Any = given
+            for name in names:
+                found = found.get(name) if isinstance(found, dict) else None
+            return found
+
+        return cls(
+            value("session", "compaction") is not None,
+            value("_meta", "terminal_output") is True,
+            value("fs", "readTextFile") is True,
+            value("elicitation", "form") is not None,
+        )
+
+
+@dataclass(slots=True)
+class ConversationUpdates:
+    """The updates of one conversation for one client. `own_messages`: those the client sent itself, which it shows already."""
+
+    bench: Workbench
+    conversation: str
+    abilities: ClientAbilities
+    own_messages: int = 0
+    _printed: dict[str, str] = field(default_factory=dict)
+    _usage: tuple[int, int, float] | None = None
+
+    async def updates_of_event(self, event: Event) -> AsyncIterator[Any]:
+        """In the order in which they are sent. A dict is sent as it is, without the SDK."""
+        match event:
+            case FactAppended(recorded):
+                async for update in self.updates_of_fact(recorded.fact):
+                    yield update
+            case ReplyStreamed(delta=TextDelta(text)):
+                yield helpers.update_agent_message_text(text)
+            case ReplyStreamed(delta=ReasoningDelta(text)):
+                yield helpers.update_agent_thought_text(text)
+            case CallStageChanged(call=call, stage=CallStage.RUNNING):
+                yield helpers.update_tool_call(call, status="in_progress")
+            case ToolPrinted(call=call, text=text):
+                yield self._printed_update(call, text)
+        if isinstance(event, MeterChanged) or _changes_usage(event):
+            for update in self.usage_updates():
+                yield update
+
+    async def updates_of_fact(self, fact: Fact, *, again: bool = False) -> AsyncIterator[Any]:
+        """`again`: of a conversation that is loaded, whose texts were not streamed."""
+        match fact:
+            case UserSaid(by="") | ModelReplied():
+                for update in self._message_updates(fact, again=again):
+                    yield update
+            case ToolReturned():
+                yield await self._result_update(fact)
+            case TodoSet(items=items):
+                yield helpers.update_plan(helpers.plan_entry(text, status=_PLAN[state]) for text, state in items)
+            case Folded(fold=fold, text=text) if self.abilities.compaction:
+                summary = [{"type": "text", "text": text}] if text else []
+                said = {"sessionUpdate": "compaction_update", "compactionId": fold, "status": "completed"}
+                yield {**said, "summary": summary}
+            case ConversationChanged(title=str(title)):
+                yield SessionInfoUpdate(session_update="session_info_update", title=title)
+
+    def _message_updates(self, fact: UserSaid | ModelReplied, *, again: bool) -> Iterator[Any]:
+        is_own = isinstance(fact, UserSaid) and self.own_messages and not again
+        self.own_messages -= 1 if is_own else 0
+        for part in () if is_own else fact.parts:
+            match part:
+                case ToolCall():
+                    yield self._call_update(part)
+                case Attachment(name=name):
+                    yield helpers.update_user_message_text(f"[{name}]")
+                case Text(text=text) if isinstance(fact, UserSaid):
+                    yield helpers.update_user_message_text(text)
+                case Text(text=text) if again:
+                    yield helpers.update_agent_message_text(text)
+                case Reasoning(text=text) if again and text:
+                    yield helpers.update_agent_thought_text(text)
+
+    def usage_updates(self) -> list[Any]:
+        """How full the window is and what the conversation cost, where that has changed."""
+        session = self.bench.sessions.find_open_session(self.conversation)
+        if session is None:
+            return []
+        meter, row = session.next_request_meter(), self.bench.conversation_row(self.conversation)
+        usage = (meter.used, meter.window, row.cost if row is not None else 0.0)
+        if usage == self._usage:
+            return []
+        self._usage = usage
+        cost = Cost(amount=usage[2], currency="USD")
+        return [UsageUpdate(session_update="usage_update", used=usage[0], size=usage[1], cost=cost)]
+
+    # --- calls
+
+    def _call_update(self, call: ToolCall) -> Any:
+        update = helpers.start_tool_call(
+            call.id,
+            title_of_call(call),
+            kind=kind_of_call(call),
+            status="pending",
+            locations=self.locations_of_call(call),
+            raw_input=_arguments_of_call(call),
+        )
+        if self.abilities.terminal_output and call.name == ToolName.RUN_COMMAND:
+            update.content = [helpers.tool_terminal_ref(call.id)]
+            update.field_meta = {"terminal_info": {"terminal_id": call.id, "cwd": str(self.bench.main_folder)}}
+        return update
+
+    def locations_of_call(self, call: ToolCall) -> list[ToolCallLocation] | None:
+        """The file it is about, for an editor that follows the agent."""
+        path = (_arguments_of_call(call) or {}).get("path")
+        full = self._full_path(path) if isinstance(path, str) else ""
+        return [ToolCallLocation(path=full)] if full else None
+
+    def _full_path(self, path: str) -> str:
+        """Empty where it is none of the workspace's."""
+        try:
+            return str(self.bench.kit.resources.roots.resolve_path(path).full_path)
+        except HelixError:
+            return ""
+
+    def _printed_update(self, call: str, text: str) -> Any:
+        if self.abilities.terminal_output:
+            update = helpers.update_tool_call(call)
+            update.field_meta = {"terminal_output": {"terminal_id": call, "data": text}}
+            return update
+        self._printed[call] = (self._printed.get(call, "") + text)[-SHOWN_BYTES:]
+        return helpers.update_tool_call(
+            call, content=[helpers.tool_content(helpers.text_block(fence(self._printed[call])))]
+        )
+
+    async def _result_update(self, fact: ToolReturned) -> Any:
+        self._printed.pop(fact.call, None)
+        content: list[Any] = [diff for each in fact.changes if (diff := await self._difference(each)) is not None]
+        text = fact.head or await self._beginning_of_output(fact)
+        update = helpers.update_tool_call(fact.call, status="completed" if fact.ok else "failed")
+        if self.abilities.terminal_output and fact.exit_code is not None:
+            ended = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
+            update.field_meta = {"terminal_exit": ended}
+        elif text and not (content and fact.ok):
+            content.append(helpers.tool_content(helpers.text_block(fence(text))))
+        update.content = content or None
+        return update
+
+    async def _beginning_of_output(self, fact: ToolReturned) -> str:
+        session = self.bench.sessions.find_open_session(self.conversation)
+        if session is None or not fact.output.size:
+            return ""
+        try:
+            text = await session.read_entry_beginning(fact.output, SHOWN_BYTES)
+        except HelixError:
+            return ""
+        return text if fact.output.size <= SHOWN_BYTES else f"{text}\n… ({fact.output.size:,} bytes in all)"
+
+    async def _difference(self, change: FileChanged) -> FileEditToolCallContent | None:
+        texts = []
+        for digest in (change.before, change.after):
+            try:
+                content = b"" if digest is None else await self.bench.workspace.cache.read_content(digest)
+                texts.append(content.decode() if len(content) <= LARGEST_DIFF else None)
+            except (HelixError, UnicodeDecodeError):
+                texts.append(None)
+        before, after = texts
+        if before is None or after is None:
+            return None
+        return helpers.tool_diff_content(
+            self._full_path(change.path) or change.path, after, None if change.before is None else before
+        )
+
+
+def _changes_usage(event: Event) -> bool:
+    return isinstance(event, FactAppended) and isinstance(
+        event.recorded.fact, ModelReplied | ToolReturned | Folded | TurnEnded
+    )
+
+
+def kind_of_call(call: ToolCall) -> ToolKind:
+    return _KINDS.get(call.name, "other")
+
+
+def title_of_call(call: ToolCall) -> str:
+    """The tool with the first thing it was given, in one line."""
+    first = next((value for value in (_arguments_of_call(call) or {}).values() if isinstance(value, str)), "")
+    line = " ".join(f"{call.name} {first}".split())
+    return line if len(line) <= TITLE else f"{line[: TITLE - 1]}…"
+
+
+def fence(text: str) -> str:
+    """Text that an editor shows as it is: it reads Markdown, and what a program printed is none."""
+    marks = "```"
+    while marks in text:
+        marks += "`"
+    return f"{marks}\n{text.rstrip()}\n{marks}"
+
+
+def _arguments_of_call(call: ToolCall) -> dict[str, Any] | None:
+    try:
+        found = json.loads(call.arguments)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

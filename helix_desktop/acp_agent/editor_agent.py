@@ -1,0 +1,231 @@
+"""The agent as the protocol sees it: one object for each editor that works in a workspace, one method for each request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from acp.agent.router import build_agent_router
+from acp.connection import Connection
+from acp.router import Route
+from acp.schema import (
+    DeleteSessionRequest,
+    ForkSessionResponse,
+    InitializeResponse,
+    ListSessionsResponse,
+    LoadSessionResponse,
+    NewSessionResponse,
+    PromptResponse,
+    ResumeSessionResponse,
+    SessionInfo,
+    SetSessionConfigOptionResponse,
+    SetSessionModeResponse,
+)
+
+from helix_desktop import tasks
+from helix_desktop.acp_agent import conversation_options
+from helix_desktop.acp_agent.agent_description import build_initialize_result
+from helix_desktop.acp_agent.console_transport import ConsoleTransport, GuardedRouter
+from helix_desktop.acp_agent.conversation_updates import ClientAbilities
+from helix_desktop.acp_agent.editor_conversation import EditorConversation
+from helix_desktop.acp_agent.prompt_parts import build_user_parts
+from helix_desktop.engine.session_events import Event, FactAppended
+from helix_desktop.errors import ActionRefused, InvalidInput, NotFound
+from helix_desktop.workbench.open_workbench import new_conversation_id
+
+if TYPE_CHECKING:
+    from helix_desktop.console import Console
+    from helix_desktop.workbench import Workbench
+
+PAGE = 100  # conversations of one answer to session/list
+MOST_OPEN = 200  # conversations that one editor has open
+QUIT_SECONDS = 1.0
+
+
+class EditorAgent:
+    """The names of the methods and their arguments are the SDK's (`acp.interfaces.Agent`)."""
+
+    def __init__(self, bench: Workbench) -> None:
+        self._bench = bench
+        self._tasks = tasks.OwnedTasks("editor")
+        self._open: dict[str, EditorConversation] = {}
+        self._abilities = ClientAbilities()
+
+    async def serve_editor(self, console: Console) -> None:
+        """Answers an editor about this workspace until it goes away; then the turns it waits for are stopped."""
+        router = build_agent_router(cast(Any, self), use_unstable_protocol=True)
+        router.add_route(Route("session/delete", self._delete_session, "request"))
+        guarded = GuardedRouter(router, self._note_request)
+        self._client = Connection(guarded, ConsoleTransport(console), listening=False)
+        unsubscribe = self._bench.subscribe_to_events(self.hear_event)
+        try:
+            await self._client.main_loop()
+        finally:
+            unsubscribe()
+            await self.aclose()
+            await self._client.close()
+
+    async def aclose(self) -> None:
+        for conversation in self._open.values():
+            conversation.close()
+        await self._tasks.aclose(limit=QUIT_SECONDS)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the editor waits for a turn."""
+        return any(conversation.is_answering for conversation in self._open.values())
+
+    def hear_event(self, event: Event) -> None:
+        name = event.recorded.conversation if isinstance(event, FactAppended) else event.conversation
+        if (conversation := self._open.get(name)) is not None:
+            conversation.hear_event(event)
+
+    def _note_request(self, method: str, params: Any) -> None:
+        """The SDK leaves out what it does not know yet of a client's abilities."""
+        if method == "initialize":
+            self._abilities = ClientAbilities.parse_initialize(params)
+
+    # --- the connection
+
+    async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
+        return InitializeResponse.model_validate(build_initialize_result())
+
+    async def authenticate(self, method_id: str, **_: Any) -> None:
+        """Keys are the program's; an editor never has one."""
+
+    # --- sessions
+
+    async def new_session(
+        self, cwd: str, additional_directories: Sequence[str] | None = None, **_: Any
+    ) -> NewSessionResponse:
+        self._check_folders(cwd, additional_directories)
+        conversation = self._attach(new_conversation_id())
+        self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
+        return NewSessionResponse(session_id=conversation.id, **self._choices(conversation.id))
+
+    async def load_session(
+        self, cwd: str, session_id: str, additional_directories: Sequence[str] | None = None, **_: Any
+    ) -> LoadSessionResponse:
+        self._check_folders(cwd, additional_directories)
+        await self._attach_existing(session_id).replay_history()
+        return LoadSessionResponse(**self._choices(session_id))
+
+    async def resume_session(
+        self, session_id: str, cwd: str, additional_directories: Sequence[str] | None = None, **_: Any
+    ) -> ResumeSessionResponse:
+        self._check_folders(cwd, additional_directories)
+        conversation = self._attach_existing(session_id)
+        await conversation.open_session()
+        self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
+        return ResumeSessionResponse(**self._choices(session_id))
+
+    async def fork_session(
+        self, session_id: str, cwd: str, additional_directories: Sequence[str] | None = None, **_: Any
+    ) -> ForkSessionResponse:
+        self._check_folders(cwd, additional_directories)
+        self._require_row(session_id)
+        fork = (await self._bench.fork_conversation(session_id)).id
+        self._attach(fork)
+        return ForkSessionResponse(session_id=fork, **self._choices(fork))
+
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+        rows = [row for row in self._bench.list_conversations() if not (row.parent or row.trashed or row.agent)]
+        start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() else 0
+        sessions = [
+            SessionInfo(
+                session_id=row.id,
+                cwd=cwd or str(self._bench.main_folder),
+                title=row.title or None,
+                updated_at=datetime.fromtimestamp(row.updated, UTC).isoformat(),
+            )
+            for row in rows[start : start + PAGE]
+        ]
+        more = str(start + PAGE) if start + PAGE < len(rows) else None
+        return ListSessionsResponse(sessions=sessions, next_cursor=more)
+
+    async def close_session(self, session_id: str, **_: Any) -> None:
+        self._find_open(session_id).close()
+        del self._open[session_id]
+
+    async def _delete_session(self, params: Any) -> dict[str, Any]:
+        """To the trash, from where the window brings it back."""
+        wanted = DeleteSessionRequest.model_validate(params).session_id
+        if (conversation := self._open.pop(wanted, None)) is not None:
+            conversation.close()
+        if self._bench.conversation_row(wanted) is not None:
+            await (await self._bench.open_session(wanted)).set_trashed()
+        return {}
+
+    # --- turns and choices
+
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
+        conversation = self._find_open(session_id)
+        parts = await build_user_parts(self._bench, prompt)
+        if not parts:
+            raise InvalidInput("The message is empty.")
+        return PromptResponse.model_validate({"stopReason": await conversation.run_turn(parts)})
+
+    async def cancel(self, session_id: str, **_: Any) -> None:
+        self._find_open(session_id).cancel_turn()
+
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
+        await self.set_config_option("mode", session_id, mode_id)
+        return SetSessionModeResponse()
+
+    async def set_config_option(
+        self,
+        config_id: str,
+        session_id: str,
+        value: Any,
+        **_: Any,
+    ) -> SetSessionConfigOptionResponse:
+        conversation = self._find_open(session_id)
+        await conversation_options.choose_option(
+            self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun
+        )
+        for each in self._open.values():
+            await each.send_choices_if_changed()
+        return SetSessionConfigOptionResponse(
+            config_options=conversation_options.build_options(self._bench, session_id)
+        )
+
+    # --- within
+
+    def _choices(self, conversation: str) -> dict[str, Any]:
+        options = conversation_options.build_options(self._bench, conversation)
+        return {"modes": conversation_options.build_modes(self._bench), "config_options": options}
+
+    def _attach(self, identity: str) -> EditorConversation:
+        if identity not in self._open:
+            if len(self._open) >= MOST_OPEN:
+                raise ActionRefused(f"More than {MOST_OPEN} sessions are open.", remedy="Close some of them first.")
+            self._open[identity] = EditorConversation(
+                self._bench, identity, self._abilities, self._client, self._tasks.spawn_task
+            )
+        return self._open[identity]
+
+    def _attach_existing(self, identity: str) -> EditorConversation:
+        self._require_row(identity)
+        return self._attach(identity)
+
+    def _require_row(self, identity: str) -> None:
+        row = self._bench.conversation_row(identity)
+        if row is None or row.trashed:
+            raise NotFound(f"There is no conversation {identity[:80]} in {self._bench.name}.")
+
+    def _find_open(self, identity: str) -> EditorConversation:
+        """One that is open; after this process took the workspace over, also one that was open in another."""
+        return self._open.get(identity) or self._attach_existing(identity)
+
+    def _check_folders(self, cwd: str, more: Sequence[str] | None) -> None:
+        """The agent works in the workspace's folders and in no others, whatever an editor names."""
+        allowed = [folder.resolve() for folder in self._bench.allowed_folders]
+        for folder in (cwd, *(more or ())):
+            place = Path(folder).resolve()
+            if not any(place.is_relative_to(root) for root in allowed):
+                raise ActionRefused(
+                    f"{folder} is outside the folders of {self._bench.name}.",
+                    remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
+                )

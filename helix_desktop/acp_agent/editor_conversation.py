@@ -1,0 +1,302 @@
+"""One conversation as an editor has it open: its updates in their order, its questions, and the turn the editor waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acp import RequestError
+from acp.connection import Connection
+from acp.helpers import text_block, tool_content
+from acp.schema import PermissionOption, RequestPermissionRequest, SessionNotification, ToolCallUpdate
+from acp.utils import notify_model, serialize_params
+
+from helix_desktop.acp_agent import conversation_options
+from helix_desktop.acp_agent.agent_description import SIGN_IN
+from helix_desktop.acp_agent.conversation_updates import (
+    ClientAbilities,
+    ConversationUpdates,
+    fence,
+    kind_of_call,
+    title_of_call,
+)
+from helix_desktop.engine import exact_text
+from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
+from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
+from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
+from helix_desktop.engine.session_events import (
+    ActivityChanged,
+    ConversationActivity,
+    Event,
+    FactAppended,
+    QuestionAsked,
+    ReplyStreamed,
+    ToolPrinted,
+)
+from helix_desktop.errors import HelixError, InvalidInput
+
+if TYPE_CHECKING:
+    from helix_desktop.engine.session import Session
+    from helix_desktop.workbench import Workbench
+
+READ_SECONDS = 2.0  # that an editor has to answer with a file's text; one that does not is asked no more
+_ENDS = {TurnEnd.DONE: "end_turn", TurnEnd.STOPPED: "cancelled", TurnEnd.STEP_LIMIT: "max_turn_requests"}
+_SCOPES = {"once": "Allow once", "conversation": "Allow in this conversation", "always": "Always allow"}
+_SCOPES |= {
+    "ask": "Approve and ask before changes",
+    "edits": "Approve, allow edits",
+    "all": "Approve, allow everything",
+}
+log = logging.getLogger(__name__)
+SpawnTask = Callable[..., asyncio.Task[Any]]
+
+
+class EditorConversation:
+    """Begun in the journal with its first message, so that an editor that only opens a panel leaves nothing behind."""
+
+    def __init__(
+        self, bench: Workbench, identity: str, abilities: ClientAbilities, client: Connection, spawn: SpawnTask
+    ) -> None:
+        self.id = identity
+        self.is_begun = bench.conversation_row(identity) is not None
+        self._bench = bench
+        self._client = client
+        self._abilities = abilities
+        self._spawn = spawn
+        self._updates = ConversationUpdates(bench, identity, abilities)
+        self._waiting: asyncio.Queue[Event | asyncio.Future[None]] = asyncio.Queue()
+        self._turn: asyncio.Future[None] | None = None
+        self._ended: TurnEnded | None = None
+        self._is_cancelled = False
+        self._mode = bench.permission_mode
+        self._sending = spawn(self._send_waiting_events(), name="updates for an editor")
+        if abilities.reads_files:
+            bench.kit.resources.editor_files[identity] = self._read_editor_file
+
+    async def open_session(self) -> Session:
+        """The session, of a conversation that is begun here if it is new."""
+        if not self.is_begun:
+            self.is_begun = True
+            return await self._bench.start_conversation(identity=self.id)
+        return await self._bench.open_session(self.id)
+
+    def close(self) -> None:
+        """The editor has closed it: its turn is stopped, and all that was said is kept."""
+        self.cancel_turn()
+        self._sending.cancel()
+        self._bench.kit.resources.editor_files.pop(self.id, None)
+
+    # --- a turn
+
+    @property
+    def is_answering(self) -> bool:
+        return self._turn is not None
+
+    async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
+        """Sends the message and returns why the turn ended, in the protocol's words, once all its updates are sent."""
+        if self._turn is not None:
+            raise InvalidInput("The agent is still answering the last message.", remedy="Wait, or cancel it first.")
+        if not self._bench.model_of_conversation(self.id):
+            raise RequestError(-32000, f"No model is chosen for {self._bench.name}. {SIGN_IN}")
+        self._turn, self._ended = asyncio.get_running_loop().create_future(), None
+        self._is_cancelled = False
+        try:
+            session = await self.open_session()
+            parts = await self._bench.expand_command_message(session, parts)
+            if self._is_cancelled:
+                return "cancelled"
+            self._updates.own_messages += 1
+            session.send_message(parts)
+            await self._turn
+        finally:
+            self._turn = None
+        await self._wait_until_sent()
+        return self._reason_of_end()
+
+    def _reason_of_end(self) -> str:
+        ended = self._ended or TurnEnded(TurnEnd.STOPPED)
+        if ended.reason is TurnEnd.FAILED:
+            raise RequestError(-32603, ended.why or "The turn failed.", {"cause": ended.cause})
+        return _ENDS.get(ended.reason, "max_turn_requests")
+
+    def cancel_turn(self) -> None:
+        """Stops the turn that the editor waits for; the conversation of somebody else goes on."""
+        session = self._bench.sessions.find_open_session(self.id)
+        self._is_cancelled = True
+        if session is not None and self._turn is not None:
+            session.stop_turn()
+
+    def hear_event(self, event: Event) -> None:
+        """Takes an event of this conversation; it is sent in its turn."""
+        if isinstance(event, FactAppended) and isinstance(event.recorded.fact, TurnEnded):
+            self._ended = event.recorded.fact
+        if isinstance(event, QuestionAsked):
+            self._spawn(self._ask_editor(event), name="question for an editor")
+        self._waiting.put_nowait(event)
+        if isinstance(event, ActivityChanged):
+            self._note_activity(event)
+
+    def _note_activity(self, event: ActivityChanged) -> None:
+        if event.running not in (ConversationActivity.IDLE, ConversationActivity.FAILED):
+            return
+        if event.running is ConversationActivity.FAILED and self._ended is None:
+            self._ended = TurnEnded(TurnEnd.FAILED, event.why)
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    # --- updates
+
+    async def send_update(self, update: Any) -> None:
+        if isinstance(update, dict):
+            await self._client.send_notification("session/update", {"sessionId": self.id, "update": update})
+        else:
+            await notify_model(self._client, "session/update", SessionNotification(session_id=self.id, update=update))
+
+    async def replay_history(self) -> None:
+        """All that was said on the line of messages the conversation is on."""
+        for recorded in (await self.open_session()).conversation.state.facts_on_path():
+            async for update in self._updates.updates_of_fact(recorded.fact, again=True):
+                await self.send_update(update)
+        await self.send_state()
+
+    async def send_state(self) -> None:
+        """What an editor shows around a conversation: its commands, and how full its window is."""
+        for update in (conversation_options.build_commands_update(self._bench), *self._updates.usage_updates()):
+            await self.send_update(update)
+
+    async def send_choices_if_changed(self) -> None:
+        """A mode can be changed in the window, or by approving a plan."""
+        if self._mode != self._bench.permission_mode:
+            self._mode = self._bench.permission_mode
+            for update in conversation_options.build_choice_updates(self._bench, self.id):
+                await self.send_update(update)
+
+    async def _wait_until_sent(self) -> None:
+        sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.put_nowait(sent)
+        await sent
+
+    async def _send_waiting_events(self) -> None:
+        while True:
+            event = await self._waiting.get()
+            if isinstance(event, asyncio.Future):
+                event.set_result(None)
+                continue
+            try:
+                async for update in self._updates.updates_of_event(self._join_with_following(event)):
+                    await self.send_update(update)
+                if isinstance(event, ActivityChanged):
+                    await self.send_choices_if_changed()
+            except (HelixError, ConnectionError) as error:
+                log.info("an update could not be sent to an editor: %s", error)
+
+    def _join_with_following(self, event: Event) -> Event:
+        """What piled up while an editor was slow goes out as one piece."""
+        queue = self._waiting._queue  # type: ignore[attr-defined] # noqa: SLF001 -- asyncio has no way to look at the next
+        while queue and (joined := _join_events(event, queue[0])) is not None:
+            event = joined
+            self._waiting.get_nowait()
+        return event
+
+    # --- questions
+
+    async def _ask_editor(self, asked: QuestionAsked) -> None:
+        """The window may answer as well; the first answer counts."""
+        question = asked.question
+        try:
+            answer = await (self._ask_for_values(question) if question.form else self._ask_permission(question))
+        except (RequestError, ConnectionError, ValueError) as error:
+            log.info("an editor did not answer a question: %s", error)
+            answer = PermissionAnswer(allowed=False, words="The editor could not show the question.")
+        session = self._bench.sessions.find_open_session(self.id)
+        if session is not None and answer is not None:
+            session.answer_question(asked.number, answer)
+
+    async def _ask_permission(self, question: PermissionQuestion) -> PermissionAnswer | None:
+        scopes = [(scope, rule) for scope in question.scopes for rule in range(_count_rules(scope, question))]
+        options = [
+            PermissionOption(
+                option_id=f"{scope}:{rule}",
+                name=" ".join(filter(None, [_SCOPES.get(scope, scope), _rule_words(scope, rule, question)])),
+                kind="allow_once" if scope in ("once", "ask") else "allow_always",
+            )
+            for scope, rule in scopes
+        ]
+        no = "Keep planning" if question.plan else "Deny"
+        options.append(PermissionOption(option_id="deny", name=no, kind="reject_once"))
+        request = RequestPermissionRequest(session_id=self.id, tool_call=_question_card(question), options=options)
+        answer = await self._client.send_request("session/request_permission", serialize_params(request))
+        outcome = answer.get("outcome") if isinstance(answer, dict) else None
+        chosen = str(outcome.get("optionId", "")) if isinstance(outcome, dict) else ""
+        if chosen not in {f"{scope}:{rule}" for scope, rule in scopes}:
+            return PermissionAnswer(allowed=False)
+        scope, _, rule = chosen.partition(":")
+        return PermissionAnswer(allowed=True, scope=scope, rule=int(rule))
+
+    async def _ask_for_values(self, question: PermissionQuestion) -> PermissionAnswer | None:
+        """A form of one of the user's servers. An editor that shows none leaves it to the window."""
+        if not self._abilities.fills_forms:
+            await self.send_update({"sessionUpdate": "agent_message_chunk", "content": {
+                "type": "text", "text": f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"}})  # fmt: skip
+            return None
+        wanted = {
+            "sessionId": self.id,
+            "mode": "form",
+            "message": question.title,
+            "requestedSchema": json.loads(question.form),
+        }
+        answer = await self._client.send_request("elicitation/create", wanted)
+        accepted = isinstance(answer, dict) and answer.get("action") == "accept"
+        return PermissionAnswer(allowed=accepted, values=json.dumps(answer.get("content") or {}) if accepted else "")
+
+    # --- files
+
+    async def _read_editor_file(self, path: Path) -> str | None:
+        """The text of a file as the editor has it, saved or not; None where it does not say."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                found = await self._client.send_request("fs/read_text_file", {"sessionId": self.id, "path": str(path)})
+        except TimeoutError:
+            self._bench.kit.resources.editor_files.pop(self.id, None)
+            return None
+        except (RequestError, ConnectionError):
+            return None
+        text = found.get("content") if isinstance(found, dict) else None
+        return text if isinstance(text, str) else None
+
+
+def _count_rules(scope: str, question: PermissionQuestion) -> int:
+    """How many choices a scope has: one for each rule where it keeps one."""
+    return len(question.rules) if scope in ("conversation", "always") and question.rules else 1
+
+
+def _rule_words(scope: str, rule: int, question: PermissionQuestion) -> str:
+    return exact_text.mark_text(question.rules[rule]) if scope in ("conversation", "always") and question.rules else ""
+
+
+def _question_card(question: PermissionQuestion) -> ToolCallUpdate:
+    """What is asked for, exactly as it will run."""
+    why = f"{question.why[:1].upper()}{question.why[1:]}\n\n" if question.why else ""
+    preview = question.preview if question.plan else fence(exact_text.mark_text(question.preview))
+    return ToolCallUpdate(
+        tool_call_id=question.call.id,
+        title=exact_text.mark_text(question.title) or title_of_call(question.call),
+        kind="switch_mode" if question.plan else kind_of_call(question.call),
+        status="pending",
+        content=[tool_content(text_block(f"{why}{preview}"))],
+    )
+
+
+def _join_events(first: Event, following: object) -> Event | None:
+    match first, following:
+        case ReplyStreamed(delta=TextDelta(one)), ReplyStreamed(delta=TextDelta(more)):
+            return ReplyStreamed(first.conversation, TextDelta(one + more))
+        case ReplyStreamed(delta=ReasoningDelta(one)), ReplyStreamed(delta=ReasoningDelta(more)):
+            return ReplyStreamed(first.conversation, ReasoningDelta(one + more))
+        case ToolPrinted(call=call, text=one), ToolPrinted(call=again, text=more) if call == again:
+            return ToolPrinted(first.conversation, call, one + more)
+    return None

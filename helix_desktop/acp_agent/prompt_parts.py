@@ -1,0 +1,63 @@
+"""What an editor sends as a message, as the parts of a message of the user."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from acp.schema import (
+    EmbeddedResourceContentBlock,
+    ImageContentBlock,
+    ResourceContentBlock,
+    TextContentBlock,
+    TextResourceContents,
+)
+
+from helix_desktop.engine.facts import Text, UserPart
+from helix_desktop.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from helix_desktop.workbench import Workbench
+
+PROMPT_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+
+
+async def build_user_parts(bench: Workbench, blocks: Sequence[Any]) -> tuple[UserPart, ...]:
+    """The parts in their order. Content goes into the cache; of a linked file the agent learns the name, and reads it by its rules."""
+    return tuple([await _build_user_part(bench, block) for block in blocks])
+
+
+async def _build_user_part(bench: Workbench, block: Any) -> UserPart:
+    match block:
+        case TextContentBlock():
+            return Text(block.text)
+        case ResourceContentBlock():
+            return Text(f"[{block.name}]({name_of_uri(block.uri)})")
+        case ImageContentBlock():
+            return await _attach_bytes(bench, name_of_uri(block.uri or "image"), block.data, block.mime_type)
+        case EmbeddedResourceContentBlock(resource=TextResourceContents() as text):
+            return await bench.attach_content(name_of_uri(text.uri), text.text.encode("utf-8", "replace"), "text/plain")
+        case EmbeddedResourceContentBlock():
+            kind = block.resource.mime_type or ""
+            return await _attach_bytes(bench, name_of_uri(block.resource.uri), block.resource.blob, kind)
+    raise InvalidInput("This kind of content cannot be sent to the agent.", remedy="Send text, images or files.")
+
+
+async def _attach_bytes(bench: Workbench, name: str, data: str, kind: str) -> UserPart:
+    if kind not in PROMPT_IMAGES and not kind.startswith("text/"):
+        raise InvalidInput(f"{name} has a type that models do not read ({kind[:60]}).")
+    try:
+        content = base64.b64decode(data, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise InvalidInput(f"{name} is not valid base64.") from error
+    return await bench.attach_content(name, content, kind if kind in PROMPT_IMAGES else "text/plain")
+
+
+def name_of_uri(uri: str) -> str:
+    """A file's path; any other address as it is."""
+    parts = urlsplit(uri)
+    return str(PurePosixPath(unquote(parts.path))) if parts.scheme == "file" else uri

@@ -1,0 +1,252 @@
+"""Stands between an editor and the workspaces it works in: each message goes to the workspace of its folder or session.
+
+A workspace is open in this process or in another one, such as the window, and may move from one to the other. The editor
+notices nothing: what was asked of a process that has gone is answered with an error, and the next message is asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from helix_desktop import tasks
+from helix_desktop.acp_agent.agent_description import build_initialize_result
+from helix_desktop.errors import HelixError, InvalidInput, NotFound
+
+LONGEST_MESSAGE = 64 << 20  # bytes
+MOST_WAITING = 1_000  # requests of the editor that may wait for an answer
+MOST_UNSENT = 32 << 20  # bytes that an editor has not read yet; then whoever writes waits
+MOVED = 75  # the exit code of a workspace that another process is about to open
+MOVE_SECONDS = 1.5  # that it is left to the other process
+RETRY_SECONDS = 0.1
+QUIT_SECONDS = 1.5
+log = logging.getLogger(__name__)
+Message = dict[str, Any]
+OpenWorkspaceLine = Callable[[str, "WorkspaceLine"], Awaitable[int]]
+
+
+class WorkspaceLine:
+    """The console of the agent of one workspace: what the editor sent for it, and what it answers."""
+
+    def __init__(
+        self, number: int, workspace: str, pass_on: Callable[[WorkspaceLine, Message], Awaitable[None]]
+    ) -> None:
+        self.number = number
+        self.workspace = workspace
+        self.waiting: dict[Any, Message] = {}  # requests of the editor that have no answer yet
+        self._pass_on = pass_on
+        self._unread: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unfinished = bytearray()
+
+    def start_again(self, greeting: Message) -> None:
+        """The next process begins with the editor's greeting; what the last one had not read or finished is forgotten."""
+        self._unread, self._unfinished = asyncio.Queue(), bytearray()
+        self.send_message({**greeting, "id": "greeting"})
+
+    def send_message(self, message: Message) -> None:
+        self._unread.put_nowait(encode_message(message))
+
+    def end_input(self) -> None:
+        self._unread.put_nowait(b"")
+
+    async def read_input(self) -> bytes:
+        return await self._unread.get()
+
+    async def write_output(self, data: bytes) -> None:
+        *lines, rest = (bytes(self._unfinished) + data).split(b"\n")
+        self._unfinished = bytearray(rest)
+        for line in lines:
+            await self._pass_on(self, json.loads(line))
+
+    async def print_line(self, text: str) -> None:
+        log.info("%s", text)
+
+    async def print_error(self, sentence: str) -> None:
+        log.warning("%s", sentence)
+
+
+class WorkspaceSwitch:
+    """`find_workspace` gives the id of a folder's workspace; `write` puts bytes where the editor reads, and may block."""
+
+    def __init__(
+        self, open_line: OpenWorkspaceLine, find_workspace: Callable[[Path], str], write: Callable[[bytes], None]
+    ) -> None:
+        self._open_line = open_line
+        self._find_workspace = find_workspace
+        self._write = write
+        self._lines: dict[str, WorkspaceLine] = {}
+        self._lines_by_session: dict[str, WorkspaceLine] = {}
+        self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
+        self._unsent = bytearray()
+        self._changed = asyncio.Condition()
+        self._tasks = tasks.OwnedTasks("agent for editors")
+
+    async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
+        """Serves the editor until it closes its end; then everything is stopped within two seconds."""
+        writing = self._tasks.spawn_task(self._write_unsent(), name="write to the editor")
+        unfinished = bytearray()
+        while not writing.done() and (piece := await read()):
+            unfinished += piece
+            if b"\n" in piece:
+                *lines, rest = bytes(unfinished).split(b"\n")
+                unfinished = bytearray(rest)
+                for each in lines:
+                    await self._take_line(each)
+            elif len(unfinished) > LONGEST_MESSAGE:
+                unfinished = bytearray(b"{")  # the rest of it is no message either
+        for line in self._lines.values():
+            line.end_input()
+        await self._tasks.aclose(limit=QUIT_SECONDS)
+
+    # --- from the editor
+
+    async def _take_line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = decode_message(line)
+        except InvalidInput as error:
+            await self._send(build_error(None, -32700, error.what))
+            return
+        try:
+            await self._route_message(message)
+        except HelixError as error:
+            if "id" in message and "method" in message:
+                await self._send(build_error(message["id"], -32602, str(error)))
+
+    async def _route_message(self, message: Message) -> None:
+        method, asks = message.get("method"), "id" in message
+        if method is None:
+            self._return_answer(message)
+        elif method == "initialize" and asks:
+            self._greeting = message
+            await self._send({"jsonrpc": "2.0", "id": message["id"], "result": build_initialize_result()})
+        elif method == "authenticate" and asks:
+            await self._send({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+        else:
+            line = await self._line_of_message(message)
+            if asks:
+                if len(line.waiting) >= MOST_WAITING:
+                    raise InvalidInput("Too many requests are waiting for an answer.")
+                line.waiting[_key_of_id(message["id"])] = message
+            line.send_message(message)
+
+    def _return_answer(self, message: Message) -> None:
+        number, _, own = str(message.get("id")).partition(":")
+        for line in self._lines.values():
+            if str(line.number) == number and own:
+                line.send_message({**message, "id": json.loads(own)})
+
+    async def _line_of_message(self, message: Message) -> WorkspaceLine:
+        given = message.get("params")
+        params = given if isinstance(given, dict) else {}
+        found = self._lines_by_session.get(str(params.get("sessionId")))
+        if found is not None:
+            return found
+        if not params.get("cwd") and message["method"] != "session/list":
+            raise NotFound(
+                f"No session or folder is named for {message['method'][:80]}, or the session is not open here."
+            )
+        folder = Path(str(params.get("cwd") or Path.cwd()))
+        if not folder.is_absolute():
+            raise InvalidInput(f"{folder} is not an absolute path.")
+        workspace = await asyncio.to_thread(self._find_workspace, folder)
+        if workspace not in self._lines:
+            line = self._lines[workspace] = WorkspaceLine(len(self._lines), workspace, self._take_answer)
+            line.start_again(self._greeting)
+            self._tasks.spawn_task(self._keep_line_open(line), name="workspace of an editor")
+        return self._lines[workspace]
+
+    async def _keep_line_open(self, line: WorkspaceLine) -> None:
+        """Until its work is done, also where the process that has the workspace open changes."""
+        while True:
+            said = "The workspace moved to another window of this program. Send your message again."
+            try:
+                code = await self._open_line(line.workspace, line)
+            except HelixError as error:
+                code, said = 1, str(error)
+            requests = list(line.waiting.values())
+            line.waiting.clear()
+            if code == 0:
+                return
+            line.start_again(self._greeting)
+            for request in requests:
+                await self._send(build_error(request["id"], -32603, said))
+            if not requests and code != MOVED:
+                self._lines.pop(line.workspace, None)  # it cannot be opened; the next message tries again
+                self._forget_sessions(line)
+                return
+            await asyncio.sleep(MOVE_SECONDS if code == MOVED else RETRY_SECONDS)
+
+    def _forget_sessions(self, line: WorkspaceLine) -> None:
+        self._lines_by_session = {name: each for name, each in self._lines_by_session.items() if each is not line}
+
+    # --- to the editor
+
+    async def _take_answer(self, line: WorkspaceLine, message: Message) -> None:
+        """An answer or a question of a workspace; a question gets a number that no other workspace uses."""
+        if "method" in message:
+            known = {**message, "id": f"{line.number}:{json.dumps(message['id'])}"} if "id" in message else message
+            await self._send(known)
+        elif message.get("id") != "greeting":
+            request = line.waiting.pop(_key_of_id(message.get("id")), None)
+            self._note_session(line, request, message)
+            await self._send(message)
+
+    def _note_session(self, line: WorkspaceLine, request: Message | None, answer: Message) -> None:
+        result, params = answer.get("result"), (request or {}).get("params")
+        listed = result.get("sessions", ()) if isinstance(result, Mapping) else ()
+        for each in (result, params if "result" in answer else None, *listed):
+            if isinstance(each, Mapping) and isinstance(each.get("sessionId"), str):
+                self._lines_by_session[each["sessionId"]] = line
+
+    async def _send(self, message: Message) -> None:
+        async with self._changed:
+            while len(self._unsent) > MOST_UNSENT:
+                await self._changed.wait()
+            self._unsent += encode_message(message)
+            self._changed.notify_all()
+
+    async def _write_unsent(self) -> None:
+        """Writes on a thread of its own: an editor that does not read must not hold anything up."""
+        while True:
+            async with self._changed:
+                while not self._unsent:
+                    await self._changed.wait()
+                data, self._unsent = bytes(self._unsent), bytearray()
+                self._changed.notify_all()
+            try:
+                await tasks.run_on_detached_thread(lambda data=data: self._write(data), name="standard output")  # type: ignore[misc]
+            except OSError:
+                return  # nobody reads any more
+
+
+def decode_message(line: bytes) -> Message:
+    """One message; InvalidInput for what is none."""
+    try:
+        found = json.loads(line) if len(line) <= LONGEST_MESSAGE else None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("This line is not valid JSON.") from error
+    if (
+        not isinstance(found, dict)
+        or not isinstance(found.get("method", ""), str)
+        or not ({"method", "id"} & set(found))
+    ):
+        raise InvalidInput("This line is not a message, or is too long.")
+    return found
+
+
+def encode_message(message: Message) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+
+
+def build_error(identity: Any, code: int, words: str) -> Message:
+    return {"jsonrpc": "2.0", "id": identity, "error": {"code": code, "message": words}}
+
+
+def _key_of_id(identity: Any) -> str:
+    return json.dumps(identity)

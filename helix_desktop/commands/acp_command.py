@@ -1,0 +1,123 @@
+"""`acp`: this program's agent in an editor, over the Agent Client Protocol on standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from helix_desktop import program_folders
+from helix_desktop.commands import workspace_access
+from helix_desktop.console import Console, Terminal
+from helix_desktop.errors import ActionRefused, InvalidInput
+
+if TYPE_CHECKING:
+    from helix_desktop.acp_agent.editor_agent import EditorAgent
+    from helix_desktop.acp_agent.workspace_switch import WorkspaceLine
+    from helix_desktop.commands import Subparsers
+    from helix_desktop.store.stored_workspace import StoredWorkspace
+    from helix_desktop.workbench import Workbench
+
+
+def add_acp_command(nouns: Subparsers) -> None:
+    acp = nouns.add_parser("acp", help="serve the agent to an editor that speaks the Agent Client Protocol")
+    acp.add_argument(
+        "--workspace",
+        "-w",
+        metavar="W",
+        default="",
+        help="the workspace's name or ID (default: the workspace of the folder that the editor names; it is created if there is none)",
+    )
+    acp.set_defaults(run=run_acp_command, work=serve_editor_in_workspace, lasting=True)
+
+
+def run_acp_command(arguments: argparse.Namespace) -> int:
+    """Until the editor closes its end. Nothing but messages may stand on standard output."""
+    arguments.places = program_folders.find_program_folders(arguments.home)
+    asyncio.run(_serve_standard_streams(arguments))
+    return 0
+
+
+async def _serve_standard_streams(arguments: argparse.Namespace) -> None:
+    from helix_desktop.acp_agent.workspace_switch import WorkspaceSwitch
+
+    async def open_line(workspace: str, console: WorkspaceLine) -> int:
+        return await _open_workspace_line(arguments, workspace, console)
+
+    switch = WorkspaceSwitch(open_line, lambda folder: _find_editor_workspace(arguments, folder), _write_to_editor)
+    with Terminal() as terminal:
+        await switch.run_until_input_ends(terminal.read_input)
+
+
+def _write_to_editor(data: bytes) -> None:
+    """Straight to the pipe: a buffer that a thread holds would keep the program from ending."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(sys.stdout.fileno(), rest) :]
+
+
+async def _open_workspace_line(arguments: argparse.Namespace, workspace: str, console: WorkspaceLine) -> int:
+    given = argparse.Namespace(**vars(arguments))
+    given.argv = ["acp", "--workspace", workspace]
+    return await workspace_access.open_or_hand_over(given, workspace, console)
+
+
+def _find_editor_workspace(arguments: argparse.Namespace, folder: Path) -> str:
+    """The workspace that is named, or that of the folder an editor has open, which is made where there is none."""
+    from helix_desktop.gateway import project_workspace
+
+    workspaces, folder = workspace_access.open_all_workspaces(arguments.places), folder.resolve()
+    if arguments.workspace:
+        return workspaces.find_known_workspace(arguments.workspace).id
+    found = project_workspace.find_project_workspace(workspaces.list_workspaces(), folder)
+    if found is not None:
+        return found.id
+    if not folder.is_dir() or not project_workspace.has_project(folder, Path.home().resolve()):
+        raise InvalidInput(f"{folder} is not a project folder.", remedy="Open the folder of a project in the editor.")
+    return project_workspace.create_project_workspace(workspaces, folder).id
+
+
+async def serve_editor_in_workspace(arguments: argparse.Namespace, workspace: StoredWorkspace, console: Console) -> int:
+    """Serves an editor in the process that has the workspace open, and so on the same conversations as the window."""
+    from helix_desktop import workbench
+    from helix_desktop.workbench import interrupted_turns
+
+    # half a second, and a window may be open
+    agents = await asyncio.to_thread(importlib.import_module, "helix_desktop.acp_agent.editor_agent")
+    bench = workbench.workbench_of(workspace)
+    if bench is not None:
+        await agents.EditorAgent(bench).serve_editor(console)
+        return 0
+    async with workbench.open_single_workbench(workspace, arguments.places) as bench:
+        await interrupted_turns.end_interrupted_turns(bench)
+        return await _serve_until_released(bench, agents.EditorAgent(bench), console)
+
+
+async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: Console) -> int:
+    """Serves the editor until it goes away, or until a window wants to open the workspace while nothing runs."""
+    from helix_desktop import tasks
+    from helix_desktop.gateway import gateway_workspaces
+
+    released = asyncio.Event()
+
+    def release() -> None:
+        if agent.is_working:
+            raise ActionRefused(
+                "The agent is working for an editor in this workspace.", remedy="Wait until it has finished."
+            )
+        released.set()
+
+    owner = tasks.OwnedTasks("editor")
+    withdraw = gateway_workspaces.offer_release(bench.id, release)
+    serving = owner.spawn_task(agent.serve_editor(console), name="serve an editor")
+    waiting = owner.spawn_task(released.wait(), name="wait for a window")
+    try:
+        await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        return workspace_access.LATER if released.is_set() else 0
+    finally:
+        withdraw()
+        await owner.aclose(limit=2)

@@ -1,0 +1,147 @@
+"""The agent over real standard streams, asked by the official SDK's client."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+
+import pytest
+from acp import RequestError, text_block
+from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
+
+from helix_desktop import cli
+from tests.acp_agent.editor import Editor, started
+from tests.peers.chat_server import ChatServer, reply
+
+PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    (made / "a.txt").write_text("alpha\nbeta\n")
+    return made
+
+
+async def test_a_folder_that_has_no_workspace_gets_one_and_its_turns_are_those_of_the_window(
+    tmp_path: Path, folder: Path
+) -> None:
+    home, editor = tmp_path / "home", Editor({str(folder / "a.txt"): "alpha\nunsaved\n"})
+    async with started(editor, home, folder) as agent:
+        session = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        assert session.modes is not None
+        assert [mode.id for mode in session.modes.available_modes][:2] == ["read only", "plan"]
+        with pytest.raises(RequestError, match="No model is chosen"):
+            await agent.prompt(session_id=session.session_id, prompt=[text_block("hello")])
+        chosen = await agent.set_config_option("model", session.session_id, "demo/demo")
+        assert chosen is not None
+        assert [option.id for option in chosen.config_options] == ["mode", "model", "effort", "policy"]
+        answer = await agent.prompt(session_id=session.session_id, prompt=[text_block("read a.txt")])
+        assert answer.stop_reason == "end_turn"
+        assert "unsaved" in editor.said()  # what the editor shows, not what is on the disk
+        statuses = [(update.tool_call_id, update.status) for update in editor.of_kind("tool_call_update")]
+        assert [status for _, status in statuses] == ["in_progress", "completed"]
+        assert editor.of_kind("tool_call")[0].locations[0].path == str(folder / "a.txt")
+        assert editor.of_kind("usage_update")[-1].size == 32_000
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("write a.txt: text")])
+        assert (folder / "a.txt").read_text() == "alpha\nbeta\n"
+        assert "not saved" in editor.said()
+        await agent.prompt(session_id=session.session_id, prompt=[text_block("write b.txt: text")])
+        assert (folder / "b.txt").read_text() == "text\n"
+        (card, options) = editor.asked[0]
+        assert card.title == "Create b.txt"
+        assert [option.option_id for option in options] == ["once:0", "conversation:0", "always:0", "deny"]
+        diff = editor.of_kind("tool_call_update")[-1].content[0]
+        assert (diff.path, diff.old_text, diff.new_text) == (str(folder / "b.txt"), None, "text\n")
+        listed = await agent.list_sessions(cwd=str(folder))
+        assert [one.session_id for one in listed.sessions] == [session.session_id]
+    assert await asyncio.to_thread(cli.main, ["--home", str(home), "conversation", "list", "-w", "project"]) == 0
+
+
+async def test_sessions_are_loaded_forked_resumed_closed_and_put_into_the_trash(tmp_path: Path, folder: Path) -> None:
+    home = tmp_path / "home"
+    assert (
+        await asyncio.to_thread(cli.main, ["--home", str(home), "workspace", "new", "w", "--folder", str(folder)]) == 0
+    )
+    assert await asyncio.to_thread(cli.main, ["--home", str(home), "model", "set", "-w", "w", "demo/demo"]) == 0
+    editor = Editor()
+    async with started(editor, home, folder) as agent:
+        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        await agent.set_session_mode(session_id=new.session_id, mode_id="allow edits")
+        assert editor.of_kind("current_mode_update")[-1].current_mode_id == "allow edits"
+        await agent.prompt(session_id=new.session_id, prompt=[text_block("read a.txt")])
+        with pytest.raises(RequestError, match="not a project folder"):
+            await agent.new_session(cwd="/", mcp_servers=[])
+        with pytest.raises(RequestError, match="outside the folders"):
+            await agent.load_session(
+                cwd=str(folder), session_id=new.session_id, mcp_servers=[], additional_directories=["/etc"]
+            )
+    editor = Editor()
+    async with started(editor, home, folder) as agent:
+        await agent.load_session(cwd=str(folder), session_id=new.session_id, mcp_servers=[])
+        assert editor.of_kind("user_message_chunk")[0].content.text == "read a.txt"
+        assert "alpha" in editor.said()
+        assert editor.of_kind("tool_call_update")[0].status == "completed"
+        fork = await agent.fork_session(cwd=str(folder), session_id=new.session_id)
+        editor.updates.clear()
+        await agent.resume_session(cwd=str(folder), session_id=fork.session_id)
+        await agent.prompt(session_id=fork.session_id, prompt=[text_block("list")])
+        assert not editor.of_kind("user_message_chunk")  # what the editor sent itself is not sent back
+        await agent.close_session(session_id=fork.session_id)
+        await agent._conn.send_request("session/delete", {"sessionId": fork.session_id})
+        listed = await agent.list_sessions(cwd=str(folder))
+        assert [one.session_id for one in listed.sessions] == [new.session_id]
+        with pytest.raises(RequestError, match="no conversation"):
+            await agent.load_session(cwd=str(folder), session_id=fork.session_id, mcp_servers=[])
+
+
+async def test_thoughts_plans_terminals_pictures_and_files_go_both_ways(tmp_path: Path, folder: Path) -> None:
+    home, editor = tmp_path / "home", Editor()
+    todo = ("set_todo", {"items": [{"text": "look", "state": "doing"}, {"text": "tell", "state": "open"}]})
+    command = ("run_command", {"command": "echo printed"})
+    with ChatServer([reply(reasoning="hm, so", calls=[todo, command]), reply("done"), reply("seen")]) as server:
+        base = ["--home", str(home)]
+        assert await asyncio.to_thread(cli.main, [*base, "provider", "add", "peer", "--base-url", server.base_url]) == 0
+        async with started(editor, home, folder) as agent:
+            new = await agent.new_session(cwd=str(folder), mcp_servers=[])
+            await agent.set_config_option("model", new.session_id, "peer/scripted")
+            await agent.prompt(session_id=new.session_id, prompt=[text_block("go")])
+            thoughts = "".join(update.content.text for update in editor.of_kind("agent_thought_chunk"))
+            assert thoughts == "hm, so"
+            entries = editor.of_kind("plan")[0].entries
+            assert [(one.content, one.status) for one in entries] == [("look", "in_progress"), ("tell", "pending")]
+            results = [update for update in editor.of_kind("tool_call_update") if update.status == "completed"]
+            assert "printed" in str(results)
+            await agent.prompt(
+                session_id=new.session_id,
+                prompt=[
+                    text_block("what is this?"),
+                    image_block(PICTURE, "image/png"),
+                    resource_block(embedded_text_resource("file:///outside/notes.md", "a note")),
+                    resource_link_block("a.txt", f"file://{folder}/a.txt"),
+                ],
+            )
+            sent = str(server.bodies[-1]["messages"][-1])
+            assert "a note" in sent
+            assert f"[a.txt]({folder}/a.txt)" in sent
+            with pytest.raises(RequestError, match="base64"):
+                await agent.prompt(session_id=new.session_id, prompt=[image_block("%%%", "image/png")])
+            assert len(server.bodies) == 3
+
+
+async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(tmp_path: Path, folder: Path) -> None:
+    editor = Editor(choice=None)
+    async with started(editor, tmp_path / "home", folder) as agent:
+        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        await agent.set_config_option("model", new.session_id, "demo/demo")
+        asking = agent.prompt(session_id=new.session_id, prompt=[text_block("write c.txt: text")])
+        turn = asyncio.get_running_loop().create_task(asking)
+        while not editor.asked:
+            await asyncio.sleep(0.01)
+        with pytest.raises(RequestError, match="still answering"):
+            await agent.prompt(session_id=new.session_id, prompt=[text_block("more")])
+        await agent.cancel(session_id=new.session_id)
+        assert (await turn).stop_reason == "cancelled"
+        assert not (folder / "c.txt").exists()

@@ -1,0 +1,162 @@
+"""What an editor may send that is no message, and workspaces that move between processes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helix_desktop.acp_agent import workspace_switch
+from helix_desktop.acp_agent.workspace_switch import WorkspaceLine, WorkspaceSwitch
+from helix_desktop.errors import HelixError, InvalidInput
+
+Serve = Callable[[str, WorkspaceLine], Awaitable[int]]
+
+
+class SwitchedEditor:
+    """The editor's end of a switch."""
+
+    def __init__(self, serve: Serve) -> None:
+        self.sent: asyncio.Queue[bytes] = asyncio.Queue()
+        self.got: asyncio.Queue[Any] = asyncio.Queue()
+        self._loop = asyncio.get_running_loop()
+        self._rest = b""
+        switch = WorkspaceSwitch(serve, self._find, self._write)
+        self.running = asyncio.get_running_loop().create_task(switch.run_until_input_ends(self.sent.get))
+
+    def _find(self, folder: Path) -> str:
+        if folder.name.startswith("none"):
+            raise InvalidInput("not a project")
+        return folder.name
+
+    def _write(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._loop.call_soon_threadsafe(self.got.put_nowait, json.loads(line))
+
+    async def ask(self, method: str, identity: Any = 1, **params: Any) -> Any:
+        self.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": identity, "method": method, "params": params}))
+        return await asyncio.wait_for(self.got.get(), 20)
+
+    async def end(self) -> None:
+        self.sent.put_nowait(b"")
+        await asyncio.wait_for(self.running, workspace_switch.QUIT_SECONDS + 0.5)
+
+
+def encoded(message: Any) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+async def echo(workspace: str, line: WorkspaceLine) -> int:
+    """Answers with its name, and asks a question back where it is asked to."""
+    while data := await line.read_input():
+        message = json.loads(data)
+        if message["method"] == "initialize":
+            await line.write_output(encoded({"jsonrpc": "2.0", "id": message["id"], "result": {}}))
+        elif message["method"] == "session/ask":
+            await line.write_output(encoded({"jsonrpc": "2.0", "id": 7, "method": "question"}))
+            answer = json.loads(await line.read_input())
+            await line.write_output(encoded({"jsonrpc": "2.0", "id": message["id"], "result": answer}))
+        else:
+            result = {"sessionId": f"s-{workspace}", "greeted": True}
+            await line.write_output(encoded({"jsonrpc": "2.0", "id": message["id"], "result": result}))
+    return 0
+
+
+async def test_each_message_goes_to_the_workspace_of_its_folder_or_session() -> None:
+    editor = SwitchedEditor(echo)
+    assert (await editor.ask("initialize", protocolVersion=1))["result"]["protocolVersion"] == 1
+    for name in ("one", "two"):
+        assert (await editor.ask("session/new", f"id-{name}", cwd=f"/{name}"))["result"]["sessionId"] == f"s-{name}"
+    question = await editor.ask("session/ask", sessionId="s-two")
+    editor.sent.put_nowait(encoded({"jsonrpc": "2.0", "id": question["id"], "result": "yes"}))
+    assert (await asyncio.wait_for(editor.got.get(), 20))["result"] == {"jsonrpc": "2.0", "id": 7, "result": "yes"}
+    await editor.end()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{no json}\n", -32700),
+        (b"[1, 2]\n", -32700),
+        (b"[" * 100_000 + b"\n", -32700),
+        (b'{"id": 1, "method": 5}\n', -32700),
+        (b"\xff\xfe\n", -32700),
+        (encoded({"id": 1, "method": "session/prompt", "params": {"sessionId": "nobody's"}}), -32602),
+        (encoded({"id": 1, "method": "session/new", "params": {"cwd": "relative"}}), -32602),
+        (encoded({"id": 1, "method": "session/new", "params": {"cwd": "/none"}}), -32602),
+        (encoded({"id": 1, "method": "unknown/method"}), -32602),
+        (encoded({"id": 1, "method": "session/new", "params": [1]}), -32602),
+    ],
+)
+async def test_what_is_no_message_is_answered_with_an_error_and_the_next_one_is_served(line: bytes, code: int) -> None:
+    editor = SwitchedEditor(echo)
+    editor.sent.put_nowait(line)
+    assert (await asyncio.wait_for(editor.got.get(), 20))["error"]["code"] == code
+    editor.sent.put_nowait(encoded({"method": "unknown/notification"}) + encoded({"id": "stray", "result": 1}) + b"\n")
+    assert "result" in await editor.ask("session/new", cwd="/one")
+    await editor.end()
+
+
+async def test_a_line_without_an_end_takes_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace_switch, "LONGEST_MESSAGE", 1_000)
+    editor = SwitchedEditor(echo)
+    for _ in range(50):
+        editor.sent.put_nowait(b"x" * 900)
+    editor.sent.put_nowait(b"\n")
+    assert (await asyncio.wait_for(editor.got.get(), 20))["error"]["code"] == -32700
+    await editor.end()
+
+
+async def test_a_flood_is_refused_beyond_what_may_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workspace_switch, "MOST_WAITING", 5)
+
+    async def never(_: str, line: WorkspaceLine) -> int:
+        await asyncio.Event().wait()
+        return 0
+
+    editor = SwitchedEditor(never)
+    for number in range(20):
+        editor.sent.put_nowait(encoded({"id": number, "method": "session/new", "params": {"cwd": "/one"}}))
+    refused = [await asyncio.wait_for(editor.got.get(), 20) for _ in range(15)]
+    assert {one["error"]["message"] for one in refused} == {"Too many requests are waiting for an answer."}
+    await editor.end()
+
+
+async def test_a_workspace_that_moves_to_another_process_is_greeted_there_and_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(workspace_switch, "MOVE_SECONDS", 0.0)
+    monkeypatch.setattr(workspace_switch, "RETRY_SECONDS", 0.0)
+    opened: list[int] = []
+
+    async def moving(workspace: str, line: WorkspaceLine) -> int:
+        opened.append(len(opened))
+        if len(opened) == 1:  # its process dies with a request unanswered
+            await line.read_input()
+            await line.read_input()
+            raise HelixError("The running program was closed.")
+        return await echo(workspace, line)
+
+    editor = SwitchedEditor(moving)
+    assert (await editor.ask("session/new", cwd="/one"))["error"]["message"] == "The running program was closed."
+    assert (await editor.ask("session/new", cwd="/one"))["result"]["greeted"]
+    assert len(opened) == 2
+    await editor.end()
+
+
+async def test_an_editor_that_does_not_read_holds_nothing_up_and_the_program_ends() -> None:
+    stuck = threading.Event()
+    sent: asyncio.Queue[bytes] = asyncio.Queue()
+    switch = WorkspaceSwitch(echo, lambda folder: folder.name, lambda _: (stuck.wait(30), None)[1])
+    running = asyncio.get_running_loop().create_task(switch.run_until_input_ends(sent.get))
+    for number in range(100):
+        sent.put_nowait(encoded({"id": number, "method": "session/new", "params": {"cwd": "/one"}}))
+    sent.put_nowait(b"")
+    await asyncio.wait_for(running, workspace_switch.QUIT_SECONDS + 0.5)
+    stuck.set()
