@@ -43,7 +43,7 @@ PLUGINS = {  # the plugins that stay, by folder; empty: all of them
 }
 LANGUAGES = ("en", *(path.stem for path in ROOT.glob("resources/translations/*.json") if "." not in path.stem))
 METADATA = (
-    "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "zstandard", "platformdirs",
+    "PySide6-Essentials", "qasync", "httpx", "plyvel", "plyvel-ci", "tiktoken", "keyring", "mcp", "agent-client-protocol", "zstandard", "platformdirs",
     "tomlkit", "markdown-it-py", "Pygments", "psycopg", "psycopg-binary", "obstore", "cryptography",
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -53,6 +54,13 @@ def test_the_lock_has_what_pyproject_asks_for() -> None:
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
     names = {re.split(r"[\[<>=;\s]", one)[0].lower() for one in asked}
     assert names <= {name.lower() for name in pins(ROOT / "packaging/requirements.lock")}
+
+
+def test_the_entry_for_the_registry_of_agents_is_of_this_version() -> None:
+    entry = json.loads((ROOT / "packaging/acp-registry/helix-desktop/agent.json").read_text(encoding="utf-8"))
+    assert entry["version"] == __version__
+    assert entry["distribution"]["uvx"] == {"package": f"helix-desktop=={__version__}", "args": ["acp"]}
+    assert not {"id", "name", "description", "license_url"} - set(entry)
 
 
 def test_ci_runs_the_readmes_test_command() -> None:

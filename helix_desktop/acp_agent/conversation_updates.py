@@ -195,6 +195,7 @@ class ConversationUpdates:
 
     def _printed_update(self, call: str, text: str) -> Any:
         if self.abilities.terminal_output:
+            self._printed[call] = ""
             update = helpers.update_tool_call(call)
             update.field_meta = {"terminal_output": {"terminal_id": call, "data": text}}
             return update
@@ -204,13 +205,14 @@ class ConversationUpdates:
         )
 
     async def _result_update(self, fact: ToolReturned) -> Any:
-        self._printed.pop(fact.call, None)
+        was_printed = self._printed.pop(fact.call, None) is not None
         content: list[Any] = [diff for each in fact.changes if (diff := await self._difference(each)) is not None]
         text = fact.head or await self._beginning_of_output(fact)
         update = helpers.update_tool_call(fact.call, status="completed" if fact.ok else "failed")
         if self.abilities.terminal_output and fact.exit_code is not None:
             ended = {"terminal_id": fact.call, "exit_code": fact.exit_code, "signal": None}
-            update.field_meta = {"terminal_exit": ended}
+            shown = {} if was_printed else {"terminal_output": {"terminal_id": fact.call, "data": text}}
+            update.field_meta = {**shown, "terminal_exit": ended}
         elif text and not (content and fact.ok):
             content.append(helpers.tool_content(helpers.text_block(fence(text))))
         update.content = content or None

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from functools import partial
 from pathlib import Path
 
 import pytest
 from acp import RequestError, text_block
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
 
-from helix_desktop import cli
+from helix_desktop import cli, program_folders
+from helix_desktop.commands import workspace_access
+from helix_desktop.engine.facts import Text
+from helix_desktop.secrets import SecretStorage
+from helix_desktop.workbench import Workbenches
 from tests.acp_agent.editor import Editor, started
 from tests.peers.chat_server import ChatServer, reply
 
@@ -145,3 +150,37 @@ async def test_a_turn_that_waits_for_a_silent_editor_is_cancelled_at_once(tmp_pa
         await agent.cancel(session_id=new.session_id)
         assert (await turn).stop_reason == "cancelled"
         assert not (folder / "c.txt").exists()
+
+
+async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(tmp_path: Path, folder: Path) -> None:
+    """The window gets the workspace, and the editor goes on in it without noticing."""
+    editor, where = Editor(), program_folders.find_program_folders(tmp_path / "home")
+    async with started(editor, tmp_path / "home", folder) as agent:
+        new = await agent.new_session(cwd=str(folder), mcp_servers=[])
+        await agent.set_config_option("model", new.session_id, "demo/demo")
+        await agent.prompt(session_id=new.session_id, prompt=[text_block("read a.txt")])
+        serve = partial(workspace_access.serve_commands, where=where)
+        window = Workbenches(where, SecretStorage(where.key_file, environ={}), serve=serve)
+        try:
+            bench = await window.open_workspace("project")
+            assert [row.id for row in bench.list_conversations()] == [new.session_id]
+            await bench.set_conversation_model(new.session_id, "demo/demo")
+            heard: list[str] = []
+            bench.subscribe_to_events(lambda event: heard.append(type(event).__name__))
+            editor.updates.clear()
+            while True:  # until the editor's process has found the window
+                try:
+                    await agent.prompt(session_id=new.session_id, prompt=[text_block("write d.txt: text")])
+                except RequestError:
+                    continue
+                break
+            assert "text" in (folder / "d.txt").read_text()
+            assert "ReplyStreamed" in heard
+            session = await bench.open_session(new.session_id)
+            session.send_message((Text("read a.txt"),))
+            await session.wait_until_idle()
+            while not editor.of_kind("user_message_chunk"):  # what is written in the window is shown in the editor
+                await asyncio.sleep(0.01)
+        finally:
+            await window.aclose()
+        assert editor.said().count("alpha") == 1
