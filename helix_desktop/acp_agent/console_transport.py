@@ -54,8 +54,8 @@ class GuardedRouter:
         if self._running >= MOST_RUNNING and not is_notification:
             raise RequestError(-32603, "Too many requests are waiting for an answer.")
         self._running += 1
-        self._note_request(method, params)
         try:
+            self._note_request(method, params)
             return await self._router(method, params if params is not None else {}, is_notification)
         except (HelixError, RequestError, ValidationError, ValueError) as error:
             if is_notification:

@@ -21,7 +21,6 @@ from acp.schema import (
     ResumeSessionResponse,
     SessionInfo,
     SetSessionConfigOptionResponse,
-    SetSessionModeResponse,
 )
 
 from helix_desktop import tasks
@@ -84,48 +83,38 @@ class EditorAgent:
 
     def _note_request(self, method: str, params: Any) -> None:
         """The SDK leaves out what it does not know yet of a client's abilities."""
+        given = params if isinstance(params, dict) else {}
         if method == "initialize":
-            self._abilities = ClientAbilities.parse_initialize(params)
+            self._abilities = ClientAbilities.parse_initialize(given)
+        more = given.get("additionalDirectories")
+        for folder in (given.get("cwd"), *(more if isinstance(more, list) else ())):
+            if isinstance(folder, str):
+                self._check_folder(folder)
 
     # --- the connection
 
-    async def initialize(self, protocol_version: int, **_: Any) -> InitializeResponse:
+    async def initialize(self, **_: Any) -> InitializeResponse:
         return InitializeResponse.model_validate(build_initialize_result())
-
-    async def authenticate(self, method_id: str, **_: Any) -> None:
-        """Keys are the program's; an editor never has one."""
 
     # --- sessions
 
-    async def new_session(
-        self, cwd: str, additional_directories: Sequence[str] | None = None, **_: Any
-    ) -> NewSessionResponse:
-        self._check_folders(cwd, additional_directories)
+    async def new_session(self, **_: Any) -> NewSessionResponse:
         conversation = self._attach(new_conversation_id())
         self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
         return NewSessionResponse(session_id=conversation.id, **self._choices(conversation.id))
 
-    async def load_session(
-        self, cwd: str, session_id: str, additional_directories: Sequence[str] | None = None, **_: Any
-    ) -> LoadSessionResponse:
-        self._check_folders(cwd, additional_directories)
-        await self._attach_existing(session_id).replay_history()
+    async def load_session(self, session_id: str, **_: Any) -> LoadSessionResponse:
+        await self._find_open(session_id).replay_history()
         return LoadSessionResponse(**self._choices(session_id))
 
-    async def resume_session(
-        self, session_id: str, cwd: str, additional_directories: Sequence[str] | None = None, **_: Any
-    ) -> ResumeSessionResponse:
-        self._check_folders(cwd, additional_directories)
-        conversation = self._attach_existing(session_id)
+    async def resume_session(self, session_id: str, **_: Any) -> ResumeSessionResponse:
+        conversation = self._find_open(session_id)
         await conversation.open_session()
         self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
         return ResumeSessionResponse(**self._choices(session_id))
 
-    async def fork_session(
-        self, session_id: str, cwd: str, additional_directories: Sequence[str] | None = None, **_: Any
-    ) -> ForkSessionResponse:
-        self._check_folders(cwd, additional_directories)
-        self._require_row(session_id)
+    async def fork_session(self, session_id: str, **_: Any) -> ForkSessionResponse:
+        self._find_open(session_id)
         fork = (await self._bench.fork_conversation(session_id)).id
         self._attach(fork)
         return ForkSessionResponse(session_id=fork, **self._choices(fork))
@@ -152,8 +141,7 @@ class EditorAgent:
     async def _delete_session(self, params: Any) -> dict[str, Any]:
         """To the trash, from where the window brings it back."""
         wanted = DeleteSessionRequest.model_validate(params).session_id
-        if (conversation := self._open.pop(wanted, None)) is not None:
-            conversation.close()
+        await self.close_session(wanted)
         if self._bench.conversation_row(wanted) is not None:
             await (await self._bench.open_session(wanted)).set_trashed()
         return {}
@@ -170,16 +158,11 @@ class EditorAgent:
     async def cancel(self, session_id: str, **_: Any) -> None:
         self._find_open(session_id).cancel_turn()
 
-    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> SetSessionModeResponse:
+    async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> None:
         await self.set_config_option("mode", session_id, mode_id)
-        return SetSessionModeResponse()
 
     async def set_config_option(
-        self,
-        config_id: str,
-        session_id: str,
-        value: Any,
-        **_: Any,
+        self, config_id: str, session_id: str, value: Any, **_: Any
     ) -> SetSessionConfigOptionResponse:
         conversation = self._find_open(session_id)
         await conversation_options.choose_option(
@@ -206,26 +189,18 @@ class EditorAgent:
             )
         return self._open[identity]
 
-    def _attach_existing(self, identity: str) -> EditorConversation:
-        self._require_row(identity)
+    def _find_open(self, identity: str) -> EditorConversation:
+        """One that is open, or one of the workspace: it may have been open in another process before."""
+        row = self._bench.conversation_row(identity)
+        if identity not in self._open and (row is None or row.trashed):
+            raise NotFound(f"There is no conversation {identity[:80]} in {self._bench.name}.")
         return self._attach(identity)
 
-    def _require_row(self, identity: str) -> None:
-        row = self._bench.conversation_row(identity)
-        if row is None or row.trashed:
-            raise NotFound(f"There is no conversation {identity[:80]} in {self._bench.name}.")
-
-    def _find_open(self, identity: str) -> EditorConversation:
-        """One that is open; after this process took the workspace over, also one that was open in another."""
-        return self._open.get(identity) or self._attach_existing(identity)
-
-    def _check_folders(self, cwd: str, more: Sequence[str] | None) -> None:
+    def _check_folder(self, folder: str) -> None:
         """The agent works in the workspace's folders and in no others, whatever an editor names."""
-        allowed = [folder.resolve() for folder in self._bench.allowed_folders]
-        for folder in (cwd, *(more or ())):
-            place = Path(folder).resolve()
-            if not any(place.is_relative_to(root) for root in allowed):
-                raise ActionRefused(
-                    f"{folder} is outside the folders of {self._bench.name}.",
-                    remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
-                )
+        place = Path(folder).resolve()
+        if not any(place.is_relative_to(root.resolve()) for root in self._bench.allowed_folders):
+            raise ActionRefused(
+                f"{folder} is outside the folders of {self._bench.name}.",
+                remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
+            )

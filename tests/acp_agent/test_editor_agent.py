@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
+import os
+import sys
+import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from acp import RequestError, text_block
@@ -16,7 +21,7 @@ from helix_desktop.commands import workspace_access
 from helix_desktop.engine.facts import Text
 from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
-from tests.acp_agent.editor import Editor, started
+from tests.acp_agent.editor import ROOT, Editor, started
 from tests.peers.chat_server import ChatServer, reply
 
 PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
@@ -184,3 +189,46 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
         finally:
             await window.aclose()
         assert editor.said().count("alpha") == 1
+
+
+async def test_a_hostile_editor_gets_errors_and_the_program_ends_within_two_seconds(
+    tmp_path: Path, folder: Path
+) -> None:
+    """Garbage, floods, wrong parameters for every method, and then silence in the middle of a line."""
+    command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "home"), "acp"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    pipe = asyncio.subprocess.PIPE
+    agent = await asyncio.create_subprocess_exec(*command, cwd=folder, env=env, stdin=pipe, stdout=pipe)
+    assert agent.stdin is not None
+    assert agent.stdout is not None
+    send, answers = agent.stdin.write, agent.stdout
+
+    def ask(identity: object, method: str, **params: object) -> None:
+        send(json.dumps({"jsonrpc": "2.0", "id": identity, "method": method, "params": params}).encode() + b"\n")
+
+    send(b"\x00\xff not json\n" * 500 + b"[]\n{}\n" + b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500)
+    ask("new", "session/new", cwd=str(folder), mcpServers=[])
+    methods = ("load", "resume", "fork", "prompt", "close", "delete", "set_mode", "set_config_option", "nonsense")
+    for number, wrong in enumerate(
+        ({}, {"sessionId": 5}, {"sessionId": "x" * 5_000}, {"sessionId": None, "prompt": {}})
+    ):
+        for method in methods:
+            ask(f"{method} {number}", f"session/{method}", cwd=str(folder), **wrong)
+    ask("outside", "session/load", cwd=str(folder), sessionId="../../etc", mcpServers=[], additionalDirectories=["/"])
+    for number in range(300):
+        ask(f"flood {number}", "session/list", cwd=str(folder))
+    ask("last", "session/list", cwd=str(folder))
+    found: dict[str, dict[str, Any]] = {}
+    async with asyncio.timeout(60):
+        while "last" not in found or len(found) < 2 + 4 * len(methods) + 301:
+            answer = json.loads(await answers.readline())
+            found[str(answer.get("id"))] = answer
+    errors = {name for name, answer in found.items() if "error" in answer}
+    assert errors == {"None", "outside", *(f"{method} {number}" for method in methods for number in range(4))}
+    assert all(len(answer["error"]["message"]) < 600 for answer in found.values() if "error" in answer)
+    send(b'{"jsonrpc":"2.0","id":1,"method":"session/pro')
+    agent.stdin.close()
+    begun = time.monotonic()
+    await asyncio.wait_for(agent.wait(), 20)
+    assert agent.returncode == 0
+    assert time.monotonic() - begun < 2
