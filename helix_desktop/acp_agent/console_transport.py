@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from helix_desktop.console import Console
 from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
-MOST_RUNNING = 500  # requests of an editor that are worked on at a time
 log = logging.getLogger(__name__)
 
 
@@ -48,12 +47,8 @@ class GuardedRouter:
     def __init__(self, router: MessageRouter, note_request: Callable[[str, Any], None]) -> None:
         self._router = router
         self._note_request = note_request
-        self._running = 0
 
     async def __call__(self, method: str, params: Any, is_notification: bool) -> Any:  # noqa: FBT001 -- the SDK calls it so
-        if self._running >= MOST_RUNNING and not is_notification:
-            raise RequestError(-32603, "Too many requests are waiting for an answer.")
-        self._running += 1
         try:
             self._note_request(method, params)
             return await self._router(method, params if params is not None else {}, is_notification)
@@ -62,8 +57,6 @@ class GuardedRouter:
                 log.info("a notification was not understood: %s", method[:80])
                 return None
             raise _as_request_error(error) from error
-        finally:
-            self._running -= 1
 
 
 def _as_request_error(error: Exception) -> RequestError:

@@ -5,19 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from acp.schema import (
-    AvailableCommand,
-    AvailableCommandInput,
-    AvailableCommandsUpdate,
-    ConfigOptionUpdate,
-    CurrentModeUpdate,
-    SessionConfigOptionSelect,
-    SessionConfigSelectOption,
-    SessionMode,
-    SessionModeState,
-    UnstructuredCommandInput,
-)
-
 from helix_desktop.engine import context_policy
 from helix_desktop.errors import InvalidInput
 
@@ -28,42 +15,32 @@ MOST_MODELS = 300
 _EFFORTS = {"usual": "As usual", "low": "Low", "medium": "Medium", "high": "High"}
 
 
-def build_modes(bench: Workbench) -> SessionModeState:
-    """The permission modes; they are the workspace's, so all its conversations share the one that is chosen."""
-    modes = [SessionMode(id=mode, name=name) for mode, name in bench.describe_permission_modes().items()]
-    return SessionModeState(current_mode_id=bench.permission_mode, available_modes=modes)
+def build_choices(bench: Workbench, conversation: str) -> dict[str, Any]:
+    """The modes and options of an answer to the editor. The permission mode is the workspace's, so all its conversations share it."""
+    modes = [{"id": mode, "name": name} for mode, name in bench.describe_permission_modes().items()]
+    state = {"currentModeId": bench.permission_mode, "availableModes": modes}
+    return {"modes": state, "configOptions": build_options(bench, conversation)}
 
 
-def build_options(bench: Workbench, conversation: str) -> list[Any]:
+def build_options(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
     """Each with its choices and the one that holds."""
-    model = bench.model_of_conversation(conversation)
-    names = list(dict.fromkeys([*filter(None, [model]), *bench.models.list_known_names()]))[:MOST_MODELS]
-    settings = bench.workspace.settings
+    model, effort = bench.model_of_conversation(conversation), bench.workspace.settings.effort or "usual"
+    models = list(dict.fromkeys([model or "", *bench.models.list_known_names()]))[:MOST_MODELS]
     presets = {name: name.capitalize() for name in context_policy.PRESETS}
     return [
-        _build_select("mode", "Mode", bench.permission_mode, bench.describe_permission_modes(), category="mode"),
-        _build_select("model", "Model", model, {name: name for name in names or [""]}, category="model"),
-        _build_select("effort", "Thinking", settings.effort or "usual", _EFFORTS, category="thought_level"),
-        _build_select("policy", "Context", bench.policy_name, presets, about=context_policy.PRESETS),
+        _build_select("mode", "Mode", bench.permission_mode, bench.describe_permission_modes(), "mode"),
+        _build_select("model", "Model", model, {name: name or "None chosen" for name in models}, "model"),
+        _build_select("effort", "Thinking", effort, _EFFORTS, "thought_level"),
+        _build_select("policy", "Context", bench.policy_name, presets, None),
     ]
 
 
 def _build_select(
-    identity: str,
-    name: str,
-    current: str,
-    choices: Mapping[str, str],
-    *,
-    category: Any = None,
-    about: Mapping[str, str] = {},
-) -> SessionConfigOptionSelect:
-    options = [
-        SessionConfigSelectOption(value=value, name=label or "None chosen", description=about.get(value))
-        for value, label in choices.items()
-    ]
-    return SessionConfigOptionSelect(
-        type="select", id=identity, name=name, category=category, current_value=current, options=options
-    )
+    identity: str, name: str, current: str, choices: Mapping[str, str], category: str | None
+) -> dict[str, Any]:
+    options = [{"value": value, "name": label} for value, label in choices.items()]
+    found = {"type": "select", "id": identity, "name": name, "currentValue": current, "options": options}
+    return {**found, "category": category} if category else found
 
 
 async def choose_option(bench: Workbench, conversation: str, identity: str, value: str, *, is_begun: bool) -> None:
@@ -83,22 +60,18 @@ async def choose_option(bench: Workbench, conversation: str, identity: str, valu
             raise InvalidInput(f"{identity[:80]} has no choice {value[:80]}.")
 
 
-def build_choice_updates(bench: Workbench, conversation: str) -> list[Any]:
+def build_choice_updates(bench: Workbench, conversation: str) -> list[dict[str, Any]]:
     """What holds now, for an editor that did not choose it itself."""
     return [
-        CurrentModeUpdate(session_update="current_mode_update", current_mode_id=bench.permission_mode),
-        ConfigOptionUpdate(session_update="config_option_update", config_options=build_options(bench, conversation)),
+        {"sessionUpdate": "current_mode_update", "currentModeId": bench.permission_mode},
+        {"sessionUpdate": "config_option_update", "configOptions": build_options(bench, conversation)},
     ]
 
 
-def build_commands_update(bench: Workbench) -> AvailableCommandsUpdate:
+def build_commands_update(bench: Workbench) -> dict[str, Any]:
     """The slash commands of the workspace: those of its folders, skills, and prompts of its servers."""
     commands = [
-        AvailableCommand(
-            name=item.name,
-            description=item.about or item.name,
-            input=AvailableCommandInput(root=UnstructuredCommandInput(hint="arguments")),
-        )
+        {"name": item.name, "description": item.about or item.name, "input": {"hint": "arguments"}}
         for item in bench.list_slash_commands()
     ]
-    return AvailableCommandsUpdate(session_update="available_commands_update", available_commands=commands)
+    return {"sessionUpdate": "available_commands_update", "availableCommands": commands}

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from acp.agent.router import build_agent_router
 from acp.connection import Connection
 from acp.router import Route
-from acp.schema import (
-    DeleteSessionRequest,
-    ForkSessionResponse,
-    InitializeResponse,
-    ListSessionsResponse,
-    LoadSessionResponse,
-    NewSessionResponse,
-    PromptResponse,
-    ResumeSessionResponse,
-    SessionInfo,
-    SetSessionConfigOptionResponse,
-)
+from acp.schema import DeleteSessionRequest
 
 from helix_desktop import tasks
 from helix_desktop.acp_agent import conversation_options
@@ -41,6 +30,7 @@ if TYPE_CHECKING:
 PAGE = 100  # conversations of one answer to session/list
 MOST_OPEN = 200  # conversations that one editor has open
 QUIT_SECONDS = 1.0
+Result = dict[str, Any]
 
 
 class EditorAgent:
@@ -93,52 +83,47 @@ class EditorAgent:
 
     # --- the connection
 
-    async def initialize(self, **_: Any) -> InitializeResponse:
-        return InitializeResponse.model_validate(build_initialize_result())
+    async def initialize(self, **_: Any) -> Result:
+        return build_initialize_result()
 
     # --- sessions
 
-    async def new_session(self, **_: Any) -> NewSessionResponse:
+    async def new_session(self, **_: Any) -> Result:
         conversation = self._attach(new_conversation_id())
         self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
-        return NewSessionResponse(session_id=conversation.id, **self._choices(conversation.id))
+        return {"sessionId": conversation.id, **conversation_options.build_choices(self._bench, conversation.id)}
 
-    async def load_session(self, session_id: str, **_: Any) -> LoadSessionResponse:
+    async def load_session(self, session_id: str, **_: Any) -> Result:
         await self._find_open(session_id).replay_history()
-        return LoadSessionResponse(**self._choices(session_id))
+        return conversation_options.build_choices(self._bench, session_id)
 
-    async def resume_session(self, session_id: str, **_: Any) -> ResumeSessionResponse:
+    async def resume_session(self, session_id: str, **_: Any) -> Result:
         conversation = self._find_open(session_id)
         await conversation.open_session()
         self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
-        return ResumeSessionResponse(**self._choices(session_id))
+        return conversation_options.build_choices(self._bench, session_id)
 
-    async def fork_session(self, session_id: str, **_: Any) -> ForkSessionResponse:
+    async def fork_session(self, session_id: str, **_: Any) -> Result:
         self._find_open(session_id)
         fork = (await self._bench.fork_conversation(session_id)).id
         self._attach(fork)
-        return ForkSessionResponse(session_id=fork, **self._choices(fork))
+        return {"sessionId": fork, **conversation_options.build_choices(self._bench, fork)}
 
-    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> ListSessionsResponse:
+    async def list_sessions(self, cwd: str | None = None, cursor: str | None = None, **_: Any) -> Result:
         rows = [row for row in self._bench.list_conversations() if not (row.parent or row.trashed or row.agent)]
         start = int(cursor) if cursor and cursor.isascii() and cursor.isdigit() else 0
+        folder, more = cwd or str(self._bench.main_folder), start + PAGE < len(rows)
         sessions = [
-            SessionInfo(
-                session_id=row.id,
-                cwd=cwd or str(self._bench.main_folder),
-                title=row.title or None,
-                updated_at=datetime.fromtimestamp(row.updated, UTC).isoformat(),
-            )
+            {"sessionId": row.id, "cwd": folder, "title": row.title, "updatedAt": _format_time(row.updated)}
             for row in rows[start : start + PAGE]
         ]
-        more = str(start + PAGE) if start + PAGE < len(rows) else None
-        return ListSessionsResponse(sessions=sessions, next_cursor=more)
+        return {"sessions": sessions, **({"nextCursor": str(start + PAGE)} if more else {})}
 
     async def close_session(self, session_id: str, **_: Any) -> None:
         self._find_open(session_id).close()
         del self._open[session_id]
 
-    async def _delete_session(self, params: Any) -> dict[str, Any]:
+    async def _delete_session(self, params: Any) -> Result:
         """To the trash, from where the window brings it back."""
         wanted = DeleteSessionRequest.model_validate(params).session_id
         await self.close_session(wanted)
@@ -148,12 +133,12 @@ class EditorAgent:
 
     # --- turns and choices
 
-    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> PromptResponse:
+    async def prompt(self, session_id: str, prompt: Sequence[Any], **_: Any) -> Result:
         conversation = self._find_open(session_id)
         parts = await build_user_parts(self._bench, prompt)
         if not parts:
             raise InvalidInput("The message is empty.")
-        return PromptResponse.model_validate({"stopReason": await conversation.run_turn(parts)})
+        return {"stopReason": await conversation.run_turn(parts)}
 
     async def cancel(self, session_id: str, **_: Any) -> None:
         self._find_open(session_id).cancel_turn()
@@ -161,24 +146,16 @@ class EditorAgent:
     async def set_session_mode(self, session_id: str, mode_id: str, **_: Any) -> None:
         await self.set_config_option("mode", session_id, mode_id)
 
-    async def set_config_option(
-        self, config_id: str, session_id: str, value: Any, **_: Any
-    ) -> SetSessionConfigOptionResponse:
+    async def set_config_option(self, config_id: str, session_id: str, value: Any, **_: Any) -> Result:
         conversation = self._find_open(session_id)
         await conversation_options.choose_option(
             self._bench, session_id, config_id, str(value), is_begun=conversation.is_begun
         )
         for each in self._open.values():
             await each.send_choices_if_changed()
-        return SetSessionConfigOptionResponse(
-            config_options=conversation_options.build_options(self._bench, session_id)
-        )
+        return {"configOptions": conversation_options.build_options(self._bench, session_id)}
 
     # --- within
-
-    def _choices(self, conversation: str) -> dict[str, Any]:
-        options = conversation_options.build_options(self._bench, conversation)
-        return {"modes": conversation_options.build_modes(self._bench), "config_options": options}
 
     def _attach(self, identity: str) -> EditorConversation:
         if identity not in self._open:
@@ -204,3 +181,7 @@ class EditorAgent:
                 f"{folder} is outside the folders of {self._bench.name}.",
                 remedy="Add the folder to the workspace in Helix Desktop, or open another project.",
             )
+
+
+def _format_time(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).isoformat()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from acp import RequestError
 from acp.connection import Connection
-from acp.helpers import text_block, tool_content
+from acp.helpers import text_block, tool_content, update_agent_message_text
 from acp.schema import PermissionOption, RequestPermissionRequest, SessionNotification, ToolCallUpdate
 from acp.utils import notify_model, serialize_params
 
@@ -25,7 +25,6 @@ from helix_desktop.acp_agent.conversation_updates import (
     title_of_call,
 )
 from helix_desktop.engine import exact_text
-from helix_desktop.engine.blocks import ReasoningDelta, TextDelta
 from helix_desktop.engine.facts import TurnEnd, TurnEnded, UserPart
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
 from helix_desktop.engine.session_events import (
@@ -34,7 +33,6 @@ from helix_desktop.engine.session_events import (
     Event,
     FactAppended,
     QuestionAsked,
-    ReplyStreamed,
     ToolPrinted,
 )
 from helix_desktop.errors import HelixError, InvalidInput
@@ -187,20 +185,13 @@ class EditorConversation:
                 event.set_result(None)
                 continue
             try:
-                async for update in self._updates.updates_of_event(self._join_with_following(event)):
-                    await self.send_update(update)
+                async for update in self._updates.updates_of_event(event):
+                    if not (isinstance(event, ToolPrinted) and update.content and not self._waiting.empty()):
+                        await self.send_update(update)  # of what a command prints, the newest is enough
                 if isinstance(event, ActivityChanged):
                     await self.send_choices_if_changed()
             except (HelixError, ConnectionError) as error:
                 log.info("an update could not be sent to an editor: %s", error)
-
-    def _join_with_following(self, event: Event) -> Event:
-        """What piled up while an editor was slow goes out as one piece."""
-        queue = self._waiting._queue  # type: ignore[attr-defined] # noqa: SLF001 -- asyncio has no way to look at the next
-        while queue and (joined := _join_events(event, queue[0])) is not None:
-            event = joined
-            self._waiting.get_nowait()
-        return event
 
     # --- questions
 
@@ -240,15 +231,13 @@ class EditorConversation:
     async def _ask_for_values(self, question: PermissionQuestion) -> PermissionAnswer | None:
         """A form of one of the user's servers. An editor that shows none leaves it to the window."""
         if not self._abilities.fills_forms:
-            await self.send_update({"sessionUpdate": "agent_message_chunk", "content": {
-                "type": "text", "text": f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"}})  # fmt: skip
+            words = (
+                f"\n\n*{question.title} This editor shows no forms. Answer in Helix Desktop's window, or cancel.*\n\n"
+            )
+            await self.send_update(update_agent_message_text(words))
             return None
-        wanted = {
-            "sessionId": self.id,
-            "mode": "form",
-            "message": question.title,
-            "requestedSchema": json.loads(question.form),
-        }
+        scope = {"sessionId": self.id, "mode": "form", "message": question.title}
+        wanted = {**scope, "requestedSchema": json.loads(question.form)}
         answer = await self._client.send_request("elicitation/create", wanted)
         accepted = isinstance(answer, dict) and answer.get("action") == "accept"
         return PermissionAnswer(allowed=accepted, values=json.dumps(answer.get("content") or {}) if accepted else "")
@@ -289,14 +278,3 @@ def _question_card(question: PermissionQuestion) -> ToolCallUpdate:
         status="pending",
         content=[tool_content(text_block(f"{why}{preview}"))],
     )
-
-
-def _join_events(first: Event, following: object) -> Event | None:
-    match first, following:
-        case ReplyStreamed(delta=TextDelta(one)), ReplyStreamed(delta=TextDelta(more)):
-            return ReplyStreamed(first.conversation, TextDelta(one + more))
-        case ReplyStreamed(delta=ReasoningDelta(one)), ReplyStreamed(delta=ReasoningDelta(more)):
-            return ReplyStreamed(first.conversation, ReasoningDelta(one + more))
-        case ToolPrinted(call=call, text=one), ToolPrinted(call=again, text=more) if call == again:
-            return ToolPrinted(first.conversation, call, one + more)
-    return None

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from helix_desktop.errors import HelixError, InvalidInput, NotFound
 
 LONGEST_MESSAGE = 64 << 20  # bytes
 MOST_WAITING = 1_000  # requests of the editor that may wait for an answer
-MOST_UNSENT = 32 << 20  # bytes that an editor has not read yet; then whoever writes waits
+MOST_UNSENT = 10_000  # messages that an editor has not read yet; then whoever writes waits
 MOVED = 75  # the exit code of a workspace that another process is about to open
 MOVE_SECONDS = 1.5  # that it is left to the other process
 RETRY_SECONDS = 0.1
@@ -81,8 +82,7 @@ class WorkspaceSwitch:
         self._lines: dict[str, WorkspaceLine] = {}
         self._lines_by_session: dict[str, WorkspaceLine] = {}
         self._greeting: Message = {"jsonrpc": "2.0", "method": "initialize", "params": {"protocolVersion": 1}}
-        self._unsent = bytearray()
-        self._changed = asyncio.Condition()
+        self._unsent: asyncio.Queue[bytes] = asyncio.Queue(MOST_UNSENT)
         self._tasks = tasks.OwnedTasks("agent for editors")
 
     async def run_until_input_ends(self, read: Callable[[], Awaitable[bytes]]) -> None:
@@ -205,22 +205,16 @@ class WorkspaceSwitch:
                 self._lines_by_session[each["sessionId"]] = line
 
     async def _send(self, message: Message) -> None:
-        async with self._changed:
-            while len(self._unsent) > MOST_UNSENT:
-                await self._changed.wait()
-            self._unsent += encode_message(message)
-            self._changed.notify_all()
+        await self._unsent.put(encode_message(message))
 
     async def _write_unsent(self) -> None:
         """Writes on a thread of its own: an editor that does not read must not hold anything up."""
         while True:
-            async with self._changed:
-                while not self._unsent:
-                    await self._changed.wait()
-                data, self._unsent = bytes(self._unsent), bytearray()
-                self._changed.notify_all()
+            pieces = [await self._unsent.get()]
+            while not self._unsent.empty():
+                pieces.append(self._unsent.get_nowait())
             try:
-                await tasks.run_on_detached_thread(lambda data=data: self._write(data), name="standard output")  # type: ignore[misc]
+                await tasks.run_on_detached_thread(partial(self._write, b"".join(pieces)), name="standard output")
             except OSError:
                 return  # nobody reads any more
 

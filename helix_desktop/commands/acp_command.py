@@ -102,22 +102,21 @@ async def _serve_until_released(bench: Workbench, agent: EditorAgent, console: C
     from helix_desktop import tasks
     from helix_desktop.gateway import gateway_workspaces
 
-    released = asyncio.Event()
+    owner, released = tasks.OwnedTasks("editor"), False
 
     def release() -> None:
+        nonlocal released
         if agent.is_working:
             raise ActionRefused(
                 "The agent is working for an editor in this workspace.", remedy="Wait until it has finished."
             )
-        released.set()
+        released = serving.cancel()
 
-    owner = tasks.OwnedTasks("editor")
-    withdraw = gateway_workspaces.offer_release(bench.id, release)
     serving = owner.spawn_task(agent.serve_editor(console), name="serve an editor")
-    waiting = owner.spawn_task(released.wait(), name="wait for a window")
+    withdraw = gateway_workspaces.offer_release(bench.id, release)
     try:
-        await asyncio.wait({serving, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        return workspace_access.LATER if released.is_set() else 0
+        await asyncio.wait({serving})
+        return workspace_access.LATER if released else 0
     finally:
         withdraw()
         await owner.aclose(limit=2)

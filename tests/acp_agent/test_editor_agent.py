@@ -7,7 +7,6 @@ import base64
 import json
 import os
 import sys
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from helix_desktop.secrets import SecretStorage
 from helix_desktop.workbench import Workbenches
 from tests.acp_agent.editor import ROOT, Editor, started
 from tests.peers.chat_server import ChatServer, reply
+from tests.turns import lasted
 
 PICTURE = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(40)).decode()
 
@@ -191,9 +191,7 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
         assert editor.said().count("alpha") == 1
 
 
-async def test_a_hostile_editor_gets_errors_and_the_program_ends_within_two_seconds(
-    tmp_path: Path, folder: Path
-) -> None:
+async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_path: Path, folder: Path) -> None:
     """Garbage, floods, wrong parameters for every method, and then silence in the middle of a line."""
     command = [sys.executable, "-m", "helix_desktop", "--home", str(tmp_path / "home"), "acp"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -228,7 +226,5 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_within_two_seco
     assert all(len(answer["error"]["message"]) < 600 for answer in found.values() if "error" in answer)
     send(b'{"jsonrpc":"2.0","id":1,"method":"session/pro')
     agent.stdin.close()
-    begun = time.monotonic()
-    await asyncio.wait_for(agent.wait(), 20)
+    assert await lasted(agent.wait()) < 10  # a second where nothing else runs
     assert agent.returncode == 0
-    assert time.monotonic() - begun < 2

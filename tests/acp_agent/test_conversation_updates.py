@@ -1,0 +1,129 @@
+"""Facts as updates, for clients that can show more and for those that cannot."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from acp import RequestError
+
+from helix_desktop.acp_agent.conversation_updates import ClientAbilities, ConversationUpdates, fence, title_of_call
+from helix_desktop.acp_agent.editor_conversation import EditorConversation
+from helix_desktop.engine.digest import Digest
+from helix_desktop.engine.facts import Fact, Folded, FoldKind, PartRef, Stored, ToolCall, ToolReturned, UserSaid
+from helix_desktop.engine.ports import PermissionQuestion
+from helix_desktop.engine.session_events import ToolPrinted
+from helix_desktop.tasks import OwnedTasks
+from helix_desktop.workbench import Workbench
+from tests.workbench.conftest import Desks, desks, folder  # noqa: F401 -- fixtures
+
+FOLD = Folded("f1", FoldKind.MARKER, PartRef(3), "what it stands for", 10, 900)
+RAN = ToolReturned("c1", Stored(Digest(bytes(32)), 3), 1, exit_code=2, head="out")
+ALL = {"session": {"compaction": {}}, "_meta": {"terminal_output": True}, "fs": {"readTextFile": True}, "elicitation": {"form": {}}}  # fmt: skip
+
+
+def updates(**abilities: bool) -> ConversationUpdates:
+    return ConversationUpdates(cast(Workbench, None), "c", ClientAbilities(**abilities))
+
+
+async def told(shown: ConversationUpdates, fact: Fact) -> list[Any]:
+    return [update async for update in shown.updates_of_fact(fact)]
+
+
+@pytest.mark.parametrize(
+    "given", [None, 5, {}, {"clientCapabilities": "x"}, {"clientCapabilities": {"fs": 1, "_meta": []}}]
+)
+def test_what_a_client_announces_wrongly_it_cannot_do(given: Any) -> None:
+    assert ClientAbilities.parse_initialize(given) == ClientAbilities()
+    assert ClientAbilities.parse_initialize({"clientCapabilities": ALL}) == ClientAbilities(True, True, True, True)
+
+
+async def test_each_fold_is_told_to_clients_that_announce_it_and_to_no_others() -> None:
+    (update,) = await told(updates(compaction=True), FOLD)
+    assert update == {
+        "sessionUpdate": "compaction_update",
+        "compactionId": "f1",
+        "status": "completed",
+        "summary": [{"type": "text", "text": "what it stands for"}],
+    }
+    assert await told(updates(), FOLD) == []
+
+
+async def test_what_a_command_prints_goes_into_a_terminal_or_into_text() -> None:
+    terminal = updates(terminal_output=True)
+    (ended,) = await told(terminal, RAN)  # of a conversation that is loaded: nothing was printed before
+    assert ended.field_meta["terminal_output"]["data"] == "out"
+    assert ended.field_meta["terminal_exit"]["exit_code"] == 2
+    (printed,) = [one async for one in terminal.updates_of_event(ToolPrinted("c", "c1", "out"))]
+    assert printed.field_meta == {"terminal_output": {"terminal_id": "c1", "data": "out"}}
+    assert "terminal_output" not in (await told(terminal, RAN))[0].field_meta
+    (text,) = await told(updates(), RAN)
+    assert text.content[0].content.text == "```\nout\n```"
+
+
+def test_foreign_text_stays_in_its_fence_and_a_title_is_one_line() -> None:
+    assert fence("a\n```\n# not a heading") == "````\na\n```\n# not a heading\n````"
+    call = ToolCall("1", "run_command", '{"command": "one\\ntwo ' + "x" * 100 + '"}')
+    assert "\n" not in title_of_call(call)
+    assert len(title_of_call(call)) == 80
+    assert title_of_call(ToolCall("1", "run_command", "{broken")) == "run_command"
+
+
+async def test_notes_of_the_program_are_no_messages_of_the_user() -> None:
+    assert await told(updates(), UserSaid((), by="rules:AGENTS.md")) == []
+
+
+class AnsweringClient:
+    """The connection to an editor that answers every question alike."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, Any]] = []
+
+    async def send_request(self, method: str, params: Any) -> Any:
+        self.asked.append((method, params))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    async def send_notification(self, method: str, params: Any) -> None:
+        self.asked.append((method, params))
+
+
+async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(desks: Desks, folder: Any) -> None:  # noqa: F811
+    bench = await desks().create_workspace("w", folder)
+    owner = OwnedTasks("test")
+    question = PermissionQuestion(
+        ToolCall("1", "ask", "{}"), "Which one?", "", form='{"type": "object", "properties": {}}'
+    )
+    for answer, allowed in (
+        ({"action": "accept", "content": {"a": 1}}, True),
+        ({"action": "decline"}, False),
+        (7, False),
+    ):
+        client = AnsweringClient(answer)
+        able = ClientAbilities(fills_forms=True)
+        there = EditorConversation(bench, "c", able, cast(Any, client), owner.spawn_task)
+        found = await there._ask_for_values(question)
+        assert found is not None
+        assert (found.allowed, found.values) == (allowed, '{"a": 1}' if allowed else "")
+        assert client.asked[0][0] == "elicitation/create"
+    client = AnsweringClient(None)
+    there = EditorConversation(bench, "c", ClientAbilities(), cast(Any, client), owner.spawn_task)
+    assert await there._ask_for_values(question) is None
+    assert "shows no forms" in str(client.asked)
+    await owner.aclose()
+
+
+@pytest.mark.parametrize("answer", [None, {}, {"content": 5}, RequestError(-1, "no")])
+async def test_an_editor_that_does_not_give_a_file_leaves_it_to_the_disk(
+    desks: Desks, folder: Any, answer: Any
+) -> None:  # noqa: F811
+    bench = await desks().create_workspace("w", folder)
+    owner = OwnedTasks("test")
+    able = ClientAbilities(reads_files=True)
+    there = EditorConversation(bench, "c", able, cast(Any, AnsweringClient(answer)), owner.spawn_task)
+    assert await bench.kit.resources.editor_files["c"](folder / "README.md") is None
+    there.close()
+    assert bench.kit.resources.editor_files == {}
+    await owner.aclose()
