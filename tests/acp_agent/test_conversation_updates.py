@@ -15,7 +15,7 @@ from helix_desktop.engine.ports import PermissionQuestion
 from helix_desktop.engine.session_events import ToolPrinted
 from helix_desktop.tasks import OwnedTasks
 from helix_desktop.workbench import Workbench
-from tests.workbench.conftest import Desks, desks, folder  # noqa: F401 -- fixtures
+from tests.workbench.conftest import Desks
 
 FOLD = Folded("f1", FoldKind.MARKER, PartRef(3), "what it stands for", 10, 900)
 RAN = ToolReturned("c1", Stored(Digest(bytes(32)), 3), 1, exit_code=2, head="out")
@@ -90,7 +90,7 @@ class AnsweringClient:
         self.asked.append((method, params))
 
 
-async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(desks: Desks, folder: Any) -> None:  # noqa: F811
+async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(desks: Desks, folder: Any) -> None:
     bench = await desks().create_workspace("w", folder)
     owner = OwnedTasks("test")
     question = PermissionQuestion(
@@ -118,7 +118,7 @@ async def test_a_form_of_a_server_is_filled_in_by_editors_that_show_forms(desks:
 @pytest.mark.parametrize("answer", [None, {}, {"content": 5}, RequestError(-1, "no")])
 async def test_an_editor_that_does_not_give_a_file_leaves_it_to_the_disk(
     desks: Desks, folder: Any, answer: Any
-) -> None:  # noqa: F811
+) -> None:
     bench = await desks().create_workspace("w", folder)
     owner = OwnedTasks("test")
     able = ClientAbilities(reads_files=True)
