@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -61,11 +62,6 @@ class EditorAgent:
             conversation.close()
         await self._tasks.aclose(limit=QUIT_SECONDS)
 
-    @property
-    def is_working(self) -> bool:
-        """Whether the editor waits for a turn."""
-        return any(conversation.is_answering for conversation in self._open.values())
-
     def hear_event(self, event: Event) -> None:
         name = event.recorded.conversation if isinstance(event, FactAppended) else event.conversation
         if (conversation := self._open.get(name)) is not None:
@@ -94,17 +90,17 @@ class EditorAgent:
         return {"sessionId": conversation.id, **conversation_options.build_choices(self._bench, conversation.id)}
 
     async def load_session(self, session_id: str, **_: Any) -> Result:
-        await self._find_open(session_id).replay_history()
+        await self._find_stored(session_id).replay_history()
         return conversation_options.build_choices(self._bench, session_id)
 
     async def resume_session(self, session_id: str, **_: Any) -> Result:
-        conversation = self._find_open(session_id)
+        conversation = self._find_stored(session_id)
         await conversation.open_session()
         self._tasks.spawn_task(conversation.send_state(), name="state for an editor")
         return conversation_options.build_choices(self._bench, session_id)
 
     async def fork_session(self, session_id: str, **_: Any) -> Result:
-        self._find_open(session_id)
+        self._find_stored(session_id)
         fork = (await self._bench.fork_conversation(session_id)).id
         self._attach(fork)
         return {"sessionId": fork, **conversation_options.build_choices(self._bench, fork)}
@@ -126,6 +122,7 @@ class EditorAgent:
     async def _delete_session(self, params: Any) -> Result:
         """To the trash, from where the window brings it back."""
         wanted = DeleteSessionRequest.model_validate(params).session_id
+        self._find_open(wanted)
         await self.close_session(wanted)
         if self._bench.conversation_row(wanted) is not None:
             await (await self._bench.open_session(wanted)).set_trashed()
@@ -166,12 +163,20 @@ class EditorAgent:
             )
         return self._open[identity]
 
-    def _find_open(self, identity: str) -> EditorConversation:
-        """One that is open, or one of the workspace: it may have been open in another process before."""
+    def _find_stored(self, identity: str) -> EditorConversation:
         row = self._bench.conversation_row(identity)
-        if identity not in self._open and (row is None or row.trashed):
+        if row is None or row.trashed:
             raise NotFound(f"There is no conversation {identity[:80]} in {self._bench.name}.")
         return self._attach(identity)
+
+    def _find_open(self, identity: str) -> EditorConversation:
+        """One that is open here, or was open in the process that had the workspace before, begun or not."""
+        is_known = identity in self._open or re.fullmatch("[0-9a-f]{20}", identity)
+        return self._attach(identity) if is_known and not self._is_trashed(identity) else self._find_stored(identity)
+
+    def _is_trashed(self, identity: str) -> bool:
+        row = self._bench.conversation_row(identity)
+        return row is not None and row.trashed
 
     def _check_folder(self, folder: str) -> None:
         """The agent works in the workspace's folders and in no others, whatever an editor names."""

@@ -69,7 +69,7 @@ class EditorConversation:
         self._waiting: asyncio.Queue[Event | asyncio.Future[None]] = asyncio.Queue()
         self._turn: asyncio.Future[None] | None = None
         self._ended: TurnEnded | None = None
-        self._is_cancelled = False
+        self._is_answering = self._is_cancelled = False
         self._mode = bench.permission_mode
         self._sending = spawn(self._send_waiting_events(), name="updates for an editor")
         if abilities.reads_files:
@@ -77,10 +77,13 @@ class EditorConversation:
 
     async def open_session(self) -> Session:
         """The session, of a conversation that is begun here if it is new."""
-        if not self.is_begun:
-            self.is_begun = True
-            return await self._bench.start_conversation(identity=self.id)
-        return await self._bench.open_session(self.id)
+        if self.is_begun:
+            return await self._bench.open_session(self.id)
+        self.is_begun, model = True, self._bench.model_of_conversation(self.id)
+        session = await self._bench.start_conversation(identity=self.id)
+        if model != self._bench.main_model_name:
+            await self._bench.set_conversation_model(self.id, model)
+        return session
 
     def close(self) -> None:
         """The editor has closed it: its turn is stopped, and all that was said is kept."""
@@ -90,28 +93,24 @@ class EditorConversation:
 
     # --- a turn
 
-    @property
-    def is_answering(self) -> bool:
-        return self._turn is not None
-
     async def run_turn(self, parts: tuple[UserPart, ...]) -> str:
         """Sends the message and returns why the turn ended, in the protocol's words, once all its updates are sent."""
-        if self._turn is not None:
+        if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait, or cancel it first.")
         if not self._bench.model_of_conversation(self.id):
             raise RequestError(-32000, f"No model is chosen for {self._bench.name}. {SIGN_IN}")
-        self._turn, self._ended = asyncio.get_running_loop().create_future(), None
-        self._is_cancelled = False
+        self._is_answering, self._is_cancelled, self._ended = True, False, None
         try:
             session = await self.open_session()
             parts = await self._bench.expand_command_message(session, parts)
             if self._is_cancelled:
                 return "cancelled"
+            self._turn = asyncio.get_running_loop().create_future()
             self._updates.own_messages += 1
             session.send_message(parts)
             await self._turn
         finally:
-            self._turn = None
+            self._turn, self._is_answering = None, False
         await self._wait_until_sent()
         return self._reason_of_end()
 
@@ -125,15 +124,13 @@ class EditorConversation:
         """Stops the turn that the editor waits for; the conversation of somebody else goes on."""
         session = self._bench.sessions.find_open_session(self.id)
         self._is_cancelled = True
-        if session is not None and self._turn is not None:
+        if session is not None and self._is_answering:
             session.stop_turn()
 
     def hear_event(self, event: Event) -> None:
         """Takes an event of this conversation; it is sent in its turn."""
         if isinstance(event, FactAppended) and isinstance(event.recorded.fact, TurnEnded):
             self._ended = event.recorded.fact
-        if isinstance(event, QuestionAsked):
-            self._spawn(self._ask_editor(event), name="question for an editor")
         self._waiting.put_nowait(event)
         if isinstance(event, ActivityChanged):
             self._note_activity(event)
@@ -188,6 +185,8 @@ class EditorConversation:
                 async for update in self._updates.updates_of_event(event):
                     if not (isinstance(event, ToolPrinted) and update.content and not self._waiting.empty()):
                         await self.send_update(update)  # of what a command prints, the newest is enough
+                if isinstance(event, QuestionAsked):  # after what the editor has to know of it
+                    self._spawn(self._ask_editor(event), name="question for an editor")
                 if isinstance(event, ActivityChanged):
                     await self.send_choices_if_changed()
             except (HelixError, ConnectionError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 import json
 import os
 import sys
@@ -164,12 +165,12 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
         new = await agent.new_session(cwd=str(folder), mcp_servers=[])
         await agent.set_config_option("model", new.session_id, "demo/demo")
         await agent.prompt(session_id=new.session_id, prompt=[text_block("read a.txt")])
+        unused = await agent.new_session(cwd=str(folder), mcp_servers=[])
         serve = partial(workspace_access.serve_commands, where=where)
         window = Workbenches(where, SecretStorage(where.key_file, environ={}), serve=serve)
         try:
             bench = await window.open_workspace("project")
             assert [row.id for row in bench.list_conversations()] == [new.session_id]
-            await bench.set_conversation_model(new.session_id, "demo/demo")
             heard: list[str] = []
             bench.subscribe_to_events(lambda event: heard.append(type(event).__name__))
             editor.updates.clear()
@@ -181,6 +182,9 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
                 break
             assert "text" in (folder / "d.txt").read_text()
             assert "ReplyStreamed" in heard
+            await agent.set_config_option("model", unused.session_id, "demo/demo")
+            answer = await agent.prompt(session_id=unused.session_id, prompt=[text_block("read a.txt")])
+            assert answer.stop_reason == "end_turn"  # a panel that was opened before the window
             session = await bench.open_session(new.session_id)
             session.send_message((Text("read a.txt"),))
             await session.wait_until_idle()
@@ -188,7 +192,7 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
                 await asyncio.sleep(0.01)
         finally:
             await window.aclose()
-        assert editor.said().count("alpha") == 1
+        assert editor.said().count("alpha") == 2
 
 
 async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_path: Path, folder: Path) -> None:
@@ -207,11 +211,14 @@ async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_pat
     send(b"\x00\xff not json\n" * 500 + b"[]\n{}\n" + b'{"jsonrpc":"2.0","method":"session/unknown"}\n' * 500)
     ask("new", "session/new", cwd=str(folder), mcpServers=[])
     methods = ("load", "resume", "fork", "prompt", "close", "delete", "set_mode", "set_config_option", "nonsense")
-    for number, wrong in enumerate(
-        ({}, {"sessionId": 5}, {"sessionId": "x" * 5_000}, {"sessionId": None, "prompt": {}})
-    ):
-        for method in methods:
-            ask(f"{method} {number}", f"session/{method}", cwd=str(folder), **wrong)
+    wrong: tuple[dict[str, Any], ...] = (
+        {},
+        {"sessionId": 5},
+        {"sessionId": "x" * 5_000},
+        {"sessionId": None, "prompt": {}},
+    )
+    for number, method in itertools.product(range(len(wrong)), methods):
+        ask(f"{method} {number}", f"session/{method}", cwd=str(folder), **wrong[number])
     ask("outside", "session/load", cwd=str(folder), sessionId="../../etc", mcpServers=[], additionalDirectories=["/"])
     for number in range(300):
         ask(f"flood {number}", "session/list", cwd=str(folder))
