@@ -97,6 +97,8 @@ class EditorConversation:
         """Sends the message and returns why the turn ended, in the protocol's words, once all its updates are sent."""
         if self._is_answering:
             raise InvalidInput("The agent is still answering the last message.", remedy="Wait, or cancel it first.")
+        if self.is_begun:
+            await self.open_session()  # which knows its own model
         if not self._bench.model_of_conversation(self.id):
             raise RequestError(-32000, f"No model is chosen for {self._bench.name}. {SIGN_IN}")
         self._is_answering, self._is_cancelled, self._ended = True, False, None
@@ -173,7 +175,7 @@ class EditorConversation:
     async def _wait_until_sent(self) -> None:
         sent: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.put_nowait(sent)
-        await sent
+        await asyncio.wait({sent, self._sending}, return_when=asyncio.FIRST_COMPLETED)
 
     async def _send_waiting_events(self) -> None:
         while True:

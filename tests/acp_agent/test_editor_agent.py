@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from acp import RequestError, text_block
+from acp.client.connection import ClientSideConnection
 from acp.helpers import embedded_text_resource, image_block, resource_block, resource_link_block
 
 from helix_desktop import cli, program_folders
@@ -174,12 +175,9 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
             heard: list[str] = []
             bench.subscribe_to_events(lambda event: heard.append(type(event).__name__))
             editor.updates.clear()
-            while True:  # until the editor's process has found the window
-                try:
-                    await agent.prompt(session_id=new.session_id, prompt=[text_block("write d.txt: text")])
-                except RequestError:
-                    continue
-                break
+            async with asyncio.timeout(60):
+                while not await answered(agent, new.session_id):  # until the editor's process has found the window
+                    await asyncio.sleep(0.05)
             assert "text" in (folder / "d.txt").read_text()
             assert "ReplyStreamed" in heard
             await agent.set_config_option("model", unused.session_id, "demo/demo")
@@ -193,6 +191,15 @@ async def test_a_conversation_of_an_editor_is_live_in_a_window_that_opens_later(
         finally:
             await window.aclose()
         assert editor.said().count("alpha") == 2
+
+
+async def answered(agent: ClientSideConnection, session: str) -> bool:
+    try:
+        await agent.prompt(session_id=session, prompt=[text_block("write d.txt: text")])
+    except RequestError as error:
+        assert "moved" in str(error) or "closed" in str(error)
+        return False
+    return True
 
 
 async def test_a_hostile_editor_gets_errors_and_the_program_ends_at_once(tmp_path: Path, folder: Path) -> None:
