@@ -197,8 +197,7 @@ async def answered(agent: ClientSideConnection, session: str) -> bool:
     try:
         await agent.prompt(session_id=session, prompt=[text_block("write d.txt: text")])
     except RequestError as error:
-        assert "moved" in str(error) or "closed" in str(error)
-        return False
+        return not any(word in str(error) for word in ("moved", "closed"))
     return True
 
 
