@@ -26,6 +26,7 @@ NOUNS = (
     "forget",
     "ask",
     "tour",
+    "cost",
     "gateway",
     "wrap",
     "resident",
