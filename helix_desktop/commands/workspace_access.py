@@ -60,7 +60,7 @@ def run_on_workspace(
     known = workspaces.find_known_workspace(arguments.workspace)
     workspaces.tidy_unfinished()
     with Terminal(source=source, target=target, gather=gather) as console:
-        code = asyncio.run(_open_or_hand_over(arguments, known.id, console))
+        code = asyncio.run(open_or_hand_over(arguments, known.id, console))
         if code and target is not None:
             raise SystemExit(code)  # the output file is not replaced
     return code
@@ -74,7 +74,8 @@ def ask_yes_or_no(question: str) -> bool:
         return False
 
 
-async def _open_or_hand_over(arguments: argparse.Namespace, identity: str, console: Console) -> int:
+async def open_or_hand_over(arguments: argparse.Namespace, identity: str, console: Console) -> int:
+    """Do `arguments.work` on this workspace here, or in the process that has it open. The exit code."""
     from helix_desktop import running_instance
     from helix_desktop.store import reading_copy
 

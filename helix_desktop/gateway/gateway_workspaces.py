@@ -160,8 +160,14 @@ class GatewayWorkspaces:
 _released: dict[str, Callable[[], object]] = {}
 
 
+def set_release_handler(workspace: str, release: Callable[[], object]) -> Callable[[], object]:
+    """`release` is called, once, when another process wants this workspace. Call what is returned when it is closed."""
+    _released[workspace] = release
+    return lambda: _released.pop(workspace, None)
+
+
 def close_for_other_process(workspace: str) -> int:
-    """Close a workspace that this process has open as a gateway, for somebody else. The exit code."""
+    """Close a workspace that this process has open as a gateway or a worker, for somebody else. The exit code."""
     if (release := _released.pop(workspace, None)) is None:
         return 1
     release()

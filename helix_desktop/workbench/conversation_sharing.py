@@ -77,7 +77,7 @@ class WorkspaceSharing:
     def __init__(self, bench: SharedWorkbench, secrets: SecretStorage, machine: str) -> None:
         self._bench = bench
         self._secrets = secrets
-        self._machine = machine or platform.node() or "another computer"
+        self.machine_name = machine or platform.node() or "another computer"
         self._conversations: ConversationSync | None = None
         self._listeners: list[Changed] = []
         self._poke = asyncio.Event()
@@ -215,6 +215,23 @@ class WorkspaceSharing:
                 remedy="It is stored on this computer and waiting to be sent.",
             ) from error
 
+    async def confirm_sent(self, conversation: str) -> bool:
+        """Returns when the store has all facts of a conversation. False where another machine wrote in it, so that what was written
+        here is a branch now. Away where the store does not answer.
+        """
+        if self._connect is None:
+            return True
+        await self.wait_until_sent()
+        conversations = self._conversations
+        if conversations is None:
+            return True
+        unsent = await conversations.thread.run_there(conversations.sync_state.count_facts_to_send)
+        return conversation not in unsent and conversation not in self.branch_by_conversation
+
+    async def has_too_many_unsent(self) -> bool:
+        """Whether so much waits to be sent that no new work should begin."""
+        return await self._count_unsent_facts() > MOST_UNSENT_FACTS
+
     async def measure_shared_amount(self) -> tuple[int, int, int]:
         """How much sharing sends: conversations, entries, and their bytes."""
         workspace = self._bench.workspace
@@ -256,7 +273,7 @@ class WorkspaceSharing:
         workspace, link = self._bench.workspace, self._bench.workspace.link
         if link is not None and self._task is None:
             self.start_conversation_sync(
-                partial(_connect_through_link, workspace, link, self._machine),
+                partial(_connect_through_link, workspace, link, self.machine_name),
                 address=link.url,
                 entries=lambda: link.waiting,
             )
