@@ -27,6 +27,7 @@ NOUNS = (
     "ask",
     "task",
     "worker",
+    "schedule",
     "fleet",
     "tour",
     "cost",

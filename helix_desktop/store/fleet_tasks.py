@@ -281,17 +281,10 @@ class FleetTaskList:
 
     def _decode_row(self, row: tuple[Any, ...]) -> FleetTask:
         task, state, priority, added, worker, claims, left, sealed, result = row
-        order = self._decode("task", task, sealed)
+        what, came = self._decode("task", task, sealed), self._decode("task result", task, result)
+        order = FleetTaskOrder(**{**what, "allowed": tuple(what["allowed"])})
         return FleetTask(
-            task,
-            FleetTaskState(state),
-            priority,
-            added,
-            worker,
-            claims,
-            left,
-            FleetTaskOrder(**{**order, "allowed": tuple(order["allowed"])}),
-            FleetTaskResult(**self._decode("task result", task, result)),
+            task, FleetTaskState(state), priority, added, worker, claims, left, order, FleetTaskResult(**came)
         )
 
 

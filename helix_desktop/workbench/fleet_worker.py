@@ -23,7 +23,7 @@ from typing import TypeVar
 from helix_desktop import tasks
 from helix_desktop.engine.facts import Text, TurnEnd, TurnEnded, UserSaid
 from helix_desktop.engine.ports import PermissionAnswer, PermissionQuestion
-from helix_desktop.engine.session import Session
+from helix_desktop.engine.session import BUG, Session
 from helix_desktop.engine.session_events import Event, QuestionAsked
 from helix_desktop.errors import ActionRefused, HelixError, InvalidInput, NotFound, SharedStoreUnreachable, StoreFailed
 from helix_desktop.fast_dataclass import dataclass
@@ -84,7 +84,8 @@ class ClaimedFleetTask:
         while seconds_since_start_of_computer() > self.held_until - TASK_LEASE_SECONDS / 6 and not self.is_lost:
             self._held_again.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._held_again.wait(), AWAY_SECONDS)
+                async with asyncio.timeout(AWAY_SECONDS):
+                    await self._held_again.wait()
         if self.is_lost:
             raise LostFleetTask("This task was cancelled, or another worker has taken it over.")
 
@@ -110,6 +111,11 @@ class FleetWorker:
         """Claim nothing more, and give what runs so long to end."""
         self._drain_seconds = seconds
         self._is_draining.set()
+
+    @property
+    def was_released(self) -> bool:
+        """Whether somebody else wants the workspace at once."""
+        return not self._drain_seconds
 
     async def work_until_drained(self, *, until_empty: bool = False) -> None:
         """`until_empty`: also ends when no task can be claimed and none runs."""
@@ -194,7 +200,10 @@ class FleetWorker:
             await self._until_store_answers(claimed, lambda: self._list.end_fleet_task(task, state, result))
             log.info("task %s is %s", task.id, state.value)
             await self._report(task, state, result)
-        except LostFleetTask:
+        except Exception as error:
+            if not isinstance(error, LostFleetTask):  # a bug: nobody is to try it for ever
+                await self._list.end_fleet_task(task, FleetTaskState.FAILED, FleetTaskResult(BUG))
+                raise
             log.info("task %s went to another worker, or was cancelled", task.id)
         finally:
             self._bench.fences.remove_fence(task.id, fence)
@@ -262,9 +271,13 @@ class FleetWorker:
     async def _ensure_may_call(self, claimed: ClaimedFleetTask) -> None:
         """Others know of the call before it runs: who takes the task over after a crash tells the model that it may have had effects."""
         await claimed.ensure_held()
+        await self._ensure_others_know(claimed)
+        await claimed.ensure_held()
+
+    async def _ensure_others_know(self, claimed: ClaimedFleetTask) -> None:
         if not await self._until_store_answers(claimed, lambda: self._bench.sharing.confirm_sent(claimed.task.id)):
             claimed.is_lost = True
-        await claimed.ensure_held()
+            raise LostFleetTask("Another machine wrote in the conversation of this task.")
 
     async def _until_store_answers(self, claimed: ClaimedFleetTask, work: Callable[[], Awaitable[T]]) -> T:
         while True:

@@ -66,13 +66,19 @@ class Home:
         self.run("model", "set", "-w", "Fleet", "peer/scripted")
 
     def run(self, *arguments: str, given: str = "") -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            check=False, env=self.environment, input=given, capture_output=True, text=True, cwd=self.project,
-        )  # fmt: skip
+        while True:
+            done = self._run_once(arguments, given)
+            if "shared store" not in done.stderr or not done.returncode:  # or the server is just starting again
+                break
         if done.returncode:
             raise RuntimeError(f"{' '.join(arguments)}: {done.stdout}{done.stderr}")
         return done.stdout
+
+    def _run_once(self, arguments: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", PROGRAM, *arguments],
+            check=False, env=self.environment, input=given, capture_output=True, text=True, cwd=self.project,
+        )  # fmt: skip
 
     def start_worker(self) -> None:
         command = [sys.executable, "-c", PROGRAM, "worker", "-w", "Fleet", "--allow", "commands", "--json"]
