@@ -15,6 +15,7 @@ import os
 import random
 import re
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -61,6 +62,7 @@ class Home:
         self.environment = {**os.environ, **environment, "HELIX_HOME": str(folder / name)}
         self.log = (folder / f"{name}.log").open("ab")
         self.workers: list[subprocess.Popen[bytes]] = []
+        self.paused: list[tuple[float, subprocess.Popen[bytes]]] = []  # and when they go on
         self.run("workspace", "new", "Fleet", "--folder", str(self.project))
         self.run("provider", "add", "peer", "--base-url", model_server)
         self.run("model", "set", "-w", "Fleet", "peer/scripted")
@@ -90,6 +92,17 @@ class Home:
         worker.kill()
         worker.wait()
         self.workers.remove(worker)
+
+    def pause_worker(self, worker: subprocess.Popen[bytes], seconds: float) -> None:
+        """So long that others think it dead and take its tasks over, while it is alive."""
+        worker.send_signal(signal.SIGSTOP)
+        self.paused.append((time.monotonic() + seconds, worker))
+
+    def resume_paused(self) -> None:
+        for at, worker in list(self.paused):
+            if time.monotonic() > at:
+                self.paused.remove((at, worker))
+                worker.send_signal(signal.SIGCONT)
 
     def ledger(self) -> list[str]:
         file = self.project / "ledger.txt"
@@ -148,6 +161,8 @@ def _kill_until_done(
     seen, since = -1, time.monotonic()
     while True:
         time.sleep(2.0 + 3.0 * chance.random())
+        for home in homes:
+            home.resume_paused()
         counted = json.loads(homes[-1].run("fleet", "status", "-w", "Fleet", "--json"))["tasks"]
         ended = counted["done"] + counted["failed"] + counted["cancelled"] + counted["needs-you"]
         if ended >= tasks:
@@ -171,6 +186,10 @@ def _kill_something(
         found["servers killed"] += 1
         return
     home = chance.choice(homes)
+    if server is not None and chance.random() < 0.25:
+        home.pause_worker(chance.choice(home.workers), 2 * LEASE)
+        found["workers paused"] += 1
+        return
     for worker in list(home.workers) if server is None else [chance.choice(home.workers)]:
         home.kill_worker(worker)
         home.start_worker()
