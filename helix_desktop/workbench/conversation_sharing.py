@@ -216,17 +216,24 @@ class WorkspaceSharing:
             ) from error
 
     async def confirm_sent(self, conversation: str) -> bool:
-        """Returns when the store has all facts of a conversation. False where another machine wrote in it, so that what was written
-        here is a branch now. Away where the store does not answer.
+        """Returns when the store has the facts that a conversation has now, under its head. False where another machine writes in it, so
+        that what was written here is a branch. Away where the store does not answer.
         """
-        if self._connect is None:
-            return True
-        await self.wait_until_sent()
-        conversations = self._conversations
+        conversations = await self._conversations_if_reached() if self._connect is not None else None
         if conversations is None:
             return True
-        unsent = await conversations.thread.run_there(conversations.sync_state.count_facts_to_send)
-        return conversation not in unsent and conversation not in self.branch_by_conversation
+        run, state = conversations.thread.run_there, conversations.sync_state
+        last = (await run(conversations.journal.conversation_row, conversation)).last_seq
+        await self.wait_until_sent()
+        known = await run(state.get_progress, conversation)
+        if known.writer != state.machine or conversation in self.branch_by_conversation:
+            return False
+        if known.seq < last:
+            raise SharedStoreUnreachable(
+                "The shared store did not confirm in time that it received the conversation.",
+                remedy="It is stored on this computer and waiting to be sent.",
+            )
+        return True
 
     async def has_too_many_unsent(self) -> bool:
         """Whether so much waits to be sent that no new work should begin."""
