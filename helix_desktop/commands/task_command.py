@@ -48,8 +48,8 @@ def add_task_command(nouns: Subparsers) -> None:
     listed.add_argument("--most", type=int, default=100, metavar="N", help="at most N tasks (default: 100)")
     for name, sentence, work in (
         ("show", "show a task and what came of it", _show_tasks),
-        ("cancel", "cancel tasks; those that run stop at their next step", _cancel_tasks),
-        ("retry", "let tasks go on that failed, were cancelled or need you", _retry_tasks),
+        ("cancel", "cancel tasks; those that run stop at their next step", _change_tasks),
+        ("retry", "let tasks go on that failed, were cancelled or need you", _change_tasks),
         ("wait", "wait until tasks have ended or need you", _wait_for_tasks),
     ):
         verb = _add_task_verb(verbs, name, sentence, work)
@@ -106,17 +106,18 @@ def _parse_task_line(line: str, number: int, usual: dict[str, Any]) -> NewFleetT
     """A line of text, or a JSON object whose fields are named as the options are."""
     if not line.lstrip().startswith("{"):
         return _build_new_task({**usual, "text": line.strip()})
+    wrong = f"Line {number} is not a JSON object with the fields of a task."
     try:
         given = json.loads(line)
-        unknown = given.keys() - _FIELDS
+        if unknown := given.keys() - _FIELDS:
+            wrong = f"Line {number}: a task has no field {min(unknown)}."
         given = {**given, **{name: list(given[name]) for name in ("after", "allow") if name in given}}
+        new = _build_new_task({**usual, **given})
     except (ValueError, TypeError, AttributeError) as error:
-        raise InvalidInput(
-            f"Line {number} is not a JSON object with the fields of a task.", remedy="Nothing was added."
-        ) from error
+        raise InvalidInput(wrong, remedy="Nothing was added.") from error
     if unknown:
-        raise InvalidInput(f"Line {number}: a task has no field {min(unknown)}.", remedy="Nothing was added.")
-    return _build_new_task({**usual, **given})
+        raise InvalidInput(wrong, remedy="Nothing was added.")
+    return new
 
 
 def _build_new_task(given: dict[str, Any]) -> NewFleetTask:
@@ -190,33 +191,19 @@ async def _print_tasks(arguments: argparse.Namespace, found: Sequence[FleetTask]
             await console.print_line(escape_control_characters(words))
 
 
-async def _cancel_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+async def _change_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
+    """Cancels them, or lets them go on with what they may do from now on."""
+    code = 0
     found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    done = [await tasks.cancel_fleet_task(task.id) for task in found]
-    return await _print_changed(arguments, tasks, console, found, done)
-
-
-async def _retry_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:
-    found = [await tasks.find_fleet_task(name) for name in arguments.tasks]
-    done = []
     for task in found:
-        allowed = tuple(dict.fromkeys((*task.order.allowed, *arguments.allow)))
-        done.append(await tasks.retry_fleet_task(task.id, replace(task.order, allowed=allowed)))
-    return await _print_changed(arguments, tasks, console, found, done)
-
-
-async def _print_changed(
-    arguments: argparse.Namespace,
-    tasks: FleetTaskList,
-    console: Console,
-    found: Sequence[FleetTask],
-    done: Sequence[bool],
-) -> int:
-    for task, is_done in zip(found, done, strict=True):
-        if not is_done:
+        allowed = tuple(dict.fromkeys((*task.order.allowed, *getattr(arguments, "allow", ()))))
+        retried = hasattr(arguments, "allow")
+        order = replace(task.order, allowed=allowed)
+        if not await (tasks.retry_fleet_task(task.id, order) if retried else tasks.cancel_fleet_task(task.id)):
             await console.print_error(f"The task {task.id} is {task.state.value}, so nothing was changed.")
+            code = 1
     await _print_tasks(arguments, [await tasks.find_fleet_task(task.id) for task in found], console)
-    return 0 if all(done) else 1
+    return code
 
 
 async def _wait_for_tasks(arguments: argparse.Namespace, tasks: FleetTaskList, console: Console) -> int:

@@ -122,27 +122,20 @@ class FleetWorker:
         if self._bench.workspace.link is None:  # only this process can have the workspace open
             await self._list.release_tasks_of_others(_PROCESS)
         renewing = self._owned.spawn_task(self._renew_until_cancelled(), name="renew leases of tasks")
-        draining = self._owned.spawn_task(self._wait_for_drain(), name="drain")
+        draining = self._owned.spawn_task(self._is_draining.wait(), name="drain")
         try:
             while not self._is_draining.is_set():
                 claimed = await self._claim_and_start()
                 if until_empty and not claimed and not self._claimed:
                     return
-                free = len(self._claimed) < self._at_once
-                await asyncio.wait(
-                    {draining, *self._claimed},
-                    timeout=POLL_SECONDS if free else None,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+                patience = POLL_SECONDS if len(self._claimed) < self._at_once else None
+                await asyncio.wait({draining, *self._claimed}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             if self._claimed:
                 await asyncio.wait(set(self._claimed), timeout=self._drain_seconds)
         finally:
             await self._give_back_tasks()
             renewing.cancel()
             await self._owned.aclose()
-
-    async def _wait_for_drain(self) -> None:
-        await self._is_draining.wait()
 
     async def _give_back_tasks(self) -> None:
         """What is still going on is stopped, sent, and waits for another worker."""

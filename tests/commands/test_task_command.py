@@ -79,7 +79,11 @@ def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
     assert (show(helix, ids[1])["priority"], show(helix, ids[1])["allow"]) == (3, ["edits"])
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"\n".join(b"say %d" % n for n in range(1000)))))
     assert len(add(helix, "-").splitlines()) == 1000
-    for wrong, said in (('{"text": 1, "texts": 2}', "no field texts"), ("{not json", "not a JSON object")):
+    for wrong, said in (
+        ('{"text": 1, "texts": 2}', "no field texts"),
+        ("{not json", "not a JSON object"),
+        ('{"text": "a", "budget": "b"}', "not a JSON object"),
+    ):
         file.write_text(f"good\n{wrong}\n")
         code, _, err = helix("task", "add", "-w", "Here", "--file", file)
         assert code == 2
