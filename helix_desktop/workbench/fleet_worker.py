@@ -37,6 +37,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 TASK_LEASE_SECONDS = 30.0
 POLL_SECONDS = 0.7  # between two looks for tasks while one could be taken
+TURN_TRIES = 5
 AWAY_SECONDS = 1.0  # between two tries while the store does not answer
 DRAIN_SECONDS = 20.0  # that tasks under way have to end by themselves; then others resume them
 LONGEST_ANSWER = 20_000  # characters of the last answer that the list keeps
@@ -204,10 +205,16 @@ class FleetWorker:
 
     async def _work_on_task(self, claimed: ClaimedFleetTask) -> tuple[FleetTaskState, FleetTaskResult]:
         try:
-            session = await self._until_store_answers(claimed, lambda: self._open_task_session(claimed.task))
-            claimed.session = session
-            if not _is_done(session):
-                await self._run_turn(claimed, session)
+            for _ in range(TURN_TRIES):
+                session = await self._until_store_answers(claimed, lambda: self._open_task_session(claimed.task))
+                claimed.session = session
+                if _is_done(session) or await self._run_turn(claimed, session):
+                    break
+                log.info("the turn of task %s did not begin: %s", claimed.task.id, session.why)
+                await self._bench.sessions.close_sessions([session.id])  # with the message that waits in it
+                await asyncio.sleep(AWAY_SECONDS)
+            else:
+                return FleetTaskState.FAILED, FleetTaskResult(session.why)
             await self._ensure_others_know(claimed)
         except LostFleetTask:
             raise
@@ -234,7 +241,9 @@ class FleetWorker:
             raise InvalidInput(f"No model is chosen for {bench.name}.", remedy="Add the task with --model.")
         return session
 
-    async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> None:
+    async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
+        """Whether it began: where another machine still has the conversation, or a hook refuses the message, it does not."""
+        before = session.conversation.state.last_seq
         allowed = self._allowed | frozenset(claimed.task.order.allowed)
 
         def answer_question(event: Event) -> None:
@@ -260,6 +269,7 @@ class FleetWorker:
             await session.wait_until_idle()
         finally:
             unsubscribe()
+        return any(isinstance(one.fact, TurnEnded) for one in session.all_facts[before:])
 
     async def _ensure_may_call(self, claimed: ClaimedFleetTask) -> None:
         """Others know of the call before it runs: who takes the task over after a crash tells the model that it may have had effects."""
@@ -305,5 +315,5 @@ def _state_and_result(claimed: ClaimedFleetTask, session: Session) -> tuple[Flee
         return FleetTaskState.WAITING, FleetTaskResult("The worker was stopped, and another one goes on.", cost=cost)
     if claimed.deadline and seconds_since_start_of_computer() >= claimed.deadline:
         return FleetTaskState.FAILED, FleetTaskResult("The deadline passed while the task was running.", cost=cost)
-    why = ends[-1].why or ends[-1].reason.value if ends else session.why
+    why = ends[-1].why or ends[-1].reason.value
     return FleetTaskState.FAILED, FleetTaskResult(f"The turn ended early: {why}", cost=cost)
