@@ -208,7 +208,7 @@ class FleetWorker:
             for _ in range(TURN_TRIES):
                 session = await self._until_store_answers(claimed, lambda: self._open_task_session(claimed.task))
                 claimed.session = session
-                if _is_done(session) or await self._run_turn(claimed, session):
+                if _is_done(session) or claimed.gives_back or await self._run_turn(claimed, session):
                     break
                 log.info("the turn of task %s did not begin: %s", claimed.task.id, session.why)
                 await self._bench.sessions.close_sessions([session.id])  # with the message that waits in it
