@@ -33,6 +33,7 @@ def add_worker_command(nouns: Subparsers) -> None:
     worker.add_argument("--workspace", "-w", action="append", default=[], metavar="W", help="only this workspace's tasks; may be repeated (default: all workspaces)")  # fmt: skip
     worker.add_argument("--at-once", type=int, default=4, metavar="N", help="how many tasks of a workspace run at once (default: 4)")  # fmt: skip
     worker.add_argument("--allow", action="append", default=[], metavar="WHAT", help="what the tasks may do without asking; see `ask --help`. A task that needs more ends as needs-you")  # fmt: skip
+    worker.add_argument("--ignore-task-allow", action="store_true", help="tasks may do only what this worker's --allow and the workspace's rules allow")  # fmt: skip
     worker.add_argument("--drain", action="store_true", help="end when no task waits any more")
     worker.add_argument("--json", action="store_true", help="print a line of JSON for each task that ended")
     worker.set_defaults(run=_run_worker_command, work=work_in_workspace, lasting=True)
@@ -109,6 +110,7 @@ async def _do_tasks(arguments: argparse.Namespace, bench: Workbench, console: Co
 
     async with fleet_task_files.open_fleet_task_list(bench.workspace) as task_list:
         worker = FleetWorker(bench, task_list, at_once=arguments.at_once, allowed=arguments.allow, report=report)
+        worker.tasks_may_allow = not arguments.ignore_task_allow
         await console.print_error(f"Doing the tasks of {bench.name}, {arguments.at_once} at once.")
         own = getattr(arguments, "workers", None)
         if own is None:  # for another process, beside the window or the worker that has the workspace open

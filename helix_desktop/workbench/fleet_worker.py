@@ -101,6 +101,9 @@ class FleetWorker:
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
+        self.tasks_may_allow = (
+            True  # whether what a task allows counts here: whoever has the workspace's key adds tasks
+        )
         self._report = report
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
@@ -244,7 +247,7 @@ class FleetWorker:
     async def _run_turn(self, claimed: ClaimedFleetTask, session: Session) -> bool:
         """Whether it began: where another machine still has the conversation, or a hook refuses the message, it does not."""
         before = session.conversation.state.last_seq
-        allowed = self._allowed | frozenset(claimed.task.order.allowed)
+        allowed = self._allowed | frozenset(claimed.task.order.allowed if self.tasks_may_allow else ())
 
         def answer_question(event: Event) -> None:
             if not isinstance(event, QuestionAsked):

@@ -68,6 +68,13 @@ def test_a_permission_nobody_gave_is_asked_for_and_the_task_goes_on_when_it_is_g
     assert '"seq": 1,' not in facts  # the same conversation goes on
 
 
+def test_a_worker_may_ignore_what_a_task_allows(workspace: Path, helix: Helix) -> None:
+    add(helix, "write a.txt: kept", "--allow", "all")
+    (asked,) = work(helix, "--ignore-task-allow")
+    assert asked["state"] == "needs-you"
+    assert not (workspace / "a.txt").exists()
+
+
 def test_tasks_come_from_files_and_standard_input_and_a_wrong_line_adds_none(
     workspace: Path, tmp_path: Path, helix: Helix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
