@@ -35,6 +35,7 @@ from tests.peers.peer import Answer, Seen
 CALLS = 3
 LEASE = 4.0  # seconds: so that a killed worker's tasks do not keep the trial waiting
 PATIENCE = 240.0  # seconds without a task that ends
+PASSING = ("shared store", "is open in another program")  # a server that is just starting, a worker that is paused
 PROGRAM = (
     "import sys; from helix_desktop import cli; from helix_desktop.workbench import fleet_worker;"
     f"fleet_worker.TASK_LEASE_SECONDS = {LEASE}; sys.exit(cli.main(sys.argv[1:]))"
@@ -70,8 +71,9 @@ class Home:
     def run(self, *arguments: str, given: str = "") -> str:
         while True:
             done = self._run_once(arguments, given)
-            if "shared store" not in done.stderr or not done.returncode:  # or the server is just starting again
+            if not done.returncode or not any(words in done.stderr for words in PASSING):
                 break
+            self.resume_paused()
         if done.returncode:
             raise RuntimeError(f"{' '.join(arguments)}: {done.stdout}{done.stderr}")
         return done.stdout
