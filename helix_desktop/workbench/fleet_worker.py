@@ -101,9 +101,7 @@ class FleetWorker:
         self._list = task_list
         self._at_once = at_once
         self._allowed = frozenset(allowed)
-        self.tasks_may_allow = (
-            True  # whether what a task allows counts here: whoever has the workspace's key adds tasks
-        )
+        self.tasks_may_allow = True  # whether what a task allows counts: all who have the workspace's key add tasks
         self._report = report
         self._name = f"{bench.sharing.machine_name} {_PROCESS}.{next(_numbers)}"
         self._claimed: dict[asyncio.Task[None], ClaimedFleetTask] = {}
@@ -171,7 +169,7 @@ class FleetWorker:
     async def _renew_until_cancelled(self) -> None:
         while True:
             await asyncio.sleep(TASK_LEASE_SECONDS / 6)
-            with suppress(SharedStoreUnreachable):
+            with suppress(HelixError):  # tasks pause until it can be done
                 await self._renew_leases()
 
     async def _renew_leases(self) -> None:
