@@ -144,6 +144,7 @@ def _end_all(homes: list[Home]) -> None:
     for home in homes:
         for worker in list(home.workers):
             home.kill_worker(worker)
+        home.log.close()
 
 
 def _add_tasks(home: Home, tasks: int) -> None:
